@@ -36,6 +36,7 @@ SCHEMA = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
 MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
 MOST_CPU_S = 60.0  # for a log of the longest, with patterns of the user's; it takes a few with those that are shipped
+MOST_OF_END = 1024 * 1024  # characters in which an exception is looked for that nothing is known of
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
@@ -144,7 +145,9 @@ def _forward(fd: int) -> int:
 def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
     part = f" (of its last {counted(MOST_BYTES, 'byte')}, or {MOST_LINES} lines)" if looked.skipped else ""
     if not found:
-        return f"{showing.one_line(looked.name)}: nothing in it is known{part}\n"
+        said = catalogue.last_exception(looked.text[-MOST_OF_END:])
+        gone_on = f"Its last exception, after which it goes on: {showing.printable(quoted((said,))[0]):.300}\n" if said else ""
+        return f"{showing.one_line(looked.name)}: nothing in it is known{part}\n{gone_on}"
     best, *others = found
     lines = [f"{_place(looked, best)}: {_shown(best)}", *_told(best)]
     shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]

@@ -57,6 +57,13 @@ def test_as_json(tmp_path: Path) -> None:
     assert [other["name"] for other in found["others"]] == ["gloo-peer-connection-lost"]
 
 
+def test_what_a_program_went_on_after_is_said_where_nothing_is_known(tmp_path: Path) -> None:
+    raised = 'step 1\nTraceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\nRuntimeError: boom --token=aVerySecretWord123'
+    said = helpers.call("explain", str(log(tmp_path, raised, "step 2", "step 3", "step 4")))
+    last = "Its last exception, after which it goes on: RuntimeError: boom --token=***"
+    assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n{last}\n")
+
+
 def test_nothing_known(tmp_path: Path) -> None:
     said = helpers.call("explain", str(log(tmp_path, "step 1")))
     assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n")
