@@ -58,7 +58,8 @@ def test_as_json(tmp_path: Path) -> None:
 
 
 def test_what_a_program_went_on_after_is_said_where_nothing_is_known(tmp_path: Path) -> None:
-    raised = 'step 1\nTraceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\nRuntimeError: boom --token=aVerySecretWord123'
+    frame = '  File "t.py", line 3, in <module>\n    f()'
+    raised = f"step 1\nTraceback (most recent call last):\n{frame}\nRuntimeError: boom --token=aVerySecretWord123"
     said = helpers.call("explain", str(log(tmp_path, raised, "step 2", "step 3", "step 4")))
     last = "Its last exception, after which it goes on: RuntimeError: boom --token=***"
     assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n{last}\n")
