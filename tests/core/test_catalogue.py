@@ -449,6 +449,77 @@ def test_after_an_exception_that_was_caught_the_end_says_why(step: str, end: str
         assert found.line == line
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"WARNING:root:skipping: {OOM}", "no summary written: [Errno 28] No space left on device", "[Errno 24] Too many open files: 'a'",
+        "no evaluation: RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed.", "Segmentation fault in child 7, restarted",
+    ],
+)  # fmt: skip
+def test_what_a_program_has_only_told_of_long_before_is_not_why(told: str) -> None:
+    steps = [f"step {number} loss 0.5\n" for number in range(30)]
+    begin, more = "".join(steps[:5]), "".join(steps[5:])
+    assert find(f"{begin}{told}\n")
+    for end, name in ((f"{FRAMES}ValueError: loss is odd\n", UNCAUGHT), (f"{FRAMES}{LOST}\n", "gloo-peer-connection-lost")):
+        assert name_of(f"{begin}{told}\n{more}{end}") == name
+    assert name_of(f"{begin}{told}\n{steps[5]}{FRAMES}{LOST}\n") not in (None, "gloo-peer-connection-lost")  # other ranks' steps
+
+
+def test_a_fault_of_a_machine_may_show_long_before_a_rank_fails_of_it() -> None:
+    steps = "".join(f"step {number} loss 0.5\n" for number in range(30))
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    assert name_of(f"{steps}{xid}\n{steps.replace('step ', 'step 1')}{FRAMES}{LOST}\n") == "cuda-xid"
+    dead = f"Exception in thread Thread-1 (load):\n{FRAMES}OSError: [Errno 28] No space left on device\n"
+    assert name_of(f"{steps}{dead}{steps.replace('step ', 'step 1')}{FRAMES}queue.Empty\n") == "no-space-left"
+
+
+# What bash says of `python train.py 2>&1 | while ...`, over lines of which the last is no word of the program.
+OF_A_PIPE = """\
+step 1 loss 0.5
+train.sh: line 5: 11567 Segmentation fault      python train.py 2>&1
+     11568 Done                    | while read -r l; do
+    echo "$l"; if true; then
+        echo x;
+    fi;
+done
+"""
+# RichHandler's, which puts a panel below the message, and both to the right of time and level.
+OF_RICH = """\
+[11/25/26 19:16:48] INFO     step 3 loss 0.250                           train.py:5
+                    ERROR    Training crashed                            train.py:9
+                             ╭─── Traceback (most recent call last) ───╮
+                             │ /work/train.py:7 in <module>            │
+                             │                                         │
+                             │ ❱  7 │   raise ValueError("no loss")    │
+                             ╰─────────────────────────────────────────╯
+                             ValueError: no loss
+"""
+# Its core's, which tells what it does on standard error where there is no HOME for its log.
+OF_WANDB = f"""\
+step 1 loss 0.5
+{FRAMES}ValueError: no loss
+2026/11/25 18:49:51 INFO handleInformTeardown: server teardown initiated id=1(@)
+2026/11/25 18:49:51 INFO connection: closed successfully id=1(@)
+2026/11/25 18:49:51 INFO server: is shutting down
+2026/11/25 18:49:51 INFO server: listener closed addr=/tmp/wandb-1-2-3/socket
+2026/11/25 18:49:51 INFO processOutgoingData: finished id=1(@)
+2026/11/25 18:49:51 INFO server: all connections closed
+"""
+
+
+@helpers.for_each(
+    [
+        (OF_A_PIPE, "segmentation-fault", "train.sh: line 5: 11567 Segmentation fault      python train.py 2>&1"),
+        (OF_RICH, UNCAUGHT, "ValueError: no loss"),
+        (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
+    ]
+)
+def test_the_last_lines_of_a_tool_are_not_the_programs(text: str, name: str, line: str) -> None:
+    found = find(text)
+    assert found
+    assert (found.error.name, found.line) == (name, line)
+
+
 def test_what_a_program_counts_on_its_way_out_does_not_hide_why() -> None:
     begin = "".join(f"step {number} loss 0.5\n" for number in range(5))
     uploads = "".join(f"uploading {number} of the logs\n" for number in range(1, 5))

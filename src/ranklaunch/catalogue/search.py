@@ -18,6 +18,7 @@ from ranklaunch.catalogue.entry import (
     AFTERMATH,
     CAUSE,
     CONSEQUENCE,
+    ELSEWHERE,
     FAINT,
     GENERAL,
     REPORT,
@@ -37,6 +38,7 @@ from ranklaunch.catalogue.survival import counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import OF_A_PART, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
+_OF_NETWORKS = ("HCCL", "NCCL", "Gloo", "MPI")  # families
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
@@ -277,7 +279,8 @@ def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], cla
 
 
 def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
-    """Exceptions after which the same process was at work, for long or as far as Python's handler of faults shows."""
+    """Exceptions after which the same process was at work, for long or as far as Python's handler of faults shows, and causes that it has
+    only told of where it was at work for long before the next."""
     for group in lines.processes():
         places = [place for place, number in enumerate(group) if number in claims]
         said = [lines.said[number] for number in group] if places else []
@@ -285,9 +288,12 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
         by_cpp = max((place for place in range(fault) if said[place].startswith(_BY_CPP)), default=-1)
         later = places[-1] if places else -1
         for place in reversed(places):
-            ran_on = place < by_cpp or (place < later and place < fault)
-            if _in_main_thread(lines, group[place]) and (ran_on or counted_on(said, place, later if place < later else len(said))):
-                del claims[group[place]]
+            number, is_last = group[place], place == later
+            ran_on = place < by_cpp or (not is_last and place < fault)
+            of_main = _in_main_thread(lines, number)
+            told = not is_last and lines.begin(number) < 0 and _is_of_program(claims[number])
+            if (of_main and ran_on) or ((of_main or told) and counted_on(said, place, len(said) if is_last else later)):
+                del claims[number]
             else:
                 later = place
 
@@ -297,6 +303,11 @@ def _in_main_thread(lines: Lines, number: int) -> bool:
     go on then, whether or not they can do without it."""
     begin = lines.begin(number)
     return begin >= 0 and not (begin and lines.bare[begin - 1].startswith(OF_A_PART))
+
+
+def _is_of_program(error: KnownError) -> bool:
+    """Whether what went on had got over it: a fault of a machine, or of a network, may show long before anybody fails of it."""
+    return error.kind == CAUSE and error.standing == USUAL and error.retry != ELSEWHERE and error.family not in _OF_NETWORKS
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:

@@ -29,9 +29,12 @@ class Lines:
         written = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
         self.written = written.split("\n")
         plain = without_marks(written)
+        if _OF_SHELL in plain:
+            plain = _pattern(_COMMANDS).sub(lambda found: found[1] + "\n" * found[2].count("\n"), plain)
         self.told = plain.split("\n")
         bare = _pattern(_PREFIX).sub("", plain)
-        self.bare = (_pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare).split("\n")
+        bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
+        self.bare = (_pattern(_MARGIN_OF_PANEL).sub("", bare) if _PANEL in bare else bare).split("\n")
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         self.tagged = _pattern(_TAGGED).search(plain) is not None
@@ -258,7 +261,12 @@ _FRAME_NEEDS = 'File "'
 _GROUP = "Exception Group Traceback (most recent call last):"
 _MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
 _MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"
+_PANEL = "╯\n"  # of rich, whose handler of logging puts it below the message
+_MARGIN_OF_PANEL = r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}"
 _BAR = "%|"
+# What bash says of the others in a pipe of which a process has died: the commands of a loop have lines of their own.
+_OF_SHELL = " Done "
+_COMMANDS = r"(^ {1,12}\d{1,10} Done {2,40}\| .*)((?:\n[ \t].*){0,200}\n(?:done|fi|esac|[})]).*)$"
 _MEMBER = r"\+-\+?-+ \d"
 CHAINED = (
     "During handling of the above exception, another exception occurred",
