@@ -454,6 +454,7 @@ def test_after_an_exception_that_was_caught_the_end_says_why(step: str, end: str
     [
         f"WARNING:root:skipping: {OOM}", "no summary written: [Errno 28] No space left on device", "[Errno 24] Too many open files: 'a'",
         "no evaluation: RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed.", "Segmentation fault in child 7, restarted",
+        "OSError: [Errno 5] Input/output error: '/mnt/nfs/a' - retry 1",
     ],
 )  # fmt: skip
 def test_what_a_program_has_only_told_of_long_before_is_not_why(told: str) -> None:

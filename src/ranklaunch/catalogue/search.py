@@ -38,7 +38,9 @@ from ranklaunch.catalogue.survival import counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import OF_A_PART, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
-_OF_NETWORKS = ("HCCL", "NCCL", "Gloo", "MPI")  # families
+# Families; the second has what a system call says, which a program may try again.
+_OF_NETWORKS = ("HCCL", "NCCL", "Gloo", "MPI")
+_ERRNO = "System"
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
@@ -307,7 +309,8 @@ def _in_main_thread(lines: Lines, number: int) -> bool:
 
 def _is_of_program(error: KnownError) -> bool:
     """Whether what went on had got over it: a fault of a machine, or of a network, may show long before anybody fails of it."""
-    return error.kind == CAUSE and error.standing == USUAL and error.retry != ELSEWHERE and error.family not in _OF_NETWORKS
+    of_machine = error.retry == ELSEWHERE and error.family != _ERRNO
+    return error.kind == CAUSE and error.standing == USUAL and not of_machine and error.family not in _OF_NETWORKS
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:
