@@ -148,6 +148,7 @@ def test_all_succeed() -> None:
     ("unseen", "said"),
     [
         ((0, 0), "all succeeded"),
+        ((1, 0), "the launchers of 2 nodes succeeded; 1 rank was not seen, and whether it ran is not known"),
         ((2, 1), "the launchers of 2 nodes succeeded; 3 ranks were not seen, and whether they ran is not known"),
         ((-1, "x"), "all succeeded"),
         ((10**4000, None), "all succeeded"),

@@ -255,7 +255,8 @@ class Reports:
         """What is said of the job's. text: where all ranks were seen."""
         unseen = sum(node.unseen for node in self._nodes.values())
         launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
-        return f"{launchers}; {counted(unseen, 'rank')} were not seen, and whether they ran is not known" if unseen else text
+        were, they = ("was", "it") if unseen == 1 else ("were", "they")
+        return f"{launchers}; {counted(unseen, 'rank')} {were} not seen, and whether {they} ran is not known" if unseen else text
 
     @property
     def states(self) -> tuple[Mapping[str, object], ...]:
