@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ranklaunch.catalogue.entry import KnownError, of_family
+from ranklaunch.catalogue.entry import STANDINGS, KnownError, of_family
 from ranklaunch.catalogue.known import ordered
 
 if sys.version_info >= (3, 11):
@@ -46,7 +46,8 @@ def main() -> int:
 
 
 def made() -> str:
-    rows = [json.dumps(_row(entry), ensure_ascii=False) for entry in ordered(entry for name in FAMILIES for entry in of_family(data(name)))]
+    entries = ordered(entry for name in FAMILIES for entry in of_family(data(name), STANDINGS))
+    rows = [json.dumps(_row(entry), ensure_ascii=False) for entry in entries]
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
 
@@ -56,7 +57,7 @@ def data(name: str) -> dict[str, Any]:
 
 def by_family() -> dict[str, list[KnownError]]:
     """As the files have them."""
-    return {found["family"]: of_family(found) for found in map(data, FAMILIES)}
+    return {found["family"]: of_family(found, STANDINGS) for found in map(data, FAMILIES)}
 
 
 def examples() -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
 STANDINGS = USUAL, VAGUE, WAIT, REPORT, WORDS, UNCAUGHT, LAST, FAINT, AFTERMATH = (
     "", "vague", "wait", "report", "words", "uncaught", "last", "faint", "aftermath",
 )  # fmt: skip
+OWN_STANDINGS = (USUAL, VAGUE, WAIT, REPORT, WORDS, AFTERMATH)  # for entries of users: of the others the code knows which they are
 SAYS_LESS = frozenset((UNCAUGHT, LAST, FAINT))  # than the line that it was found in
 GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an entry of their own tells
 
@@ -61,17 +62,17 @@ _TEXTS = ("name", "kind", "meaning", "remedy", "source")
 _MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "through", "examples")
 
 
-def of_family(data: Any) -> list[KnownError]:
-    """The entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. Raises ValueError, which says
-    what is wrong and where."""
+def of_family(data: Any, standings: Sequence[str] = OWN_STANDINGS) -> list[KnownError]:
+    """The entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. standings: those that it may give them.
+    Raises ValueError, which says what is wrong and where."""
     if not isinstance(data, dict) or not isinstance(data.get("family"), str) or not isinstance(data.get("entry"), list):
         msg = 'expected "family", a text, and "entry", a list'
         raise ValueError(msg)
     family = showing.one_line(data["family"])
-    return [_entry(fields, number, family) for number, fields in enumerate(data["entry"], 1)]
+    return [_entry(fields, number, family, standings) for number, fields in enumerate(data["entry"], 1)]
 
 
-def _entry(fields: Any, number: int, family: str) -> KnownError:
+def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> KnownError:
     place = f"entry {number}"
     if not isinstance(fields, dict):
         raise _wrong(place, "expected a table")
@@ -82,7 +83,7 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
     name, kind, meaning, remedy, source = (showing.one_line(_text(fields, key, place)) for key in _TEXTS)
     if kind not in KINDS:
         raise _wrong(place, f"kind is {kind!r:.80}: expected one of {', '.join(KINDS)}")
-    standing, retry = _one_of(fields, "standing", STANDINGS, place), _one_of(fields, "retry", ("", *RETRIES), place)
+    standing, retry = _one_of(fields, "standing", standings, place), _one_of(fields, "retry", ("", *RETRIES), place)
     patterns = _texts(fields, "patterns", place)
     if len(patterns) > 1 and any(map(counts_groups, patterns)):
         raise _wrong(place, "patterns: a group's number, where there are several: name it, (?P<name>...) and (?P=name)")

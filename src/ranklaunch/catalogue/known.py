@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import get_data
 
-from ranklaunch.catalogue.entry import STANDINGS, KnownError, Through, of_family
+from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, Through, of_family
 from ranklaunch.errors import unreadable
 from ranklaunch.files import Files, join
 from ranklaunch.typed import Any
@@ -47,7 +47,8 @@ def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
 
 
 def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
-    """What is shipped, and before it the entries of a user's folder, which win over it. Raises ValueError."""
+    """What is shipped, and before it the entries of a user's folder, which win over it, but for what is asked where no entry knows of
+    anything: that has to be there. Raises ValueError."""
     names = [name for name in files.names(folder) if name.endswith((".json", ".toml")) and not name.startswith(".")]
     if not names or len(names) > MOST_FILES:
         msg = f"{folder}: {f'more than {MOST_FILES} files' if names else _without_any(files, folder)}"
@@ -59,7 +60,8 @@ def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
                 msg = f"{path}: there is another entry {entry.name}"
                 raise ValueError(msg)
             own[entry.name] = entry
-    return ordered([*own.values(), *(entry for entry in shipped() if entry.name not in own)])
+    others = [entry for entry in shipped() if entry.name not in own or entry.standing in SAYS_LESS]
+    return ordered([*own.values(), *others])
 
 
 def _without_any(files: Files, folder: str) -> str:
