@@ -164,8 +164,8 @@ def explain(tail: str) -> Failure | None:
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
-    """Not where the user has an own way with output, has other ranks in time, or tries one configuration after the other."""
-    own = (_RANK_LOGS, "--autotuning", elastic.ON)
+    """Not where the user has an own way with output, has other ranks in time, tries one configuration after the other, or wants none."""
+    own = (_RANK_LOGS, "--autotuning", elastic.ON, "--help")
     return not _options(extra).intersection(own)
 
 

@@ -237,6 +237,21 @@ def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> N
         assert "node 1 (h1): deepspeed ended with 0 while ranks 2, 3 were still running" in node.verdict["reason"]
 
 
+DIES_FIRST = """
+import os, signal, sys
+if "deepspeed.launcher.launch" in sys.orig_argv and "--node_rank=1" in sys.orig_argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nor_when_that_was_killed_before_it_had_started_ranks(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(DIES_FIRST)
+    job.start(child("sleeper.py"), PYTHONPATH=str(tmp_path))
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        assert "node 1 (h1): deepspeed ended with 0 before a rank had started" in node.verdict["reason"]
+
+
 SAVES = """
 import json, os, signal, sys, time
 def save(number, frame):

@@ -12,7 +12,10 @@ import pytest
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks import counted
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
+from ranklaunch.supervise.ranks.watched import Announced
+from ranklaunch.system.loop import Loop
 from ranklaunch.system.tree import Identity
+from ranklaunch.values import replace
 
 FILES = {
     "torchrun": "run/attempt_0/{local}/stdout.log",
@@ -75,3 +78,30 @@ def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: P
     found = plan(tmp_path, method)
     children: Any = [SimpleNamespace(process=process, role=RANK, most_ranks=0) for process in found.processes]
     assert counted.success(found, children) == Success(f"{text} succeeded")
+
+
+def unannounced(found: Plan, *argv: str) -> Success:
+    """Of DeepSpeed's, which says "process N spawned" of each rank and has said it of none."""
+    process = replace(found.processes[0], argv=argv) if argv else found.processes[0]
+    child = Child(process, Identity(1, 1), LAUNCHER)
+    child.announced = (
+        Announced(process.conduct.spawned, [0, 1], Loop(), lambda rank: None, lambda: False) if process.conduct.spawned else None
+    )
+    return counted.success(found, [child])
+
+
+def test_a_launcher_that_was_killed_before_it_started_ranks(tmp_path: Path) -> None:
+    found = unannounced(plan(tmp_path, "deepspeed"))
+    assert (found.code, found.unseen) == (137, 2)
+    assert found.fewer.startswith("deepspeed ended with 0 before a rank had started: ")
+
+
+@pytest.mark.parametrize(("name", "value"), [("RANKLAUNCH_FEWER_RANKS", "true"), ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS", "-h")])
+def test_no_ranks_may_be_meant(tmp_path: Path, name: str, value: str) -> None:
+    found = unannounced(plan(tmp_path, "deepspeed", **{name: value}))
+    assert found == Success("deepspeed succeeded; 0 of 2 ranks were seen, and whether the others ran is not known", 2)
+
+
+def test_a_template_may_have_its_files_elsewhere(tmp_path: Path) -> None:
+    """And keep it from saying what it starts."""
+    assert not unannounced(plan(tmp_path, "deepspeed"), "deepspeed", "--quiet", "train.py").fewer

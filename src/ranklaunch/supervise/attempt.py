@@ -305,7 +305,7 @@ class Attempt:
         success = self._success = self._launchers.success(self._children.ended)
         own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
         if success.fewer:
-            self._fail(Ending("failed", errors.ConfigError.exit_code, success.fewer))
+            self._fail(Ending("failed", success.code, success.fewer))
         elif self._nodes.done(own, success.text, success.unseen):
             self._finishes[:] = [own]
             self._record.event("done")

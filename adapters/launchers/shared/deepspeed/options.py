@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ranklaunch.typed import NamedTuple
 
-SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
+SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 WITH_VALUE = (
     "--hostfile", "--include", "--exclude", "--num_nodes", "--num_gpus", "--num_accelerators", "--min_elastic_nodes", "--max_elastic_nodes",
     "--master_port", "--master_addr", "--node_rank", "--launcher", "--launcher_args", "--enable_each_rank_log", "--autotuning",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of, signal_of
@@ -48,11 +49,12 @@ class End(Value):
 
 class Success(Value):
     """Of a node's launchers and ranks, all of which ended with 0. text: what is said of it. unseen: ranks that are not known to have run.
-    fewer: why it is none after all, "" where it is one."""
+    fewer: why it is none after all, "" where it is one. code: of the exit then."""
 
     text: str
     unseen: int = 0
     fewer: str = ""
+    code: int = ConfigError.exit_code
 
 
 class Child:

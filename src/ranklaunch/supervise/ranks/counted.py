@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Sequence
 
 from ranklaunch.errors import counted
@@ -24,6 +25,8 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     name, conduct = launcher.process.name, launcher.process.conduct
     told = f"{seen} of {counted(planned, 'rank')} were seen"
     text = f"{name} succeeded; {told}, and whether the others ran is not known"
+    if not seen and not conduct.may_start_fewer and _has_lost_its_ranks(launcher, plan.outputs):
+        return Success(text, planned, _killed_before(name), 128 + signal.SIGKILL)
     if not by_files or conduct.may_start_fewer:  # it may write elsewhere
         return Success(text, planned - seen)
     fewer = (
@@ -31,6 +34,16 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
         "than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
     )
     return Success(text, planned - seen, fewer)
+
+
+def _has_lost_its_ranks(launcher: Child, outputs: RankOutputs | None) -> bool:
+    """Whether one that tells of each rank, and was told where to make their files, has done neither for any."""
+    announced, told = launcher.announced, outputs and any(outputs.folder in word for word in launcher.process.argv)
+    return bool(announced and told and not (announced.alive or announced.ended))
+
+
+def _killed_before(name: str) -> str:
+    return f"{name} ended with 0 before a rank had started: what it had started to start them was killed, most likely"
 
 
 def _files(outputs: RankOutputs | None) -> set[str]:
