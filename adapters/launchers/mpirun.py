@@ -54,6 +54,7 @@ VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS
 # Where sshd's sessions look for programs, on every system: an mpirun of elsewhere tells the others where it is by its full path.
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
+RIVAL = ("mpiexec.hydra", "MPICH's, and method mpirun needs Open MPI's")
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
 _EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
@@ -138,7 +139,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
     conduct = Conduct(carriers=CARRIERS, deaf=True, sessions=ssh.sessions(reader))
-    return without_slurm_tasks(replace(process, argv=argv, conduct=conduct), reader)
+    return without_slurm_tasks(replace(process, argv=argv, conduct=conduct, rival=RIVAL), reader)
 
 
 def _spelled(name: str) -> str:

@@ -285,6 +285,21 @@ def test_launchers_that_are_too_old(method: str, package: str, code: int, train:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(("real", "code"), [("mpiexec.hydra", 69), ("orterun", 0)])
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_an_mpirun_of_mpich(command: str, real: str, code: int, tmp_path: Path) -> None:
+    """Which is a link to a program of another name."""
+    (tmp_path / real).write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / real).chmod(0o755)
+    (tmp_path / "mpirun").symlink_to(real)
+    words = (command, "--method", "mpirun", "--slots", "2", "--log-dir", str(tmp_path / "logs"), "--", "true")
+    ours = [sys.executable, "-m", "ranklaunch", *words]
+    found = subprocess.run(ours, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True, check=False)
+    assert found.returncode == code, found
+    assert (f"{tmp_path}/mpirun is MPICH's, and method mpirun needs Open MPI's" in found.stdout + found.stderr) == bool(code)
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize(("package", "code"), [("torch-1.10.2+cpu", 69), ("torch-1.11.0", 0)])
 def test_a_launcher_that_is_too_old_is_not_started(package: str, code: int, train: Path, tmp_path: Path) -> None:
     ours = [sys.executable, "-m", "ranklaunch", "run", *with_launchers(tmp_path, "torchrun", package, train)]

@@ -85,7 +85,8 @@ class Process(Value):
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
     node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
-    least: a package that it comes with, and the oldest version of that which will do. needs: further programs, which it starts itself,
+    least: a package that it comes with, and the oldest version of that which will do. rival: what a program of the same name that will not
+    do is called behind its links, and what it is. needs: further programs, which it starts itself,
     each with where it comes from.
     conduct: how it is watched and stopped. template: which one its argv comes from, if any: the shipped one's name, or a user's path.
     """
@@ -103,6 +104,7 @@ class Process(Value):
     node: int | None = None
     comes_with: str = ""
     least: tuple[str, str] | None = None
+    rival: tuple[str, str] | None = None
     conduct: Conduct = Conduct()
     template: str = ""
     needs: tuple[tuple[str, str], ...] = ()

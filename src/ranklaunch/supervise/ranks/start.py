@@ -43,6 +43,7 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     """Path of the process's program. Raises MissingProgramError that says where it was looked for."""
     hint = f"; {process.comes_with}" if process.comes_with else ""
     path = _found(process.argv[0], process, env, hint)
+    _refuse_rival(process, path)
     _refuse_older(process, path)
     _require_others(process, env)
     return path
@@ -97,6 +98,16 @@ def _require_others(process: Process, env: Mapping[str, str]) -> None:
         if not any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
             msg = f"{process.name}: it starts {name!r}, which is not found on PATH={clipped(search)!r}; {comes_with}"
             raise MissingProgramError(msg)
+
+
+def _refuse_rival(process: Process, path: str) -> None:
+    """A template of the user's may be written for it."""
+    if not process.rival or os.path.isabs(process.template):
+        return
+    name, what = process.rival
+    if os.path.basename(os.path.realpath(path)) == name:
+        msg = f"{process.name}: {path} is {what}: put the folder of the other first on PATH; {process.comes_with}"
+        raise MissingProgramError(msg)
 
 
 def _refuse_older(process: Process, path: str) -> None:
