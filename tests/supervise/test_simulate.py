@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import helpers
+import pytest
+
 from ranklaunch.command import options, simulation
+from ranklaunch.errors import UsageError
 from ranklaunch.plan.planning import every_variable
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
@@ -170,6 +174,13 @@ def test_wrong_counts(as_process: Starter) -> None:
     job = simulate(as_process, 2, "2,3,4", child("environment.py"))
     assert job.end() in (2, 78)
     assert "3 numbers for 2 nodes" in job.err.text
+
+
+@helpers.for_each([("--ps-hosts", "127.0.0.9"), ("--worker-hosts", "a,b"), ("--task", "ps")])
+def test_tasks_are_not_told(option: str, value: str) -> None:
+    """Each container would take itself for the one that is told."""
+    with pytest.raises(UsageError, match=rf"{option}: simulate .* has N workers and N ps: leave it out"):
+        of_nodes({}, option, value, "--method", "tensorflow")
 
 
 def shown(job: Job, pattern: str) -> bool:

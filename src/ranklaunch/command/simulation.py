@@ -17,6 +17,7 @@ from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command import options
 from ranklaunch.command.below import free_ports, of_platforms, own_command, passed_on
+from ranklaunch.errors import UsageError
 from ranklaunch.files import absolute, join
 from ranklaunch.muster import wire
 from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
@@ -44,10 +45,11 @@ OURS = (
     settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT,
     settings.MUSTER_PORT,
 )  # fmt: skip
+TASKS = (tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS)  # what each node finds as a platform tells it, and may be told by no option
 # What the environment may say of a place in another job, and where that job's last word goes.
 NOT_INHERITED = (
     *OURS, settings.ACCELERATOR, settings.PLATFORM, settings.MASTER_ADDR, settings.JOB_NAME, settings.ATTEMPT, settings.RANK_TABLE,
-    settings.TERMINATION_LOG, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
+    settings.TERMINATION_LOG, *TASKS,
 )  # fmt: skip
 NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
@@ -99,6 +101,7 @@ class Cluster(Value):
 
 def make_plan(given: options.Given) -> Plan:
     """One process per node: the user's command line, with the variables that the platform would set."""
+    _refuse_tasks(given.request.options)
     reader = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
     cluster = _cluster(reader)
     grace_s = reader.get(settings.GRACE_S)
@@ -117,6 +120,16 @@ def make_plan(given: options.Given) -> Plan:
     table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
     processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
     return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table, runs=NODES)
+
+
+def _refuse_tasks(given: Mapping[str, str]) -> None:
+    found = [variable.option for variable in TASKS if variable.value in given]
+    if found:
+        msg = (
+            f"{found[0]}: simulate gives its containers addresses and tasks of its own, and with --method {tensorflow.NAME} --nodes N has "
+            "N workers and N ps: leave it out"
+        )
+        raise UsageError(msg)
 
 
 def _cluster(reader: Reader) -> Cluster:
