@@ -50,7 +50,16 @@ _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", 
 _OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS})\s{{0,8}}\\?$")
 _OPEN_WITHIN = 200  # characters at the end of a line
 _ALONE = re.compile(r"(\s*)(\"[^\"]+\"|'[^']+'|[^\s\"',{}\[\]]+)(,?\s*)")
-_VALUE = re.compile(r"[^\s\"',;)}\]<>-][^\s\"',;)}\]]{0,400}")
+_VALUE = re.compile(r"(?:-{1,8}(?=\w)|[^\s\"',;)}\]<>-])[^\s\"',;)}\]]{0,400}")
+_NO_VALUE = re.compile(r"(?<=\S)=\s{1,32}$")  # TOKEN= --lr 1
+# What may stand before a name in a line that says nothing but its value; there, what a value holds cannot be what follows it.
+_BEFORE_NAME = re.compile(r"\s*(?:\[[^\]\s]{1,40}\]:?\s)?(?:[-+]{1,4}\s)?((?:export|declare -x|ENV)\s{1,4})?['\"]?")
+_MOST_BEFORE = 80
+_ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not <TOKEN>, which stands for one
+_PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
+_MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
+_ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
+_NEXT_PAIR = re.compile(r"[,;)}\]][\w.-]{1,64}[=:]")
 _BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
 _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
 _REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: 'X'
@@ -78,7 +87,8 @@ _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is cod
 _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
 )
-_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w))*")
+# Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
+_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|[\w.-]{1,64}\s?[=:])))*")
 _BODY = re.compile(r"[\s>|]*(?:\[[^\]\s]{1,40}\]:?\s)?[A-Za-z0-9+/=]{16,}\s*")
 _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
@@ -161,14 +171,17 @@ def _named(line: str, own: bool) -> str:
     while found := _NAME.search(line, at):
         before_value = _BEFORE_VALUE.match(line, found.end())
         at = before_value.end() if before_value else found.end()
-        value = _value(line, at, redact.is_secret(found[1] or found[2]))
+        secret = redact.is_secret(found[1] or found[2])
+        value = _value(line, at, secret) or (_odd(line, found, at) if secret else "")
+        if value.startswith("-") and (found[0][-1:].isspace() and (found[1] or _NO_VALUE.search(found[0]))):
+            continue
         if found[3] and not line.endswith(_CALLS, 0, found.start()) and not _is_pair(line, found.start(), at + len(value)):
             continue
         prose = (own or _is_refused(line, found)) and found[0].endswith(": ") and value[:1] not in ("'", '"')
-        prose = prose or _is_code(found, value) or _is_no_access(line, found, value)
-        if value and not prose and _is_secret(found[1] or found[2], value.strip("'\"")):
+        prose = prose or _is_code(found, value) or _is_no_access(line, found, at, value)
+        if value and not prose and ((secret and value == HIDDEN) or _is_secret(found[1] or found[2], value.strip("'\""))):
             shown.append(f"{line[begin:at]}{redact.hidden_as(value)}")
-            begin = at = at + len(value) if value[0] in "'\"{[(" or value[-1] == ")" else _end_of_word(line, at + len(value))
+            begin = at = _end(line, found, at, value)
     return "".join([*shown, line[begin:]])
 
 
@@ -193,13 +206,14 @@ def _is_code(found: re.Match[str], value: str) -> bool:
     return call and "'" not in value and '"' not in value
 
 
-def _is_no_access(line: str, found: re.Match[str], value: str) -> bool:
+def _is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
     """Where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42, and in the
     name of an exception."""
     if _ERROR.search(found[2] or "") or (_SOURCE.search(found[2] or "") and _NUMBER_OF_LINE.fullmatch(value)):
         return True
     name, before = (found[1] or found[2]).lower(), line[max(0, found.start() - _BEFORE) : found.start()]
     counts = (name == "token" and re.fullmatch(r"\d{1,7}", value)) or (name == "pass" and re.fullmatch(r"\d{1,4}(?:/\d{1,4})?", value))
+    counts = counts and not _REST.match(line, at + len(value), at + len(value) + _MOST_BEFORE)[0]  # type: ignore[index]
     return bool(counts or (name == "token" and _OF_TEXT.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)))
 
 
@@ -238,6 +252,30 @@ def _is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value) and redact.is_value_secret(name, value)
 
 
-def _end_of_word(line: str, at: int) -> int:
-    rest = _REST.match(line, at)
-    return rest.end() if rest else at
+def _odd(line: str, found: re.Match[str], at: int) -> str:
+    """A value that begins as none does elsewhere: PASSWORD=)x, --password=)x"""
+    odd = _ODD.match(line, at) if _is_whole(line, found) or (found[1] and found[0][-1] == "=") else None
+    return odd[0] if odd else ""
+
+
+def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
+    """Where the value ends, of which this is the beginning, and what may be hidden with it."""
+    end = at + len(value)
+    if value[0] in "'\"":
+        return end
+    rest = _rest_of_line(line[at:], found) if _is_whole(line, found) else 0
+    return max(at + rest, _REST.match(line, end).end())  # type: ignore[union-attr]  # it matches nothing, too
+
+
+def _rest_of_line(rest: str, found: re.Match[str]) -> int:
+    """How much of it is the value, where nothing stands before the name: one word, and of a password several."""
+    word = _ONE_WORD.match(rest)
+    if word and (found[2].isupper() or not _NEXT_PAIR.search(rest)):
+        return word.end()
+    words = found[0].endswith(": ") and _PASSWORD.search(found[2]) and not _MORE_THAN_WORDS.search(rest)
+    return len(rest.rstrip()) if words else 0
+
+
+def _is_whole(line: str, found: re.Match[str]) -> bool:
+    """Whether nothing but this name stands before the value."""
+    return bool(found[2]) and found.start() <= _MOST_BEFORE and bool(_BEFORE_NAME.fullmatch(line, 0, found.start()))

@@ -146,6 +146,15 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("{pwd: !!str hunter2, token: !<tag:yaml.org,2002:str> hunter2}", "{pwd: !!str ***, token: !<tag:yaml.org,2002:str> ***}"),
         ("secret: &a !!str hunter2", "secret: &a !!str ***"),
         ("password: &a hunter2, token: token hunter2, auth: Basic hunter2", "password: &a ***, token: token ***, auth: Basic ***"),
+        # what begins with a dash, or has what ends a value elsewhere
+        ("HF_TOKEN=-hunter2 x, token: -hunter2, --token=-hunter2", "HF_TOKEN=*** x, token: ***, --token=***"),
+        ("x --token -v; HF_TOKEN= --lr 1", "x --token -v; HF_TOKEN= --lr 1"),
+        ("DB_PASSWORD=Tr0ub4dor,hunter2", "DB_PASSWORD=***"),
+        ("export DB_PASSWORD=a;b=hunter2)", "export DB_PASSWORD=***)"),
+        ("[rank0]: DB_PASSWORD=)hunter2", "[rank0]: DB_PASSWORD=***"),
+        ("  password: two hunter2, words", "  password: ***"),
+        ("connect(password=a}hunter2, token=a)hunter2,user=b) --token=a;hunter2", "connect(password=***, token=***,user=b) --token=***"),
+        ("token=hunter2,user=b", "token=***,user=b"),
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -333,6 +342,9 @@ PIECES = [
     "token=a['",
     "argument --token: invalid a ",
     "api.telegram.org/bot",
+    "token=a,",
+    "HF_TOKEN=a)),,",
+    "token=[a]b;c=",
 ]
 
 
