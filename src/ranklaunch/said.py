@@ -34,9 +34,10 @@ _PROSE = re.compile(  # the token is X, API key provided: X, of a word that look
     r"|(?:invalid|bad|wrong|expired|revoked|unknown)\s{1,4}(?:secret|token):?)\s{1,4}['\"]?)"
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
-_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X")
+_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and what wandb says of this file
     r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
-    r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"])[^\s'\",;)}\]]+"
+    r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"]|\blogin\s{1,4}\S{1,128}\s{1,4}password\s{1,4}"
+    r"|\bnetrc file:\s{1,4}(?![~/.]|[a-z]:\\))[^\s'\",;)}\]]+"
 )
 _BAR = r"|\u2502\u2503\u2551"  # between cells
 _CELLS = re.compile(  # | password | X |, of a word that is more than letters, as a heading is not

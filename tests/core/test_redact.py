@@ -213,6 +213,20 @@ def test_short_secret_names(name: str) -> None:
         (["--set=lr=0.1 password=hunter2 x=1"], ["--set=lr=0.1 password=*** x=1"]),
         (["--set=pad_token=0,key=1", "--x=a=b;c=d"], ["--set=pad_token=0,key=1", "--x=a=b;c=d"]),
         (["set", "lr", "0.1", "--set", "token", "to"], ["set", "lr", "0.1", "--set", "token", "to"]),
+        (["curl", "-sSfu", "me:hunter2", "x"], ["curl", "-sSfu", "***", "x"]),
+        (["npm", "config", "set", "//r/:_authToken", "hunter2"], ["npm", "config", "set", "//r/:_authToken", "***"]),
+        (
+            ["az", "login", "--service-principal", "-u", "u", "-p", "hunter2"],
+            ["az", "login", "--service-principal", "-u", "u", "-p", "***"],
+        ),
+        (
+            ["rclone", "config", "create", "n", "s3", "access_key_id", "hunter2", "secret_access_key", "hunter2", "region", "x"],
+            ["rclone", "config", "create", "n", "s3", "access_key_id", "***", "secret_access_key", "***", "region", "x"],
+        ),
+        (
+            ["kubectl", "create", "secret", "generic", "x", "--from-literal=key=hunter2", "--from-literal", "b=hunter2"],
+            ["kubectl", "create", "secret", "generic", "x", "--from-literal=key=***", "--from-literal", "b=***"],
+        ),
         (["python", "-u", "x.py", "curl"], ["python", "-u", "x.py", "curl"]),
     ]
 )

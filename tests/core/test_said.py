@@ -155,6 +155,13 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("  password: two hunter2, words", "  password: ***"),
         ("connect(password=a}hunter2, token=a)hunter2,user=b) --token=a;hunter2", "connect(password=***, token=***,user=b) --token=***"),
         ("token=hunter2,user=b", "token=***,user=b"),
+        ("curl -sSfu me:hunter2,x https://h -sSuhunter2", "curl -sSfu *** https://h -sSu***"),
+        ("Command '['curl', '-sSfu', 'me:hunter2', 'x']'", "Command '['curl', '-sSfu', '***', 'x']'"),
+        ("machine h login me password hunterx", "machine h login me password ***"),
+        (
+            "wandb: Appending key for api.wandb.ai to your netrc file: hunter2",
+            "wandb: Appending key for api.wandb.ai to your netrc file: ***",
+        ),
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -178,6 +185,8 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "the token is invalid, and the password is missing: wandb login again",
         "config.get('token', 'none'), ['token', 'password']",
         "no cookies: Cookie: none",
+        "wandb: Appending key for api.wandb.ai to your netrc file: /root/.netrc",
+        "kubectl create configmap x --from-literal=lr=0.1; rclone config create n s3 provider AWS; az vm list -p x",
         "tokens['input_ids'] = tokens['input_ids'].to(device)",
         "step 10\tloss 0.5",
         "größer als möglich: 日本",
@@ -345,6 +354,13 @@ PIECES = [
     "token=a,",
     "HF_TOKEN=a)),,",
     "token=[a]b;c=",
+    "rclone config key-",
+    "rclone config " + "a" * 32,
+    "npm config set //a:",
+    "curl -sSS",
+    "curl -u a,a",
+    "login a password",
+    "create secret --from-literal='",
 ]
 
 
