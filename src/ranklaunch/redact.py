@@ -18,6 +18,7 @@ _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 _SECRET_PAIRS = {
     ("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key"), ("storage", "key"),
     ("signing", "key"), ("master", "key"), ("hmac", "key"), ("license", "key"), ("subscription", "key"), ("id", "token"),
+    ("hf", "token"), ("api", "token"), ("access", "token"), ("auth", "token"), ("refresh", "token"),  # many of them, too
     ("job", "uid"),  # from which the key of the muster may follow
 }  # fmt: skip
 # Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.
@@ -61,7 +62,6 @@ _DURATION = r"\d{1,6}(?:\.\d{1,6}|\.?\d{0,6}\s?(?:ms|us|ns|s|min|%))"  # forward
 _BASE64 = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[A-Za-z0-9+][A-Za-z0-9+/]{38,512}={0,2}"
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
-_COMMAND_FOLLOWS = r"-[a-z]{0,7}c"  # bash -c, sh -ec
 _SHELL_VALUE = r"""('[^']*'|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
 _IN_COMMAND = (
     rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
@@ -218,7 +218,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
             result.append(HIDDEN)
             option = ""
             continue
-        if " " in word and re.fullmatch(_COMMAND_FOLLOWS, before):
+        if " " in word and re.fullmatch(r"-[a-z]{0,7}c", before):  # bash -c, sh -ec
             result.append(_command(word))
             option, before = "", word
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ranklaunch import redact, showing
 from ranklaunch.redact import HIDDEN
@@ -47,10 +48,23 @@ _CELLS = re.compile(  # | password | X |, of a word that is more than letters, a
 _PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
 # Elsewhere they are two names.
 _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", "getenv", "environ.get") for quote in "'\"")
-# Whose value is in the next line.
-_OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS})\s{{0,8}}\\?$")
+_TAG = r"(?:\[[^\]\s]{1,40}\]:?\s)?"  # of a rank
+# Whose value is in the next line, or in all that are indented more, as YAML has text of several lines.
+_OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS}([|>][-+\d]{{0,2}})?)\s{{0,8}}\\?$")
 _OPEN_WITHIN = 200  # characters at the end of a line
-_ALONE = re.compile(r"(\s*)(\"[^\"]+\"|'[^']+'|[^\s\"',{}\[\]]+)(,?\s*)")
+_ALONE = re.compile(rf"({_TAG}\s*(?:-\s+)?)(\"[^\"]+\"|'[^']+'|[^\s\"',{{}}\[\]]+)(,?\s*)")
+_ITEM = re.compile(rf"{_TAG}\s*-\s")
+_INDENT = re.compile(rf"{_TAG}\s*")
+# A name alone, as pydantic has before what is wrong; name: HF_TOKEN, as Kubernetes has before the value.
+_BARE = re.compile(rf"{_TAG}[\s{{-]*(?:['\"]?name['\"]?\s{{0,8}}[:=]\s{{0,8}})?['\"]?([\w.-]{{1,64}})['\"]?,?\s*")
+_BESIDE = re.compile(
+    rf"(.{{0,400}}\binput_value=|{_TAG}[\s-]{{0,64}}['\"]?value['\"]?\s{{0,8}}[:=]\s{{0,8}})"
+    r"(.+?(?=, input_type=)|\"[^\"]+\"|'[^']+'|[^\s'\"].*)"
+)
+_COLUMNS = re.compile(  # password   X, of a word that looks like one, and no number, version or path
+    r"(\s*([A-Za-z][\w.-]{0,63})(?:\t|\s{2})\s{0,200})(?!\d{1,9}[.x:e]\d|[~./]|\d{1,9}[A-Za-z%/]{1,5}\s*$)"
+    r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])([^\s()\[\]]{6,})\s*"
+)
 _VALUE = re.compile(r"(?:-{1,8}(?=\w)|[^\s\"',;)}\]<>-])[^\s\"',;)}\]]{0,400}")
 _NO_VALUE = re.compile(r"(?<=\S)=\s{1,32}$")  # TOKEN= --lr 1
 # What may stand before a name in a line that says nothing but its value; there, what a value holds cannot be what follows it.
@@ -61,6 +75,7 @@ _PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have bla
 _MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
 _ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
 _NEXT_PAIR = re.compile(r"[,;)}\]][\w.-]{1,64}[=:]")
+_OF_SERVICES = re.compile(r"\{\s?['\"](?:hf|huggingface|wandb|git\w{1,16}|openai|api|access|auth|refresh)\w{0,16}['\"]\s?:\s?['\"]")
 _BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
 _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
 _REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: 'X'
@@ -83,7 +98,7 @@ _NUMBER_OF_LINE = re.compile(r"\d{1,7}(?::\d{0,7}){0,2}:?")
 _CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
 _MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
 _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
-    rf"(?i:bearer|basic)|[{_BAR}]|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
+    rf"(?i:bearer|basic)|[{_BAR}]|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
 )
 _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
@@ -99,32 +114,67 @@ def text(given: str, own: bool = False) -> str:
     return "\n".join(map(showing.printable, lines(given.split("\n"), own)))
 
 
+class _Before(NamedTuple):
+    """What a line says of the next: of which name it may have the value, how, and how far the line was indented."""
+
+    name: str = ""
+    way: str = ""
+    indent: int = 0
+
+
 def lines(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
     """Those without secrets are as they were, control characters and all."""
-    shown, name = [], ""
+    shown, before = [], _Before()
     for line in given:
-        shown.append(_line(_alone(line, name) if name else line, own))
-        name = "" if own else _left_open(line, shown[-1])
+        shown.append(_line(_continued(line, before) if before.name else line, own))
+        before = _Before() if own else _left_open(line, shown[-1], before)
     if any("PRIVATE KEY" in line for line in shown):
         shown = [HIDDEN if _BODY.fullmatch(line) else _BODY_IN_LINE.sub(rf"\1{HIDDEN}", line) for line in shown]
     return tuple(shown)
 
 
-def _left_open(line: str, shown: str) -> str:
-    """The name of the secret that goes on in the next line."""
+def _left_open(line: str, shown: str, before: _Before) -> _Before:
+    """Of a secret that goes on in the next line."""
     end = _QUOTED_AGAIN.sub("", _CONTROL.sub("", line[-_OPEN_WITHIN:])).rstrip("\r")
     if end.endswith("\\") and shown.endswith(HIDDEN):
-        return "secret"
+        return _Before("secret", "alone")
+    if (before.way == "list" and _ITEM.match(line)) or (before.way == "block" and _is_within(line, before)):
+        return before
     found = _OPEN.search(end)
     name = (found[1] or found[2]) if found else ""
-    return name if redact.is_secret(name) else ""
+    if found and redact.is_secret(name):
+        return _Before(name, "block" if found[3] else "list" if found[2] else "alone", _indent(line))
+    bare = _BARE.fullmatch(end) if len(line) <= _OPEN_WITHIN else None
+    return _Before(bare[1], "beside") if bare and redact.is_secret(bare[1]) else _Before()
 
 
-def _alone(line: str, name: str) -> str:
-    """A line that is nothing but the value of this name."""
+def _continued(line: str, before: _Before) -> str:
+    """A line with the value in it that belongs to the name in the line before."""
     marked = _QUOTED_AGAIN.sub("", _CONTROL.sub("", line))
+    if before.way in ("alone", "list"):
+        return _alone(line, marked, before.name)
+    if before.way == "block":
+        return f"{line[: _indent(line)]}{HIDDEN}" if line.strip() and _is_within(line, before) else line
+    found = _BESIDE.match(marked)
+    if not found or not _is_secret(before.name, found[2].strip("'\"")):
+        return line
+    return f"{found[1]}{redact.hidden_as(found[2])}{marked[found.end() :]}"
+
+
+def _indent(line: str) -> int:
+    indent = _INDENT.match(line)
+    return indent.end() if indent else 0
+
+
+def _is_within(line: str, before: _Before) -> bool:
+    return _indent(line) > before.indent or not line.strip()
+
+
+def _alone(line: str, marked: str, name: str) -> str:
+    """A line that is nothing but the value of this name."""
     found = _ALONE.fullmatch(marked.rstrip("\\ "))
-    if not found or found[2].endswith(":") or not _is_secret(name, found[2].strip("'\"")):
+    is_name = found and (found[2].endswith(":") or (name[0] == found[2][0] == "-"))
+    if not found or is_name or not _is_secret(name, found[2].strip("'\"")):
         return line
     return f"{found[1]}{redact.hidden_as(found[2])}{found[3]}"
 
@@ -168,11 +218,14 @@ def _named(line: str, own: bool) -> str:
     line = redact.named_values(_SPACED.sub(rf"\1{HIDDEN}", line))
     line = _REFUSED.sub(lambda found: f"{found[1]}{redact.hidden_as(found[3])}" if redact.is_secret(found[2]) else found[0], line)
     line = _CELLS.sub(_cell, line)
+    columns = _COLUMNS.fullmatch(line)
+    if columns and _is_secret(columns[2], columns[3]):
+        return f"{columns[1]}{HIDDEN}"
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
         before_value = _BEFORE_VALUE.match(line, found.end())
         at = before_value.end() if before_value else found.end()
-        secret = redact.is_secret(found[1] or found[2])
+        secret = redact.is_secret(found[1] or found[2]) or (found[2] == "tokens" and bool(_OF_SERVICES.match(line, at)))
         value = _value(line, at, secret) or (_odd(line, found, at) if secret else "")
         if value.startswith("-") and (found[0][-1:].isspace() and (found[1] or _NO_VALUE.search(found[0]))):
             continue
@@ -180,7 +233,7 @@ def _named(line: str, own: bool) -> str:
             continue
         prose = (own or _is_refused(line, found)) and found[0].endswith(": ") and value[:1] not in ("'", '"')
         prose = prose or _is_code(found, value) or _is_no_access(line, found, at, value)
-        if value and not prose and ((secret and value == HIDDEN) or _is_secret(found[1] or found[2], value.strip("'\""))):
+        if value and not prose and _is_of_secret(found[1] or found[2], value, secret):
             shown.append(f"{line[begin:at]}{redact.hidden_as(value)}")
             begin = at = _end(line, found, at, value)
     return "".join([*shown, line[begin:]])
@@ -251,6 +304,11 @@ def _end_of_brackets(line: str, at: int) -> int:
 
 def _is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value) and redact.is_value_secret(name, value)
+
+
+def _is_of_secret(name: str, value: str, secret: bool) -> bool:
+    """secret: as the name says already; what has been hidden is too, as the rest of the word may not be."""
+    return (secret and (value == HIDDEN or name == "tokens")) or _is_secret(name, value.strip("'\""))
 
 
 def _odd(line: str, found: re.Match[str], at: int) -> str:
