@@ -18,7 +18,7 @@ _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 _SECRET_PAIRS = {
     ("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key"), ("storage", "key"),
     ("signing", "key"), ("master", "key"), ("hmac", "key"), ("license", "key"), ("subscription", "key"), ("id", "token"),
-    ("hf", "token"), ("api", "token"), ("access", "token"), ("auth", "token"), ("refresh", "token"),  # many of them, too
+    ("hf", "token"), ("api", "token"), ("access", "token"), ("auth", "token"), ("refresh", "token"),  # where there are several, too
     ("job", "uid"),  # from which the key of the muster may follow
 }  # fmt: skip
 # Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.
@@ -29,11 +29,11 @@ _PLAIN_BEFORE = {
 _PLAIN_BEHIND = {
     "id", "ids", "drop", "dropout", "dispatcher", "mixer", "router", "type", "level", "limit", "count", "len", "length", "accuracy", "acc",
     "loss", "latency", "rate", "throughput", "speed", "time", "usage", "budget", "idx", "index", "indices", "pos", "position", "embed",
-    "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge",
+    "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge", "size", "weight", "ratio", "num", "shape", "mask",
 }  # fmt: skip
-_PLAIN_PASSES = {"rate", "ratio", "forward", "backward", "count"}  # over data
+_PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
 _WAYS = ("type", "method", "backend", "mode", "scheme")  # to prove who one is, behind auth
-_FOLDERS = ("PWD", "OLDPWD")  # of a shell
+_PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
 _URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
 # Who comes by HTTP with a name alone comes with a token; by ssh, or to a database, it is a user.
@@ -137,8 +137,8 @@ def is_secret(name: str) -> bool:
         plain = any((b == "token" and a in _PLAIN_BEFORE) or (a == "token" and b in _PLAIN_BEHIND) for a, b in pairs)
         return not plain and _COUNTS.isdisjoint(words)
     found = _SECRET_WORDS.intersection(parts)
-    plain = (found == {"pass"} and not _PLAIN_PASSES.isdisjoint(parts)) or (found == {"auth"} and _is_way(parts))
-    return bool(found) and name not in _FOLDERS and not plain
+    plain = any(found == {word} and not others.isdisjoint(parts) for word, others in _PLAIN_WITH.items())
+    return bool(found) and name not in _PLACES and not plain and not (found == {"auth"} and _is_way(parts))
 
 
 def _is_way(parts: list[str]) -> bool:

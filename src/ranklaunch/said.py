@@ -35,10 +35,13 @@ _PROSE = re.compile(  # the token is X, API key provided: X, of a word that look
     r"|(?:invalid|bad|wrong|expired|revoked|unknown)\s{1,4}(?:secret|token):?)\s{1,4}['\"]?)"
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
+# What is said in place of a secret, or of one
+_SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset)"
 _SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and what wandb says of this file
     r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
     r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"]|\blogin\s{1,4}\S{1,128}\s{1,4}password\s{1,4}"
-    r"|\bnetrc file:\s{1,4}(?![~/.]|[a-z]:\\))[^\s'\",;)}\]]+"
+    r"|\bnetrc file:\s{1,4}(?![~/.]|[a-z]:\\))"
+    rf"(?!{_SAID_OF_ONE}(?:[\s,;.)]|$))[^\s'\",;)}}\]]+"
 )
 _BAR = r"|\u2502\u2503\u2551"  # between cells
 _CELLS = re.compile(  # | password | X |, of a word that is more than letters, as a heading is not
@@ -90,6 +93,13 @@ _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
 )
 _MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
 _NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
+_HARMLESS = re.compile(rf"(?i){_SAID_OF_ONE}|\d{{1,2}}|\d{{1,3}}\.\d{{1,6}}|\dx\d")
+_OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token")  # with a count
+_COUNT = re.compile(r"\d{1,4}")
+_FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
+_OF_PARSERS = re.compile(r"(?i)\b(?:unknown|unexpected|expected) $")
+_OF_COMPILERS = re.compile(r"(?i)\b(?:fast|graph|fusion|optimi[sz]ation) $")
+_LIKE_A_TOKEN = re.compile(r"['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})")
 _OF_TEXT = re.compile(r"(?i)\b(?:predicted|generated|sampled|next|last|first|current|output|input) $")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$")  # by the loggers of Python: WARNING:auth:
 _ERROR = re.compile(r"[a-z0-9](?:Error|Exception|Warning)$")
@@ -254,7 +264,7 @@ def _is_code(found: re.Match[str], value: str) -> bool:
     option takes."""
     if value == (found[1] or "").strip("-").replace("-", "_").upper() or _NUMBERS.fullmatch(value) or _SUBSCRIPT.fullmatch(value):
         return True
-    if value == found[2] or _NAMES_CODE.fullmatch(value):
+    if (found[2] and value == found[2].rpartition(".")[2]) or _NAMES_CODE.fullmatch(value):
         return True
     call = found[0].endswith(" = ") and len(value) < _MOST_QUOTED and value.endswith(")") and not value.startswith(_BRACKETS)
     return call and "'" not in value and '"' not in value
@@ -266,9 +276,29 @@ def _is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
     if _ERROR.search(found[2] or "") or (_SOURCE.search(found[2] or "") and _NUMBER_OF_LINE.fullmatch(value)):
         return True
     name, before = (found[1] or found[2]).lower(), line[max(0, found.start() - _BEFORE) : found.start()]
-    counts = (name == "token" and re.fullmatch(r"\d{1,7}", value)) or (name == "pass" and re.fullmatch(r"\d{1,4}(?:/\d{1,4})?", value))
-    counts = counts and not _REST.match(line, at + len(value), at + len(value) + _MOST_BEFORE)[0]  # type: ignore[index]
-    return bool(counts or (name == "token" and _OF_TEXT.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)))
+    if name == "token" and (_OF_TEXT.search(before) or (_OF_PARSERS.search(before) and not _LIKE_A_TOKEN.fullmatch(value))):
+        return True
+    if (name == "pass" and _OF_COMPILERS.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)):
+        return True
+    return _is_harmless(found[1] or found[2], value) and _is_all(line, found, at + len(value))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """A count, a word that is said of secrets, a folder: none that lets anybody in."""
+    if (
+        _HARMLESS.fullmatch(value)
+        or (name == "pwd" and _FOLDER.fullmatch(value))
+        or (_COUNT.fullmatch(value) and _OF_MODELS.fullmatch(name))
+    ):
+        return True
+    lower = name.lower()
+    return bool((lower == "token" and re.fullmatch(r"\d{1,7}", value)) or (lower == "pass" and re.fullmatch(r"\d{1,4}/\d{1,4}", value)))
+
+
+def _is_all(line: str, found: re.Match[str], end: int) -> bool:
+    """Whether the value ends here; a password in a line of its own may have more words."""
+    words = found[0].endswith(": ") and _PASSWORD.search(found[2] or "")
+    return bool(_NOTHING_MORE.match(line, end)) if words else not _REST.match(line, end, end + _MOST_BEFORE)[0]  # type: ignore[index]
 
 
 def _is_pair(line: str, begin: int, end: int) -> bool:
