@@ -77,7 +77,7 @@ _ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not 
 _PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
 _MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
 _ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
-_NEXT_PAIR = re.compile(r"[,;)}\]][\w.-]{1,64}[=:]")
+_NEXT_PAIR = re.compile(r"[,;][\w.-]{1,64}[=:]")
 _OF_SERVICES = re.compile(r"\{\s?['\"](?:hf|huggingface|wandb|git\w{1,16}|openai|api|access|auth|refresh)\w{0,16}['\"]\s?:\s?['\"]")
 _BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
 _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
@@ -114,7 +114,7 @@ _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
 )
 # Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
-_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|[\w.-]{1,64}\s?[=:])))*")
+_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[\w.-]{1,64}\s?[=:])))*")
 _BODY = re.compile(r"[\s>|]*(?:\[[^\]\s]{1,40}\]:?\s)?[A-Za-z0-9+/=]{16,}\s*")
 _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 

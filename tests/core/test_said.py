@@ -154,7 +154,7 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("[rank0]: DB_PASSWORD=)hunter2", "[rank0]: DB_PASSWORD=***"),
         ("  password: two hunter2, words", "  password: ***"),
         ("connect(password=a}hunter2, token=a)hunter2,user=b) --token=a;hunter2", "connect(password=***, token=***,user=b) --token=***"),
-        ("token=hunter2,user=b", "token=***,user=b"),
+        ("token=hunter2,user=b token: x)a=hunter2 [token=x],a=b", "token=***,user=b token: *** [token=***],a=b"),
         ("tokens={'hf': 'hunter2'}, hf_tokens: ['hunter2']", "tokens=***, hf_tokens: ***"),
         ("Unknown token: hunter2x, expected token: correcthorsebatterystaple", "Unknown token: ***, expected token: ***"),
         ("password: no hunter2", "password: ***"),
