@@ -17,7 +17,7 @@ from ranklaunch.secret_patterns import TOKENS
 _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
 _STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk"
-_IS = r"\s{0,32}(?::=|[=-]>|[:=](?![:=])|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+_IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
 # What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
 _QUOTED_AGAIN = re.compile(r"\\{1,16}(?=['\"])|(?<![\w\"-])[bBuU](?=\\{0,16}\")|(?<![\w'-])[bBuU](?=\\{0,16}')")
 # "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
@@ -77,7 +77,7 @@ _ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not 
 _PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
 _MORE_THAN_WORDS = re.compile(r"[=:](?:\s|$)|\w[=:]|\s(?:#|--?\w)")
 _ONE_WORD = re.compile(r"\S*[^\s\"',;)}\]](?=[\"',;)}\]]*\s*$)")
-_NEXT_PAIR = re.compile(r"[,;][\w.-]{1,64}[=:]")
+_NEXT_PAIR = re.compile(r"[,;][A-Za-z_-][\w.-]{0,63}[=:]")
 _OF_SERVICES = re.compile(r"\{\s?['\"](?:hf|huggingface|wandb|git\w{1,16}|openai|api|access|auth|refresh)\w{0,16}['\"]\s?:\s?['\"]")
 _BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
 _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
@@ -114,7 +114,7 @@ _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
 )
 # Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
-_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[\w.-]{1,64}\s?[=:])))*")
+_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[A-Za-z_-][\w.-]{0,63}\s?[=:])))*")
 _BODY = re.compile(r"[\s>|]*(?:\[[^\]\s]{1,40}\]:?\s)?[A-Za-z0-9+/=]{16,}\s*")
 _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
@@ -342,8 +342,8 @@ def _is_of_secret(name: str, value: str, secret: bool) -> bool:
 
 
 def _odd(line: str, found: re.Match[str], at: int) -> str:
-    """A value that begins as none does elsewhere: PASSWORD=)x, --password=)x"""
-    odd = _ODD.match(line, at) if _is_whole(line, found) or (found[1] and found[0][-1] == "=") else None
+    """A value that begins as none does elsewhere: PASSWORD=)x, --password )x"""
+    odd = _ODD.match(line, at) if _is_whole(line, found) or (found[1] and (found[0][-1] == "=" or line[at : at + 1] != ">")) else None
     return odd[0] if odd else ""
 
 
