@@ -71,7 +71,7 @@ _COLUMNS = re.compile(  # password   X, of a word that looks like one, and no nu
 _VALUE = re.compile(r"(?:-{1,8}(?=\w)|[^\s\"',;)}\]<>-])[^\s\"',;)}\]]{0,400}")
 _NO_VALUE = re.compile(r"(?<=\S)=\s{1,32}$")  # TOKEN= --lr 1
 # What may stand before a name in a line that says nothing but its value; there, what a value holds cannot be what follows it.
-_BEFORE_NAME = re.compile(r"\s*(?:\[[^\]\s]{1,40}\]:?\s)?(?:[-+]{1,4}\s)?((?:export|declare -x|ENV)\s{1,4})?['\"]?")
+_BEFORE_NAME = re.compile(rf"\s*{_TAG}\s*(?:[-+]{{1,4}}\s)?(?:(?:export|declare -x|ENV)\s{{1,4}})?['\"]?")
 _MOST_BEFORE = 80
 _ODD = re.compile(r"(?!<[\w.-]{1,64}(?:>|\s))[,;)}\]<>-]\S{0,64}\w")  # and not <TOKEN>, which stands for one
 _PASSWORD = re.compile(r"(?i)(?:passw(?:or)?d|passphrase|pwd)$")  # may have blanks
@@ -93,7 +93,7 @@ _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
 )
 _MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
 _NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
-_HARMLESS = re.compile(rf"(?i){_SAID_OF_ONE}|\d{{1,2}}|\d{{1,3}}\.\d{{1,6}}|\dx\d")
+_HARMLESS = re.compile(rf"(?i){_SAID_OF_ONE}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d")
 _OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token")  # with a count
 _COUNT = re.compile(r"\d{1,4}")
 _FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
@@ -298,7 +298,7 @@ def _is_harmless(name: str, value: str) -> bool:
 def _is_all(line: str, found: re.Match[str], end: int) -> bool:
     """Whether the value ends here; a password in a line of its own may have more words."""
     words = found[0].endswith(": ") and _PASSWORD.search(found[2] or "")
-    return bool(_NOTHING_MORE.match(line, end)) if words else not _REST.match(line, end, end + _MOST_BEFORE)[0]  # type: ignore[index]
+    return bool(_NOTHING_MORE.match(line, end)) if words else _end_of_word(line, end, end + _MOST_BEFORE) == end
 
 
 def _is_pair(line: str, begin: int, end: int) -> bool:
@@ -353,7 +353,12 @@ def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
     if value[0] in "'\"":
         return end
     rest = _rest_of_line(line[at:], found) if _is_whole(line, found) else 0
-    return max(at + rest, _REST.match(line, end).end())  # type: ignore[union-attr]  # it matches nothing, too
+    return max(at + rest, _end_of_word(line, end, len(line)))
+
+
+def _end_of_word(line: str, at: int, most: int) -> int:
+    rest = _REST.match(line, at, most)
+    return rest.end() if rest else at
 
 
 def _rest_of_line(rest: str, found: re.Match[str]) -> int:

@@ -199,7 +199,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "google-auth  2.0.0rc1\nfast_pass    12.3ms\ntoken_head   3x1024\npassword  field required\ntoken_path   /a1/b2",
         "ValueError: Unknown token: foo, unknown token: '[', Expected token: Paris",
         "token: null, Access token: expired, auth: ok, auth=disabled x, secret: true, password: required, --use-auth false",
-        "token_size=3 token_weight=0.3 token_ratio=0.3 n_token: 32 text_token=1024 pat: 3 pass=3 loss/token: 1.23",
+        "token_size=3 token_weight=0.3 token_ratio=0.3 n_token: 32 dep_token: -1, text_token=1024 pat: 3 pass=3 loss/token: 1.23",
         "x --token >out2.txt --token <token> [--token ] y (--token ), z --token",
         "low_pass: 200 Hz, pw_conv: 3, high_pass=300 band_pass_filter=0.3 dw, pw = 1, 2",
         "pwd: /home/me/work, SSH_AUTH_SOCK=/tmp/x pwd=/root",
