@@ -166,9 +166,14 @@ def _continued(line: str, before: _Before) -> str:
     if before.way == "block":
         return f"{line[: _indent(line)]}{HIDDEN}" if line.strip() and _is_within(line, before) else line
     found = _BESIDE.match(marked)
-    if not found or not _is_secret(before.name, found[2].strip("'\"")):
+    if not found or not _is_told(before.name, found[2]):
         return line
     return f"{found[1]}{redact.hidden_as(found[2])}{marked[found.end() :]}"
+
+
+def _is_told(name: str, value: str) -> bool:
+    bare = value.strip("'\"")
+    return _is_secret(name, bare) and not _HARMLESS.fullmatch(bare)
 
 
 def _indent(line: str) -> int:
@@ -184,7 +189,7 @@ def _alone(line: str, marked: str, name: str) -> str:
     """A line that is nothing but the value of this name."""
     found = _ALONE.fullmatch(marked.rstrip("\\ "))
     is_name = found and (found[2].endswith(":") or (name[0] == found[2][0] == "-"))
-    if not found or is_name or not _is_secret(name, found[2].strip("'\"")):
+    if not found or is_name or not _is_told(name, found[2]):
         return line
     return f"{found[1]}{redact.hidden_as(found[2])}{found[3]}"
 

@@ -194,6 +194,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "no cookies: Cookie: none",
         "wandb: Appending key for api.wandb.ai to your netrc file: /root/.netrc",
         "kubectl create configmap x --from-literal=lr=0.1; rclone config create n s3 provider AWS; az vm list -p x",
+        'name: USE_AUTH\nvalue: "true"\nauth:\n  off\nhf_token\n  Bad [type=x, input_value=7, input_type=int]',
         "hf_token\n  Field required [type=missing]\nname: HF_TOKEN\n  valueFrom: x",
         "tokens: ['the', 'cat'], tokens={'bos': 1}, tokens={'text': 'a'}",
         "google-auth  2.0.0rc1\nfast_pass    12.3ms\ntoken_head   3x1024\npassword  field required\ntoken_path   /a1/b2",
