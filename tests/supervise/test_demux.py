@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.adapters.launchers.mpirun import TAGGED
 from ranklaunch.supervise.output.demux import OWN_RULE, Demux, Errors
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.output.pipe import TAIL, Output
 
 RANKS = 3
 TAG = {"4": b"[1,%d]<std%s>:", "5": b"[1,%d]<std%s>: "}
@@ -87,8 +87,27 @@ def test_what_is_begun_counts_as_written() -> None:
     """A rank's last words may lack their end, and it may be long until there is one."""
     told = Told()
     told.demux.feed(tag(0) + b"whole\n" + tag(0) + b"begun" + tag(0, stream="err") + b"other\n" + tag(0, stream="err") + b"10%\r20%")
-    assert told.demux.tail_of("0") == b"whole\nother\n10%\rbegun20%"
+    assert told.demux.tail_of("0") == b"whole\nbegun\nother\n10%\r20%"
     assert told.feed() == {"0": b"whole\nother\n10%\nbegun\n20%\n"}
+
+
+@pytest.mark.parametrize("written", [b"batch 17 ... ", b"x" * 60_000])
+def test_an_exception_stands_behind_a_line_that_has_only_begun(written: bytes) -> None:
+    """Unless that was written clearly later."""
+    clock = [5.0]
+    outputs = [Output((), "", lambda *lines: None, lambda: clock[0], pytest.fail) for _ in range(2)]
+    demux = Demux(TAGGED["4"], outputs[0], lambda key: outputs[1])
+    demux.feed(tag(0) + b"step 1\n" + tag(0) + written + tag(0, stream="err") + b"ValueError: loss is nan\n")
+    expected = (b"step 1\n" + written + b"\nValueError: loss is nan\n")[-TAIL:]
+    assert demux.tail_of("0") == expected
+    clock[0] = 7.0
+    demux.feed(tag(0) + b"going on ")
+    assert demux.tail_of("0").endswith((written + b"going on ")[-TAIL:])
+    clock[0] = 7.1
+    demux.feed(tag(0, stream="err") + b"KeyError: 3\n")
+    for _ in range(2):
+        assert demux.tail_of("0").endswith(b"going on \nKeyError: 3\n")
+        demux.finish()
 
 
 def test_byte_by_byte() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ranklaunch.supervise.output.pipe import LONGEST_LINE, TAIL, Output
 
@@ -27,6 +27,7 @@ class Demux:
         self._by_key: dict[bytes, Output] = {}
         self._streams: dict[bytes, Stream] = {}  # by tag
         self._errors: dict[Output, Errors] = {}
+        self._at_end: dict[str, bytes] = {}  # by key: tails, once finished
         self._to: Stream | None = None  # None: own
         self._left = b""  # may be the beginning of a tag or a rule
         self._lines: dict[Output, list[tuple[Stream | None, bytes]]] = {}  # that have come and not been given on yet
@@ -41,10 +42,10 @@ class Demux:
     def tail_of(self, key: str) -> bytes:
         """The last of what a rank has written, and of what came together, standard error last: a traceback is the last that it wrote."""
         output = self._by_key.get(key.encode())
-        if not output:
-            return b""
-        tail = self._errors[output].tail(output) if output in self._errors else output.tail
-        return tail + b"".join(stream.begun for stream in self._streams.values() if stream.output is output)
+        if not output or key in self._at_end:
+            return self._at_end.get(key, b"")
+        begun = [stream for stream in self._streams.values() if stream.output is output and stream.begun]
+        return self._errors.get(output, Errors()).tail(output, begun)
 
     def feed(self, data: bytes) -> None:
         data = self._left + data
@@ -55,6 +56,7 @@ class Demux:
     def finish(self) -> None:
         self._take(self._left)
         self._left = b""
+        self._at_end = {key.decode(): self.tail_of(key.decode()) for key in self._by_key}
         for stream in self._streams.values():
             stream.output.feed(bytes(stream.begun))
             stream.output.end_line()
@@ -110,21 +112,28 @@ class Demux:
 
 class Stream:
     """One of a rank's streams. is_error: its standard error. begun: of it, the line that has not ended yet: another stream's lines must
-    not stand in it."""
+    not stand in it. begun_at: when the last of that came."""
 
     def __init__(self, output: Output, is_error: bool = False) -> None:
         self.output = output
         self.is_error = is_error
         self.begun = bytearray()
+        self.begun_at = 0.0
+
+    @property
+    def end(self) -> bytes:
+        return bytes(self.begun[-TAIL:])
 
     def lines(self, piece: bytes) -> bytes:
         """What is to be given on now that a piece has come: whole lines, and whole states of one that is redrawn."""
         whole = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
         if not whole and len(self.begun) + len(piece) <= LONGEST_LINE:
             self.begun += piece
+            self.begun_at = self.output.clock()
             return b""
         lines = bytes(self.begun) + piece[: whole or len(piece)]
         self.begun = bytearray(piece[whole:] if whole else b"")
+        self.begun_at = self.output.clock() if self.begun else 0.0
         return lines
 
 
@@ -152,8 +161,24 @@ class Errors:
             self._errors = (self._errors + b"".join(piece for own, piece in pieces if own))[-TAIL:]
             self._beside = (self._beside + b"".join(piece for own, piece in pieces if not own))[-TAIL:]
 
-    def tail(self, output: Output) -> bytes:
-        return output.tail if self._began is None else (self._before + self._beside + self._errors)[-TAIL:]
+    def tail(self, output: Output, begun: Sequence[Stream] = ()) -> bytes:
+        """begun: the rank's streams whose last line has not ended."""
+        beside = b"\n".join(stream.end for stream in begun if not stream.is_error)
+        errors = b"\n".join(stream.end for stream in begun if stream.is_error)
+        last = max((stream.begun_at for stream in begun if stream.is_error), default=self._last)
+        if any(stream.begun_at - last > MOST_LATE_S for stream in begun if not stream.is_error):
+            return joined(output.tail, errors, beside)
+        if self._began is None:
+            return joined(output.tail, beside, errors)
+        return joined(self._before + self._beside, beside, self._errors + errors)
+
+
+def joined(*parts: bytes) -> bytes:
+    """The last of several, each from the beginning of a line."""
+    text = b""
+    for part in filter(None, parts):
+        text += part if not text or text.endswith((b"\n", b"\r")) else b"\n" + part
+    return text[-TAIL:]
 
 
 def _without_begun(data: bytes) -> int:

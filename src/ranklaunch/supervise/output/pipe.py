@@ -59,7 +59,7 @@ class Output:
         self.tail = b""
         self._show_lines = show
         self._show_aloud = aloud or show
-        self._clock = clock
+        self.clock = clock
         self._on_trouble = on_trouble
         self._on_first: Callable[[], None] | None = on_first
         self._line = bytearray()  # begun, not ended
@@ -81,7 +81,7 @@ class Output:
             from ranklaunch.supervise.output import late  # only failures need it
         except (OSError, ImportError):  # no descriptor left
             return tail
-        together = self._together if not more or self._clock() - (self.written_at or 0.0) < BURST_S else 0
+        together = self._together if not more or self.clock() - (self.written_at or 0.0) < BURST_S else 0
         return late.settled(tail, together + len(more))
 
     def feed(self, data: bytes) -> None:
@@ -100,7 +100,7 @@ class Output:
         self._show_lines = self._count
 
     def store(self, data: bytes) -> None:
-        now = self._clock()
+        now = self.clock()
         if now - (self.written_at or 0.0) > BURST_S or now - self.together_since > LONGEST_BURST_S:
             self._together, self.together_since = 0, now
         self._together += len(data)
@@ -169,7 +169,7 @@ class Output:
                 self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended[first:]]))
             self._bar, self._stood = False, b""
         drawn = [state for state in line.split(b"\r") if state]
-        now = self._clock()
+        now = self.clock()
         if len(drawn) > 1 and now - self._bar_shown >= BAR_S and drawn[-2] != self._stood:
             self._bar_shown = now
             self._show_lines(self.tag + drawn[-2] + b"\n")
@@ -179,7 +179,7 @@ class Output:
             self._look_later()
 
     def _look_later(self) -> None:
-        self._drawn_at = self._clock()
+        self._drawn_at = self.clock()
         if self._after and not self._looks:
             self._looks = True
             self._after(BAR_S, self._look)
@@ -187,13 +187,13 @@ class Output:
     def _look(self) -> None:
         """Whether a progress bar has stopped."""
         self._looks = False
-        left = self._drawn_at + BAR_S - self._clock()
+        left = self._drawn_at + BAR_S - self.clock()
         state = bytes(_last_drawn(self._ahead or self._line)) if self._bar else b""
         if self._bar and left > 0 and self._after:
             self._looks = True
             self._after(left, self._look)
         elif state and state != self._stood:
-            self._stood, self._bar_shown = state, self._clock()
+            self._stood, self._bar_shown = state, self.clock()
             self._show_lines(self.tag + state + b"\n")
 
     def _count(self, *lines: bytes | memoryview) -> None:
