@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -108,6 +109,14 @@ def test_an_exception_stands_behind_a_line_that_has_only_begun(written: bytes) -
     for _ in range(2):
         assert demux.tail_of("0").endswith(b"going on \nKeyError: 3\n")
         demux.finish()
+
+
+def test_empty_lines_take_no_longer_than_others() -> None:
+    began = time.process_time()
+    told = Told()
+    told.demux.feed(tag(0) + b"\n" * (1 << 20))
+    assert told.feed() == {"own": b"\n" * ((1 << 20) - 1), "0": b"\n"}
+    assert time.process_time() - began < 1
 
 
 def test_byte_by_byte() -> None:

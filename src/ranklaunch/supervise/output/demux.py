@@ -78,18 +78,21 @@ class Demux:
                 self._errors[output].take([(bool(stream and stream.is_error), piece) for stream, piece in pieces], before, output)
         self._lines.clear()
 
-    def _give(self, piece: bytes) -> None:
+    def _give(self, data: bytes) -> None:
         """A tag holds until the end of the line."""
-        while piece:
-            rule = piece.find(OWN_RULE) if self._to else -1
-            end = piece.find(b"\n") + 1 or len(piece)
-            if 0 <= rule < end:
+        at = 0
+        while at < len(data) and self._to:
+            end = data.find(b"\n", at) + 1 or len(data)
+            rule = data.find(OWN_RULE, at, end)
+            if rule >= 0:
                 end = rule
-            if end:
-                self._lines_of(self._to, piece[:end])
-            if rule == end or piece[end - 1 : end] == b"\n":
+            if end > at:
+                self._lines_of(self._to, data[at:end])
+            if rule >= 0 or data[end - 1 : end] == b"\n":
                 self._to = None
-            piece = piece[end:]
+            at = end
+        if at < len(data):
+            self._lines_of(None, data[at:])
 
     def _lines_of(self, stream: Stream | None, piece: bytes) -> None:
         output, lines = (stream.output, stream.lines(piece)) if stream else (self._own, piece)
