@@ -13,7 +13,7 @@ import pytest
 
 from ranklaunch.supervise.output import follow, pipe
 from ranklaunch.supervise.output.follow import Follower
-from ranklaunch.supervise.output.pipe import READ, Output, last_lines
+from ranklaunch.supervise.output.pipe import READ, TAIL, Output, last_lines
 from ranklaunch.system.loop import Loop
 
 PATTERN = r".*/([0-9]+)/std(?:out|err)\.log"
@@ -254,3 +254,22 @@ def test_what_a_rank_wrote_last_is_its_end(bench: Bench, copied: str) -> None:
     steps_last = b"a warning\nstep 1\nstep 2\n" if copied in ("all", "some") else b"step 1\nstep 2\na warning\n"
     assert said == steps_last + b"ValueError: loss is nan\nAbort"
     assert bench.follower.is_newest("1", place)
+
+
+@pytest.mark.parametrize("begun", [b"batch 17 ... ", b"x" * 60_000])
+@pytest.mark.parametrize("later_s", [-0.05, 0.05, 1])
+def test_an_exception_stands_behind_a_line_that_has_only_begun(bench: Bench, begun: bytes, later_s: float) -> None:
+    """Unless that was written clearly later."""
+    folder, output = bench.folder / "run" / "1", bench.outputs["1"]
+    (folder / "stdout.log").write_bytes(b"step 1\n" + begun)
+    bench.run(lambda: output.tail == b"step 1\n")
+    (folder / "stderr.log").write_bytes(b"ValueError: loss is nan\n")
+    os.utime(folder / "stderr.log", (1000, 1000))
+    os.utime(folder / "stdout.log", (1000 + later_s, 1000 + later_s))
+    bench.run(lambda: output.tail.endswith(b"nan\n"))
+    error = b"ValueError: loss is nan\n"
+    expected = (b"step 1\n" + error + begun if later_s == 1 else b"step 1\n" + begun + b"\n" + error)[-TAIL:]
+    assert bench.follower.end_of("1")[1] == expected
+    bench.end()
+    assert bench.follower.tail_of("1") == expected
+    assert bench.log("1") == b"step 1\n" + error + begun

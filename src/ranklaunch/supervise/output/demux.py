@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ranklaunch.supervise.output.pipe import LONGEST_LINE, TAIL, Output
+from ranklaunch.supervise.output.pipe import LONGEST_LINE, TAIL, Output, joined
 
 LONGEST_TAG = 48  # bytes
 ERRORS = b"stderr"  # in the tag of a rank's standard error
@@ -174,14 +174,6 @@ class Errors:
         if self._began is None:
             return joined(output.tail, beside, errors)
         return joined(self._before + self._beside, beside, self._errors + errors)
-
-
-def joined(*parts: bytes) -> bytes:
-    """The last of several, each from the beginning of a line."""
-    text = b""
-    for part in filter(None, parts):
-        text += part if not text or text.endswith((b"\n", b"\r")) else b"\n" + part
-    return text[-TAIL:]
 
 
 def _without_begun(data: bytes) -> int:

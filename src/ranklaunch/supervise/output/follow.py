@@ -16,7 +16,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch.supervise.output.pipe import READ, TAIL, Output
+from ranklaunch.supervise.output.pipe import READ, TAIL, Output, joined
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import disk
 from ranklaunch.system.inotify import Inotify
@@ -51,6 +51,7 @@ class Follower:
         self._on_trouble = on_trouble
         self._seen: set[str] = set()
         self._rounds: dict[str, str] = {}  # by key: where its rank writes now
+        self._newest: dict[str, list[str]] = {key: [] for key in outputs}  # the files there
         self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
         self._files = _Files(self._on_gone)
@@ -58,6 +59,7 @@ class Follower:
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
         self._left = _budget(folder)
         self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
+        self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
         self._ends: dict[str, int] = {}  # once finishing: how far each file is read
         self._folder = folder
         self._timer: Timer | None = None
@@ -90,8 +92,7 @@ class Follower:
     def written_at(self, key: str) -> float:
         """When a rank wrote last, by its files: it may have been read much later. In seconds of the loop's clock; where none is there, the
         end of time."""
-        newest = [self._files.written_at(path) for path in self._seen if self._placed(path) == (key, self._rounds.get(key, ""))]
-        at = max(newest, default=0) / 1e9
+        at = max(map(self._files.written_at, self._newest.get(key, ())), default=0) / 1e9
         return self._loop.clock() - max(0.0, time.time() - at) if at else math.inf
 
     def is_newest(self, key: str, folder: str) -> bool:
@@ -127,12 +128,15 @@ class Follower:
         while self._grown:
             self._copy(next(iter(self._grown)), store)
             bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
-        for path in () if self._spent else sorted(self._seen):  # ends without a line end come behind all lines of their rank
+        rests = [] if self._spent else sorted(self._seen, key=self._files.order)
+        tails = {output: self._last(key)[0] for key, output in self._outputs.items() if rests}
+        for path in rests:  # ends without a line end come behind all lines of their rank
             rest, output = self._block(path), self._output_of(path)
             if output and rest:
                 output.feed(rest)
                 output.end_line()
         for output in self._outputs.values():
+            output.tail = tails.get(output, output.tail)
             output.finish()
         self._files.close()
         return unshown
@@ -199,7 +203,9 @@ class Follower:
         key, place = self._placed(path)
         if self._rounds.get(key, place) != place:
             self._outputs[key].tail = b""
+            self._newest[key].clear()
         self._rounds[key] = place
+        self._newest[key].append(path)
 
     def _output_of(self, path: str) -> Output | None:
         return self._outputs.get(self._placed(path)[0])
@@ -232,6 +238,9 @@ class Follower:
         if output and whole:
             self._offsets[path] = self._offsets.get(path, 0) + whole
             take(output, data[:whole])
+            key = self._placed(path)[0]
+            last, size = self._copied.get(key, ("", 0))
+            self._copied[key] = path, min(TAIL, whole + size * (last == path))
             self._spend(whole)
         if output and data[whole:]:
             output.draws(data[whole:])
@@ -267,14 +276,18 @@ class Follower:
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
     def _last_of(self, key: str) -> bytes:
+        return self._outputs[key].settled(*self._last(key))
+
+    def _last(self, key: str) -> tuple[bytes, int]:
         """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it
-        tells why its rank ended."""
-        newest = key, self._rounds.get(key, "")
-        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=self._files.order)
+        tells why its rank ended. A line without its end stands before what was copied of that file since. And how much is not copied."""
+        paths = sorted(self._newest[key], key=self._files.order)
         if self._spent:  # nothing is copied any more
-            return b"".join(self._files.end_of(path) for path in paths)[-TAIL:]
-        ends = [self._files.end_of(path, self._offsets.get(path, 0)) for path in paths]
-        return self._outputs[key].settled(b"".join(ends))
+            return joined(*(self._files.end_of(path) for path in paths)), 0
+        *others, end = [b"", *(self._files.end_of(path, self._offsets.get(path, 0)) for path in paths)]
+        tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
+        cut = len(tail) if last not in paths[-1:] or any(map(_whole, others)) else max(0, len(tail) - size)
+        return joined(tail[:cut], *others, tail[cut:] + end), sum(map(len, (*others, end)))
 
 
 class _Files:
@@ -310,7 +323,7 @@ class _Files:
     def order(self, path: str) -> tuple[int, str]:
         """By when they were written to last. Of two that are written to at once, a rank's stderr.log tells more: what its program said
         before may be late in the other, where tee passes it on."""
-        return self.written_at(path) // AT_ONCE_NS, "" if path.endswith("stdout.log") else path
+        return self.written_at(path) - AT_ONCE_NS * path.endswith("stdout.log"), path
 
     def written_at(self, path: str) -> int:
         """In nanoseconds."""

@@ -72,9 +72,10 @@ class Output:
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
-    def settled(self, more: bytes = b"") -> bytes:
-        """tail, with the words by which Python ended last, where what was said before them has come behind them. more: has come since."""
-        tail = (self.tail + more)[-TAIL:]
+    def settled(self, tail: bytes = b"", more: int = 0) -> bytes:
+        """tail, with the words by which Python ended last, where what was said before them has come behind them. tail: the output's own,
+        with so many more bytes that have come since."""
+        tail = tail or self.tail
         if not self._filtered or TRACEBACK not in tail:
             return tail
         try:
@@ -82,7 +83,7 @@ class Output:
         except (OSError, ImportError):  # no descriptor left
             return tail
         together = self._together if not more or self.clock() - (self.written_at or 0.0) < BURST_S else 0
-        return late.settled(tail, together + len(more))
+        return late.settled(tail, together + more)
 
     def feed(self, data: bytes) -> None:
         self.store(data)
@@ -213,6 +214,14 @@ class Output:
             self._show_lines(self.tag + self._line[:cut] + b"\n")
             del self._line[:cut]
         return data[end:]
+
+
+def joined(*parts: bytes) -> bytes:
+    """The last of several, each from the beginning of a line."""
+    text = b""
+    for part in filter(None, parts):
+        text += part if not text or text.endswith((b"\n", b"\r")) else b"\n" + part
+    return text[-TAIL:]
 
 
 def last_lines(tail: bytes) -> tuple[str, ...]:
