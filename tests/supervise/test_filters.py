@@ -48,6 +48,24 @@ def test_what_was_said_before_an_exception_stands_before_it(parts: list[str | fl
     assert settled(*parts) == expected
 
 
+def marked(mark: str, text: str) -> str:
+    return "".join(f"{mark}{line}" for line in text.splitlines(keepends=True))
+
+
+WORKERS = f"""{TRACEBACK.replace("loss is nan", "Caught ValueError in DataLoader worker process 0.")}Original {TRACEBACK}"""
+
+
+@pytest.mark.parametrize("mark", ["rank1: ", "E1: ", "[1] ", "12:07:01 err: ", "rank1: [rank1]: "])
+@pytest.mark.parametrize("traceback", [TRACEBACK, CHAINED, WORKERS])
+def test_a_filter_may_put_any_mark_before_each_line(mark: str, traceback: str) -> None:
+    """Both streams through one filter, or each through its own."""
+    before, said, step = marked(mark, "step 6\n"), marked(mark, traceback), "O1: step 7\n"
+    assert settled(before, AGO, said) == before + said
+    assert settled(before, AGO, said + step) == before + step + said
+    cut = said.index("module>\n") + len("module>\n")
+    assert settled(before, AGO, said[:cut] + step + said[cut:]) == before + step + said
+
+
 def test_without_a_filter_the_order_is_known() -> None:
     assert settled(TRACEBACK, "step 7\n", filtered=False) == f"{TRACEBACK}step 7\n"
 

@@ -230,6 +230,12 @@ def without_marks(text: str, but: str = "") -> str:
     return re.sub(rf"^(?:{'|'.join(shapes)})", "", text, flags=re.MULTILINE) if shapes else text
 
 
+def without_prefixes(text: str) -> tuple[list[str], list[str]]:
+    """Its lines without the user's own marks, and also without what launchers and loggers put before a line."""
+    told = without_marks(text)
+    return told.split("\n"), _pattern(_PREFIX).sub("", told).split("\n")
+
+
 def _known_from(mark: str, kept: re.Pattern[str], rest: re.Pattern[str]) -> int:
     """Where the marks begin that end it, each of which is looked at once: there are many ways to tell some of them apart."""
     known = {number for number in range(len(mark) + 1) if rest.fullmatch(mark, number)}

@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import BEGINS, NAMES
+from ranklaunch.catalogue.tracebacks import BEGINS, NAMES, without_prefixes
+
+_NUMBER = re.compile(r"[0-9]+")
 
 
 def settled(tail: bytes, together: int) -> bytes:
@@ -22,17 +24,21 @@ def settled(tail: bytes, together: int) -> bytes:
 
 def _with_traceback_last(lines: Sequence[str]) -> list[str]:
     """Nothing where it is so already."""
-    begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
+    told, bare = without_prefixes("\n".join(lines))
+    begins = [number for number, line in enumerate(bare) if line.endswith(BEGINS)]
     if not begins:
         return []
-    below = [number for number in range(begins[-1] + 1, len(lines)) if lines[number].strip() and lines[number][0] not in " \t"]
-    end = next((number for number in below if re.match(NAMES, lines[number])), len(lines))
-    within = {number for number in below if number < end}  # while Python wrote the traceback
-    behind = lines[end + 1 :]
-    if end == len(lines) or not (within or went_on(lines, lines, end, raised=True) >= 0 or said_more(lines, end)):
-        return []
     first = begins[0]  # of those, perhaps, that it was raised from
-    if (first and re.search(LOGGED, lines[first - 1])) or counted_on(lines, end, len(lines)):
+    filled = [number for number in range(first, len(lines)) if bare[number].strip()]
+    marks = {number: _NUMBER.sub("0", lines[number].removesuffix(bare[number])) for number in filled}
+    strange = {number for number in filled if marks[number] != marks[begins[-1]]}
+    below = [number for number in filled if number > begins[-1] and bare[number][0] not in " \t"]
+    end = next((number for number in below if number not in strange and re.match(NAMES, bare[number])), len(lines))
+    within = {number for number in {*below, *strange} if number < end}  # while Python wrote the traceback
+    behind = lines[end + 1 :]
+    if end == len(lines) or not (within or went_on(bare, told, end, raised=True) >= 0 or said_more(bare, end)):
+        return []
+    if (first and re.search(LOGGED, told[first - 1])) or counted_on(bare, end, len(lines)):
         return []  # it was caught
     traceback = [line for number, line in enumerate(lines[first : end + 1], first) if number not in within]
     said = [*(lines[number] for number in sorted(within)), *behind]
