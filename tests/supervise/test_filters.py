@@ -12,7 +12,7 @@ CHAINED = f"{TRACEBACK}\nDuring handling of the above exception, another excepti
 AGO = 1.0  # seconds between two parts that did not come at once
 
 
-def settled(*parts: str | float, filtered: bool = True) -> str:
+def settled(*parts: str | float, filtered: bool = True, ended: bool = False) -> str:
     """Of an output that came in these parts. A number: seconds between two of them."""
     now = 5.0
     output = Output((), "", lambda *lines: None, lambda: now, lambda text: None, filtered=filtered)
@@ -21,7 +21,7 @@ def settled(*parts: str | float, filtered: bool = True) -> str:
             output.feed(part.encode())
         else:
             now += part
-    return output.settled().decode()
+    return output.settled(ended=ended).decode()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,19 @@ def settled(*parts: str | float, filtered: bool = True) -> str:
 )
 def test_what_was_said_before_an_exception_stands_before_it(parts: list[str | float], expected: str) -> None:
     assert settled(*parts) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "pause_s", "moved"),
+    [("", 0, True), ("step 6\n", AGO, True), ("ERROR: skipped\n", 0, False), ("step 6 loss 1.2\n", 0, False)],
+)
+def test_a_filter_may_hold_many_lines_back_until_the_program_ends(before: str, pause_s: float, moved: bool) -> None:
+    """But a program that goes on may count as fast, and a filter of both streams holds back what was said before, too."""
+    steps = "".join(f"step {number} loss 0.1\n" for number in range(30))
+    came = f"{before}{TRACEBACK}{steps}"
+    assert settled(before, pause_s, TRACEBACK + steps, ended=True) == (f"{before}{steps}{TRACEBACK}" if moved else came)
+    assert settled(before, pause_s, TRACEBACK, AGO, steps, ended=True) == came
+    assert settled(before, pause_s, TRACEBACK + steps) == came
 
 
 def marked(mark: str, text: str) -> str:

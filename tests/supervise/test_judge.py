@@ -84,7 +84,7 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
     child.end = End(status, 1.0, told=told)
-    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda: tail))  # type: ignore[assignment]
+    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda ended: tail))  # type: ignore[assignment]
     return child
 
 

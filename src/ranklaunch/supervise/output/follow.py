@@ -87,7 +87,7 @@ class Follower:
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
         self._visit(self._folder)
-        return self._rounds.get(key, ""), self._last_of(key)
+        return self._rounds.get(key, ""), self._last_of(key, ended=True)
 
     def written_at(self, key: str) -> float:
         """When a rank wrote last, by its files: it may have been read much later. In seconds of the loop's clock; where none is there, the
@@ -275,8 +275,8 @@ class Follower:
             self._grown.clear()
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
-    def _last_of(self, key: str) -> bytes:
-        return self._outputs[key].settled(*self._last(key))
+    def _last_of(self, key: str, ended: bool = False) -> bytes:
+        return self._outputs[key].settled(*self._last(key), ended)
 
     def _last(self, key: str) -> tuple[bytes, int]:
         """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it

@@ -12,17 +12,18 @@ from ranklaunch.catalogue.tracebacks import BEGINS, NAMES, without_prefixes
 _NUMBER = re.compile(r"[0-9]+")
 
 
-def settled(tail: bytes, together: int) -> bytes:
-    """tail, whose last bytes came at once; if the last traceback is among these, and lines behind it look as if the program had gone on,
-    with the traceback behind them."""
+def settled(tail: bytes, together: int, ended: bool = False) -> bytes:
+    """tail, whose last bytes came at once; if the last traceback is among these, and lines behind it look as if the program went on,
+    with the traceback behind them. ended: whether the program has, and a filter may only then have passed on many lines. One of both
+    streams does so with lines of before the traceback, too."""
     at_once = tail[-together:].decode(errors="surrogateescape") if together else ""
     if BEGINS not in at_once:
         return tail
-    moved = _with_traceback_last(at_once.split("\n"))
+    moved = _with_traceback_last(at_once.split("\n"), ended)
     return tail[:-together] + "\n".join(moved).encode(errors="surrogateescape") if moved else tail
 
 
-def _with_traceback_last(lines: Sequence[str]) -> list[str]:
+def _with_traceback_last(lines: Sequence[str], ended: bool) -> list[str]:
     """Nothing where it is so already."""
     told, bare = without_prefixes("\n".join(lines))
     begins = [number for number, line in enumerate(bare) if line.endswith(BEGINS)]
@@ -38,8 +39,14 @@ def _with_traceback_last(lines: Sequence[str]) -> list[str]:
     behind = lines[end + 1 :]
     if end == len(lines) or not (within or went_on(bare, told, end, raised=True) >= 0 or said_more(bare, end)):
         return []
-    if (first and re.search(LOGGED, told[first - 1])) or counted_on(bare, end, len(lines)):
+    held = ended and _shapes(bare[:first]).isdisjoint(_shapes(bare[end + 1 :]))
+    if (first and re.search(LOGGED, told[first - 1])) or (not held and counted_on(bare, end, len(lines))):
         return []  # it was caught
     traceback = [line for number, line in enumerate(lines[first : end + 1], first) if number not in within]
     said = [*(lines[number] for number in sorted(within)), *behind]
     return [*lines[:first], *filter(None, said), *traceback, ""]
+
+
+def _shapes(lines: Sequence[str]) -> set[str]:
+    """What lines are like that differ in numbers alone."""
+    return {_NUMBER.sub("0", line) for line in lines if line.strip()}

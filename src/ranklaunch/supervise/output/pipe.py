@@ -72,9 +72,9 @@ class Output:
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
-    def settled(self, tail: bytes = b"", more: int = 0) -> bytes:
+    def settled(self, tail: bytes = b"", more: int = 0, ended: bool = False) -> bytes:
         """tail, with the words by which Python ended last, where what was said before them has come behind them. tail: the output's own,
-        with so many more bytes that have come since."""
+        with so many more bytes that have come since. ended: whether the program has."""
         tail = tail or self.tail
         if not self._filtered or TRACEBACK not in tail:
             return tail
@@ -83,7 +83,7 @@ class Output:
         except (OSError, ImportError):  # no descriptor left
             return tail
         together = self._together if not more or self.clock() - (self.written_at or 0.0) < BURST_S else 0
-        return late.settled(tail, together + more)
+        return late.settled(tail, together + more, ended)
 
     def feed(self, data: bytes) -> None:
         self.store(data)
@@ -255,7 +255,7 @@ class Sink(Protocol):
 
     @property
     def tail(self) -> bytes: ...
-    def settled(self) -> bytes: ...
+    def settled(self, *, ended: bool = False) -> bytes: ...
     def feed(self, data: bytes) -> None: ...
     def finish(self) -> None: ...
 

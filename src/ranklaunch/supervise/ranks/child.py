@@ -106,7 +106,7 @@ class Child:
         output = self.reader.output if self.reader else None
         if not output:
             return b""
-        return output.settled() if not self.end or self.end.code == 1 else output.tail
+        return output.settled(ended=bool(self.end)) if not self.end or self.end.code == 1 else output.tail
 
     def ranks(self) -> list[tree.Identity]:
         """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
