@@ -8,7 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.catalogue import find, last_exception
-from ranklaunch.catalogue.tracebacks import without_marks
+from ranklaunch.catalogue.tracebacks import Lines, without_marks
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("catalogue/*.txt")}
 WITH_TRACEBACK = {name: text for name, text in TEXTS.items() if "\nTraceback (most" in f"\n{text}" and "\r" not in text}
@@ -28,9 +28,17 @@ def test_the_same_is_known(mark: str) -> None:
         assert (found and found.error.name) == (bare and bare.error.name), name
 
 
-@helpers.for_each(["[x] ", "a b c ", "%d "])
+@helpers.for_each(["[x] ", "a b c ", "%d ", "rank0: ", "E0: "])
 def test_a_mark_is_seen_where_a_traceback_begins(mark: str) -> None:
     assert without_marks(marked(f"step 1\n{BARE}", mark)) == f"step 1\n{BARE}"
+
+
+def test_a_mark_that_looks_like_a_name_tells_processes_apart() -> None:
+    ranks = [marked(BARE.replace("lr", key), f"rank{number}: ").splitlines() for number, key in enumerate(("lr", "wd"))]
+    lines = Lines("\n".join(line for both in zip(*ranks) for line in both) + "\nEpoch 3\n")
+    assert [[lines.told[number] for number in group] for group in lines.groups()] == [
+        BARE.splitlines(), BARE.replace("lr", "wd").splitlines(), ["Epoch 3", ""],
+    ]  # fmt: skip
 
 
 @helpers.for_each(

@@ -37,7 +37,9 @@ class Lines:
         self.bare = (_pattern(_MARGIN_OF_PANEL).sub("", bare) if _PANEL in bare else bare).split("\n")
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
-        self.tagged = _pattern(_TAGGED).search(plain) is not None
+        cut = without_marks(written, cut=True)  # the 0: of rank0: tells processes apart, as that of srun does
+        self.tagged = _pattern(_TAGGED).search(cut) is not None
+        self._with_tags = cut.split("\n")
 
     @functools.cached_property
     def said(self) -> list[str]:
@@ -84,7 +86,7 @@ class Lines:
         if not self.tagged:
             return {"": list(range(len(self.told)))}
         groups: dict[str, list[int]] = {}
-        for number, line in enumerate(self.told):
+        for number, line in enumerate(self._with_tags):
             prefix = _pattern(_PREFIX).match(line)
             tag = _pattern(_TAG).search(prefix[0]) if prefix else None
             groups.setdefault(tag[0].strip() if tag else "", []).append(number)
@@ -211,9 +213,10 @@ class _Reading:
         return first and bool(_pattern(NAMES).match(line))
 
 
-def without_marks(text: str, but: str = "") -> str:
+def without_marks(text: str, but: str = "", cut: bool = False) -> str:
     """Text without what a filter of the user's, such as `sed "s/^/[$RANK] /"`, put before each line, as is seen where a traceback begins.
-    but: a pattern of marks that stay; else those of launchers and loggers, which tell processes apart."""
+    but: a pattern of marks that stay; else those of launchers and loggers, which tell processes apart. cut: also one that begins within a
+    word."""
     kept = _pattern(but or _ANY_PREFIX)
     rest = _pattern(rf"(?:{_MARGIN_BEFORE if _GROUP in text else ''}Original )?")
     tried: set[str] = set()
@@ -221,7 +224,7 @@ def without_marks(text: str, but: str = "") -> str:
     at = text.rfind(BEGINS)
     while at >= 0 and len(tried) < _MOST_MARKS:
         *_, mark = text[max(0, at - _LONGEST_MARK) : at].rpartition("\n")
-        own = "" if mark in tried else mark[: _known_from(mark, kept, rest)]
+        own = "" if mark in tried else mark[: _known_from(mark, kept, rest, cut)]
         tried.add(mark)
         shape = re.sub(r"\d+", r"\\d{1,20}", re.escape(own))
         if own.strip() and shape not in shapes and _is_before_frame(text, at + len(BEGINS), shape):
@@ -236,11 +239,12 @@ def without_prefixes(text: str) -> tuple[list[str], list[str]]:
     return told.split("\n"), _pattern(_PREFIX).sub("", told).split("\n")
 
 
-def _known_from(mark: str, kept: re.Pattern[str], rest: re.Pattern[str]) -> int:
+def _known_from(mark: str, kept: re.Pattern[str], rest: re.Pattern[str], cut: bool) -> int:
     """Where the marks begin that end it, each of which is looked at once: there are many ways to tell some of them apart."""
     known = {number for number in range(len(mark) + 1) if rest.fullmatch(mark, number)}
     for number in range(len(mark) - 1, -1, -1):
-        found = kept.match(mark, number)
+        within = number and mark[number - 1].isalnum() and mark[number].isalnum()
+        found = kept.match(mark, number) if cut or not within else None
         if found and found.end() > number and found.end() in known:
             known.add(number)
     return min(known)
