@@ -273,3 +273,14 @@ def test_an_exception_stands_behind_a_line_that_has_only_begun(bench: Bench, beg
     bench.end()
     assert bench.follower.tail_of("1") == expected
     assert bench.log("1") == b"step 1\n" + error + begun
+
+
+def test_what_was_written_first_is_read_first(bench: Bench) -> None:
+    """Also where a look finds both at once."""
+    folder = bench.folder / "run" / "1"
+    (folder / "stdout.log").write_bytes(b"step 7\n")
+    (folder / "stderr.log").write_bytes(b"ValueError: loss is nan\n")
+    os.utime(folder / "stdout.log", (1000, 1000))
+    os.utime(folder / "stderr.log", (1000, 1000))
+    assert bench.end() == 0
+    assert bench.follower.tail_of("1") == bench.log("1") == b"step 7\nValueError: loss is nan\n"

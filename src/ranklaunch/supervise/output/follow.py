@@ -167,7 +167,7 @@ class Follower:
             for name in inner:
                 if _is_folder(os.path.join(parent, name)):
                     self._inotify.watch(os.path.join(parent, name))
-            for name in sorted(names):
+            for name in sorted(names, reverse=True):
                 self._note(os.path.join(parent, name))
         self._go_on()
 
@@ -379,9 +379,9 @@ def _budget(folder: str) -> int:
 
 
 def _paths(folder: str) -> Iterator[str]:
-    """Of all files below it, but not by links, which may lead round."""
+    """Of all files below it, but not by links, which may lead round. A rank's stdout comes before its stderr, as in most last words."""
     for parent, _, names in os.walk(folder):
-        for name in sorted(names):
+        for name in sorted(names, reverse=True):
             yield os.path.join(parent, name)
 
 
