@@ -165,6 +165,15 @@ def test_a_short_rule_is_a_ranks_own() -> None:
     assert Told().feed(tag(0) + b"-" * 59 + b"\n") == {"0": b"-" * 59 + b"\n"}
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+@given(at=st.lists(st.integers(0, 400), max_size=8))
+def test_a_rule_that_begins_a_line_of_a_rank_is_its_own(version: str, at: list[int]) -> None:
+    """A table's, for instance: mpirun draws its own without a tag."""
+    table = RULE + b"\n", b"| epoch |\n", RULE + b"-" * 60 + b"\n"
+    stream = b"".join(tag(1, version) + line for line in table) + RULE + b"\nPrimary job\n"
+    assert Told(version).feed(*cut(stream, at)) == {"1": b"".join(table), "own": RULE + b"\nPrimary job\n"}
+
+
 def test_what_is_kept_is_that_of_the_rank_that_is_asked_for() -> None:
     told = Told()
     told.feed(tag(0) + b"one\n" + tag(1) + b"two\n" + b"mpirun's\n")

@@ -61,6 +61,21 @@ def test_from_nothing_to_a_table_by_rename(as_process: Starter, tmp_path: Path) 
     assert all(str(path) in line for line in said)
 
 
+@pytest.mark.parametrize("first", ["nothing", "an empty folder", "another file in it"])
+def test_which_file_of_a_folder_it_is_may_be_known_later(as_process: Starter, tmp_path: Path, first: str) -> None:
+    """jobstart_hccl.json or hccl.json, whichever comes; the folder itself may come later, too."""
+    config = tmp_path / "config"
+    if first != "nothing":
+        config.mkdir()
+    if first == "another file in it":
+        (config / "hccl.json").write_text('{"status": "initializing"}')
+    job = as_process.run(child("environment.py"), env=env_of(config))
+    job.err.wait_for("initializing" if first == "another file in it" else "no such file")
+    config.mkdir(exist_ok=True)
+    replace(config / ("jobstart_hccl.json" if first == "another file in it" else "hccl.json"), helpers.group_table(PODS))
+    check_end(job, "succeeded", 0)
+
+
 def test_a_config_map_that_kubelet_swaps(as_process: Starter, tmp_path: Path) -> None:
     """The file is a link into ..data, a link to a folder; kubelet replaces ..data by rename, and the file itself never changes."""
     config = tmp_path / "config"

@@ -29,6 +29,7 @@ class Demux:
         self._errors: dict[Output, Errors] = {}
         self._at_end: dict[str, bytes] = {}  # by key: tails, once finished
         self._to: Stream | None = None  # None: own
+        self._draws = False  # nothing but dashes stands behind its tag yet: they are the rank's
         self._left = b""  # may be the beginning of a tag or a rule
         self._lines: dict[Output, list[tuple[Stream | None, bytes]]] = {}  # that have come and not been given on yet
 
@@ -69,6 +70,7 @@ class Demux:
             if tag.start() > at:
                 self._give(data[at : tag.start()])
             self._to = self._streams.get(tag[0]) or self._stream(tag)
+            self._draws = True
             at = tag.end()
         self._give(data[at:])
         for output, pieces in self._lines.items():
@@ -84,6 +86,9 @@ class Demux:
         while at < len(data) and self._to:
             end = data.find(b"\n", at) + 1 or len(data)
             rule = data.find(OWN_RULE, at, end)
+            if rule == at and self._draws:
+                rule = -1
+            self._draws = self._draws and not data[at:end].strip(b"-")
             if rule >= 0:
                 end = rule
             if end > at:
