@@ -57,6 +57,16 @@ def test_as_json(tmp_path: Path) -> None:
     assert [other["name"] for other in found["others"]] == ["gloo-peer-connection-lost"]
 
 
+def test_many_own_errors_that_begin_alike(tmp_path: Path) -> None:
+    entry = {"kind": "cause", "meaning": "m", "remedy": "r", "source": "https://example.org"}
+    codes = [{**entry, "name": f"code-{code}", "patterns": [rf"vendor error code {code}\b"]} for code in range(1000, 1700)]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "vendor.json").write_text(json.dumps({"family": "Vendor", "entry": codes}))
+    for line, name in (("vendor error code 1699", "code-1699"), (f"vendor error code 7 is passed over\n{OOM}", "cuda-out-of-memory")):
+        found = helpers.call("explain", "--format=json", "--known-errors", str(tmp_path / "own"), str(log(tmp_path, line)))
+        assert json.loads(found.out)["name"] == name
+
+
 def test_what_a_program_went_on_after_is_said_where_nothing_is_known(tmp_path: Path) -> None:
     frame = '  File "t.py", line 3, in <module>\n    f()'
     raised = f"step 1\nTraceback (most recent call last):\n{frame}\nRuntimeError: boom --token=aVerySecretWord123"

@@ -136,11 +136,12 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
     of_own = [*places, _Places([written if bare else "" for written, bare in zip(lines.written, said)])] if own else places
     claims: dict[int, KnownError] = {}
     for error in errors:
-        if error.standing in GENERAL or left <= 0:
+        of_user = id(error) in own  # whose time is limited otherwise
+        if error.standing in GENERAL or (left <= 0 and not of_user):
             continue
-        for each in of_own if id(error) in own else places:
+        for each in of_own if of_user else places:
             there = [needed for needed in error.needed if each.may_have(needed)]
-            left -= len(there)
+            left -= 0 if of_user else len(there)
             for number in sorted(each.of(error, there)) if there else ():
                 claims.setdefault(number, error)
     return claims
