@@ -10,11 +10,11 @@ from ranklaunch.typed import Any
 
 HIDDEN = "***"
 
-_SECRET_WORDS = {
-    "secret", "password", "passwd", "passphrase", "pwd", "pw", "pass", "pat", "jwt", "cred", "credential", "apikey",
-    "auth", "sshpass",
-}  # fmt: skip
-_SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
+_SECRET_WORDS = {"pwd", "pw", "pass", "pat", "jwt", "cred", "credential", "auth", "sshpass"}
+_SECRET_ENDS = (
+    "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "accesskeyid", "secretkey", "privatekey", "sshkey", "dbpass",
+    "userpass", "dbpwd", "rootpw", *(f"{word}token" for word in ("auth", "access", "bearer", "session", "refresh", "api", "hf", "csrf")),
+)  # fmt: skip
 _SECRET_PAIRS = {
     ("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key"), ("storage", "key"),
     ("signing", "key"), ("master", "key"), ("hmac", "key"), ("license", "key"), ("subscription", "key"), ("id", "token"),
@@ -128,7 +128,7 @@ _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 @functools.lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret. Platforms' own: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*, ..."""
-    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower())
     parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True

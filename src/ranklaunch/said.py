@@ -98,7 +98,8 @@ _OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|us
 _COUNT = re.compile(r"\d{1,4}")
 _FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
 _OF_PARSERS = re.compile(r"(?i)\b(?:unknown|unexpected|expected) $")
-_OF_COMPILERS = re.compile(r"(?i)\b(?:fast|graph|fusion|optimi[sz]ation) $")
+_OF_COMPILERS = re.compile(r"(?i)\b(?:fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $")
+_GOES_ON = re.compile(r"(?:must|not|cannot|should|was|is|has|may|needs?) [a-z]")  # secret: not found
 _LIKE_A_TOKEN = re.compile(r"['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})")
 _OF_TEXT = re.compile(r"(?i)\b(?:predicted|generated|sampled|next|last|first|current|output|input) $")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$")  # by the loggers of Python: WARNING:auth:
@@ -285,6 +286,8 @@ def _is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
         return True
     if (name == "pass" and _OF_COMPILERS.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)):
         return True
+    if found[0].endswith(": ") and _GOES_ON.match(line, at):
+        return True
     return _is_harmless(found[1] or found[2], value) and _is_all(line, found, at + len(value))
 
 
@@ -338,7 +341,7 @@ def _end_of_brackets(line: str, at: int) -> int:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return not _NO_SECRET.fullmatch(value) and redact.is_value_secret(name, value)
+    return not _NO_SECRET.fullmatch(value.rstrip("`")) and redact.is_value_secret(name, value)
 
 
 def _is_of_secret(name: str, value: str, secret: bool) -> bool:

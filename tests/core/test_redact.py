@@ -32,6 +32,7 @@ OF_TOKENIZERS = """
 PLAIN = """
     --key --keys --key_padding_mask --sort_key --num_key_value_heads PRIMARY_KEY --keep_last S3_ENDPOINT S3_USE_HTTPS MA_PIP_URL PATH HOME
     --author --authors --compass --secretary RANK WORLD_SIZE --lr train.py auth_type --auth-method HTTP_AUTH_BACKEND authMode
+    PADTokenId numTokens BatchTokens bypass forwardPass LowPass encompass
 """
 
 
@@ -46,8 +47,12 @@ def test_plain_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS", "UV_INDEX_TOKEN"]
-)
+    "name",
+    [
+        "DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS", "UV_INDEX_TOKEN", "APIToken", "HFToken",
+        "AWSAccessKeyId", "authtoken", "secretaccesskey", "VOLC_SECRETKEY", "VOLC_ACCESSKEY", "dbpass",
+    ],
+)  # fmt: skip
 def test_further_secret_names(name: str) -> None:
     assert redact.is_secret(name)
 
