@@ -352,6 +352,7 @@ WHEEL = {
     "ranklaunch/supervise/output/crowd.py",
     "ranklaunch/supervise/output/demux.py",
     "ranklaunch/supervise/output/excerpt.py",
+    "ranklaunch/supervise/output/files.py",
     "ranklaunch/supervise/output/follow.py",
     "ranklaunch/supervise/output/late.py",
     "ranklaunch/supervise/output/logs.py",

@@ -1,21 +1,19 @@
 """Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
 
 inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
-block of it read per turn of the loop, as a pipe has. A file stays open once it has been read, for one that somebody removes or moves away
-is read on: its rank still writes into it. How much is copied in all has a limit, whatever writes into these files: were it our own output,
-to copy it would make more of it, until the disk is full.
+block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
+own output, to copy it would make more of it, until the disk is full.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from ranklaunch.supervise.output.files import Files
 from ranklaunch.supervise.output.pipe import READ, TAIL, Output, joined
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import disk
@@ -23,11 +21,9 @@ from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
-AT_ONCE_NS = 100_000_000
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
 LEAST_COPIED = 16 * 1024**2  # however full the disk is
 UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
-HELD_SHARE = 4  # of the descriptors that a process may have, the part that files of ranks may keep open
 FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
@@ -54,7 +50,7 @@ class Follower:
         self._newest: dict[str, list[str]] = {key: [] for key in outputs}  # the files there
         self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
-        self._files = _Files(self._on_gone)
+        self._files = Files(self._on_gone)
         self._lost = False
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
         self._left = _budget(folder)
@@ -288,72 +284,6 @@ class Follower:
         tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
         cut = len(tail) if last not in paths[-1:] or any(map(_whole, others)) else max(0, len(tail) - size)
         return joined(tail[:cut], *others, tail[cut:] + end), sum(map(len, (*others, end)))
-
-
-class _Files:
-    """Files by their paths. on_gone: is told whenever one is read that has lost its path."""
-
-    def __init__(self, on_gone: Callable[[str], None]) -> None:
-        self._fds: dict[str, int] = {}
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // HELD_SHARE
-        self._on_gone = on_gone
-
-    @contextlib.contextmanager
-    def opened(self, path: str) -> Iterator[int]:
-        """Raises NotRegularError and OSError."""
-        fd = self._held(path)
-        if fd is None:
-            fd = disk.own(path)
-            if len(self._fds) < self._most:
-                self._fds[path] = fd
-        try:
-            yield fd
-        finally:
-            if self._fds.get(path) != fd:
-                os.close(fd)
-
-    def end_of(self, path: str, begin: int = 0) -> bytes:
-        """At most TAIL bytes at the end of what is behind `begin`."""
-        try:
-            with self.opened(path) as fd:
-                return os.pread(fd, TAIL, max(begin, os.fstat(fd).st_size - TAIL))
-        except (OSError, disk.NotRegularError):
-            return b""
-
-    def order(self, path: str) -> tuple[int, str]:
-        """By when they were written to last. Of two that are written to at once, a rank's stderr.log tells more: what its program said
-        before may be late in the other, where tee passes it on."""
-        return self.written_at(path) - AT_ONCE_NS * path.endswith("stdout.log"), path
-
-    def written_at(self, path: str) -> int:
-        """In nanoseconds."""
-        try:
-            with self.opened(path) as fd:
-                return os.fstat(fd).st_mtime_ns
-        except (OSError, disk.NotRegularError):
-            return 0
-
-    def sizes(self) -> dict[str, int]:
-        return {path: os.fstat(fd).st_size for path, fd in self._fds.items()}
-
-    def close(self) -> None:
-        self._most = 0  # what is read from now on does not stay open
-        while self._fds:
-            os.close(self._fds.popitem()[1])
-
-    def _held(self, path: str) -> int | None:
-        """None where there is none, or another file has its path."""
-        fd = self._fds.get(path)
-        if fd is None:
-            return None
-        try:
-            same = os.path.samestat(os.stat(path), os.fstat(fd))
-        except OSError:
-            self._on_gone(path)
-            return fd
-        if not same:
-            os.close(self._fds.pop(path))
-        return fd if same else None
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
