@@ -284,3 +284,48 @@ def test_what_was_written_first_is_read_first(bench: Bench) -> None:
     os.utime(folder / "stderr.log", (1000, 1000))
     assert bench.end() == 0
     assert bench.follower.tail_of("1") == bench.log("1") == b"step 7\nValueError: loss is nan\n"
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_long_output_does_not_push_the_exception_behind_it_away(bench: Bench, seconds: int) -> None:
+    """Whichever file is noticed first."""
+    folder, steps, error = bench.folder / "run" / "1", b"layer.1.weight: 768\n" * 100_000, b"ValueError: loss is nan\n"
+    (folder / "stderr.log").write_bytes(error)
+    (folder / "stdout.log").write_bytes(steps)
+    os.utime(folder / "stdout.log", (1000, 1000))
+    os.utime(folder / "stderr.log", (1000 + seconds, 1000 + seconds))
+    bench.run(lambda: bench.follower.idle and len(bench.log("1")) == len(steps + error))
+    assert bench.follower.end_of("1")[1].endswith(b"768\n" + error)
+    bench.end()
+    assert bench.log("1") == steps + error
+
+
+def test_what_is_left_is_stored_in_its_order(bench: Bench) -> None:
+    """Standard output comes last where it was written to clearly later."""
+    folder, steps, error = bench.folder / "run" / "1", b"layer.1.weight: 768\n" * 100_000, b"a warning\n" * 60_000
+    bench.follower.pause(True)
+    (folder / "stdout.log").write_bytes(steps)
+    (folder / "stderr.log").write_bytes(error)
+    os.utime(folder / "stderr.log", (1000, 1000))
+    os.utime(folder / "stdout.log", (1001, 1001))
+    bench.follower.catch_up()
+    bench.follower.finish()
+    assert bench.log("1") == error + steps
+
+
+@pytest.mark.parametrize("late", ["stdout.log", "stderr.log"])
+def test_a_file_that_is_always_ahead_holds_the_other_back_for_a_while_only(bench: Bench, late: str) -> None:
+    """However fast it is written to."""
+    folder = bench.folder / "run" / "1"
+    flood = folder / ("stderr.log" if late == "stdout.log" else "stdout.log")
+    flood.write_bytes(b"x\n" * READ)
+    (folder / late).write_bytes(b"Error: the cause\n")
+    os.utime(folder / late, (1 << 32, 1 << 32))
+
+    def shown() -> bool:
+        with flood.open("ab") as file:
+            file.write(b"x\n" * READ)
+        return b"the cause" in bench.shown
+
+    bench.run(shown)
+    bench.end()

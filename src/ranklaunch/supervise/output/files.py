@@ -54,11 +54,12 @@ class Files:
 
     def written_at(self, path: str) -> int:
         """In nanoseconds."""
-        try:
-            with self.opened(path) as fd:
-                return os.fstat(fd).st_mtime_ns
-        except (OSError, disk.NotRegularError):
-            return 0
+        state = self._state(path)
+        return state.st_mtime_ns if state else 0
+
+    def size(self, path: str) -> int:
+        state = self._state(path)
+        return state.st_size if state else 0
 
     def sizes(self) -> dict[str, int]:
         return {path: os.fstat(fd).st_size for path, fd in self._fds.items()}
@@ -67,6 +68,13 @@ class Files:
         self._most = 0  # what is read from now on does not stay open
         while self._fds:
             os.close(self._fds.popitem()[1])
+
+    def _state(self, path: str) -> os.stat_result | None:
+        try:
+            with self.opened(path) as fd:
+                return os.fstat(fd)
+        except (OSError, disk.NotRegularError):
+            return None
 
     def _held(self, path: str) -> int | None:
         """None where there is none, or another file has its path."""

@@ -56,6 +56,7 @@ class Follower:
         self._left = _budget(folder)
         self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
         self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
+        self._first: dict[str, int] = {}  # of files for which others of their rank wait: how far they are read before these
         self._ends: dict[str, int] = {}  # once finishing: how far each file is read
         self._folder = folder
         self._timer: Timer | None = None
@@ -121,9 +122,10 @@ class Follower:
             output.store(data)
             unshown += data.count(b"\n")
 
-        while self._grown:
-            self._copy(next(iter(self._grown)), store)
-            bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
+        for path in sorted(self._grown, key=self._files.order):
+            while path in self._grown:
+                self._copy(path, store)
+                bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
         rests = [] if self._spent else sorted(self._seen, key=self._files.order)
         tails = {output: self._last(key)[0] for key, output in self._outputs.items() if rests}
         for path in rests:  # ends without a line end come behind all lines of their rank
@@ -220,8 +222,22 @@ class Follower:
         for path in list(self._grown):
             if self._paused:
                 break
-            self._copy(path, lambda output, data: output.feed(data))
+            if not self._waits(path):
+                self._copy(path, lambda output, data: output.feed(data))
         self._go_on()
+
+    def _waits(self, path: str) -> bool:
+        """For files of its rank that were written to before, as far as they were when it began to wait: were an exception copied between
+        two blocks of them, they would push it out of the last words."""
+        others = [other for other in self._newest[self._placed(path)[0]] if other != path and other in self._grown]
+        earlier = [other for other in others if self._files.order(other) < self._files.order(path)]
+        for other in earlier:
+            self._first.setdefault(other, self._files.size(other))
+        if any(self._offsets.get(other, 0) < self._first[other] for other in earlier):
+            return True
+        for other in others:
+            self._first.pop(other, None)
+        return False
 
     def _copy(self, path: str, take: Callable[[Output, bytes], None]) -> None:
         """The next block of a file. Where there is no more of it for now, its turns are over."""
@@ -231,6 +247,8 @@ class Follower:
         whole = _whole(data) or (READ if full else 0)
         if not full:
             self._grown.pop(path, None)
+            if path in self._first:
+                self._first[path] = 0
         if output and whole:
             self._offsets[path] = self._offsets.get(path, 0) + whole
             take(output, data[:whole])
