@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
+from ranklaunch.catalogue.tracebacks import BEGINS
+from ranklaunch.supervise.output import late
 from ranklaunch.supervise.output.pipe import Output
 from testbench.jobs.job import Starter
 
@@ -138,3 +143,63 @@ def test_what_was_caught_a_moment_before_is_no_cause(as_process: Starter) -> Non
     job = as_process.run(script, options=("--method", "spawn", "--slots", 1), grace_s=5)
     assert job.end(120) == 3
     assert job.verdict["reason"] == "rank 0 on node 0 exited with code 3; its last line: step 1"
+
+
+FRAMES = "".join(f'  File "train.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(3))
+OPEN = f"step 7\n{BEGINS}\n{FRAMES}"
+CHAIN = f"\nDuring handling of the above exception, another exception occurred:\n\n{BEGINS}\n{FRAMES}KeyError: 'x'\n"
+WORKER = f"{BEGINS}\n{FRAMES}EOFError\n"
+
+
+@pytest.mark.parametrize(
+    ("frozen", "since", "more"),
+    [
+        (OPEN, "ValueError: nan\n", "ValueError: nan\n"),
+        (OPEN + "  Fi", f"le\n{FRAMES}Value: nan\n\tMissing key\n", f"le\n{FRAMES}Value: nan\n\tMissing key\n"),
+        (OPEN, f"worker 3 is alone\n{FRAMES}ValueError: nan\nworker 3 goes\n{WORKER}", f"{FRAMES}ValueError: nan\n"),
+        (OPEN + "Val", f"ueError: nan\n{CHAIN}{WORKER}", f"ueError: nan\n{CHAIN}"),
+        (OPEN + "ValueError: nan\n", f"{CHAIN}{WORKER}", CHAIN),
+        (OPEN + "ValueError: nan\n", WORKER, ""),
+        (OPEN + "ValueError: nan\nstep 8\n", CHAIN, ""),
+        (OPEN, WORKER, ""),
+        (OPEN, FRAMES, ""),
+        ("step 7\n", WORKER, ""),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", "20:11:08 "])
+def test_a_traceback_that_a_filter_passes_on_after_the_end_is_whole(frozen: str, since: str, more: str, mark: str) -> None:
+    """Of what else came since, nothing counts."""
+    frozen, now = (re.sub("(?m)^(?=.)", mark, text) if mark else text for text in (frozen, frozen + since))
+    said = late.continued(frozen.encode(), b"copied later\n" + now.encode()).decode()
+    assert said[: len(frozen)] == frozen
+    assert said.removeprefix(frozen).replace(mark, "") == more if mark else said.removeprefix(frozen) == more
+
+
+def test_a_traceback_that_goes_on_is_found_in_time() -> None:
+    hostile = b"Traceback (most recent call last):" * 960
+    began = time.process_time()
+    late.continued(hostile, hostile)
+    late.continued(b"Traceback (most recent call last):\n" + b"  a" * 10_000, b"Traceback (most recent call last):\n" + b"  a" * 10_500)
+    assert time.process_time() - began < 2
+
+
+DEEP = """
+import os, time
+if os.environ["RANK"] != "1":
+    time.sleep(60)
+time.sleep(1)
+for number in range(40):
+    exec(f"def f{number}():\\n    f{number - 1}()" if number else "def f0(): raise RuntimeError('boom')")
+f39()
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.launchers
+def test_a_filter_may_be_slow_with_a_long_traceback(as_process: Starter) -> None:
+    (as_process.folder / "train.py").write_text(DEEP)
+    script = as_process.folder / "train.sh"
+    script.write_text('python train.py 2> >(while IFS= read -r line; do echo "$line"; sleep 0.02; done >&2)\n')
+    job = as_process.run(script, options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(120) == 1
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: RuntimeError: boom", job.err.text + job.out.text

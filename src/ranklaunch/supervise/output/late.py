@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import BEGINS, NAMES, without_prefixes
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, NAMES, without_prefixes
 
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -21,6 +21,52 @@ def settled(tail: bytes, together: int, ended: bool = False) -> bytes:
         return tail
     moved = _with_traceback_last(at_once.split("\n"), ended)
     return tail[:-together] + "\n".join(moved).encode(errors="surrogateescape") if moved else tail
+
+
+def continued(tail: bytes, now: bytes) -> bytes:
+    """tail, with the rest of the traceback within which it ends, or of those that are chained to it, as far as that has come since. now:
+    what its rank has written by now, of which nothing else counts: others may have said it."""
+    first = BEGINS.encode()
+    begin = tail.rfind(first)
+    above = tail.rfind(b"\n", 0, max(0, tail.rfind(b"\n", 0, max(0, begin)))) + 1  # a line more, by which it differs from others
+    told = tail[above:]
+    at = now.find(first)
+    while at >= 0 and not (at >= begin - above and now.startswith(told, at - (begin - above))):
+        at = now.find(first, at + 1)
+    if begin < 0 or at < 0 or b"\n" not in tail[begin:]:
+        return tail
+    begun, _, _ = tail.rpartition(b"\n")
+    text = tail + now[at + len(tail) - begin :]
+    lines = text.decode(errors="surrogateescape").split("\n")
+    more = _rest_of_traceback(lines, begun.count(b"\n") + 1)
+    return b"\n".join([begun, *(line.encode(errors="surrogateescape") for line in more), b""]) if more else tail
+
+
+def _rest_of_traceback(lines: Sequence[str], known: int) -> Sequence[str]:
+    """Of the lines from number `known` on, those of the last traceback above them, where it ends with an exception's name."""
+    _, bare = without_prefixes("\n".join(lines))
+    first = next((number for number in range(known - 1, -1, -1) if bare[number].endswith(BEGINS)), len(lines))
+    rest: list[str] = []
+    end, named, chained = 0, False, False
+    for number in range(first + 1, len(lines)):
+        line = bare[number]
+        if line.startswith(BEGINS):
+            if not chained:
+                break
+            named = chained = False
+        elif named and line.startswith(CHAINED):
+            chained = True
+        elif line.strip() and line[0] not in " \t":
+            if named:
+                break
+            named = re.match(NAMES, line) is not None
+            if not named:  # another's, while Python wrote the traceback
+                continue
+        if number >= known:
+            rest.append(lines[number])
+        if named and not chained and line.strip():
+            end = len(rest)
+    return rest[:end]
 
 
 def _with_traceback_last(lines: Sequence[str], ended: bool) -> list[str]:

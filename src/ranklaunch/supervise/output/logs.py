@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
-from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
+from ranklaunch.supervise.output.pipe import TAIL, TRACEBACK, Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
@@ -108,14 +108,24 @@ class Logs:
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:
-            return self._said[rank]
+            return self._continued(rank, self._said[rank])
         key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
         folder, last = self._at_end.get(rank, ("", b""))
         if not self._follower or (rank in self._at_end and self._follower.is_newest(key, folder)):
-            return last
+            return self._continued(rank, last)
         return self._follower.tail_of(key)
+
+    def _continued(self, rank: int | None, last: bytes) -> bytes:
+        """What a rank had written when it ended, with what a filter of the user's has passed on since of its traceback."""
+        if not self._filtered or TRACEBACK not in last or rank not in self.by_rank:
+            return last
+        try:
+            from ranklaunch.supervise.output import late  # only failures need it
+        except (OSError, ImportError):  # no descriptor left
+            return last
+        return late.continued(last, self.by_rank[rank].tail)[-TAIL:]
 
     def rank_ended(self, rank: int | None) -> None:
         """What its workers write from now on to its files is about that."""
