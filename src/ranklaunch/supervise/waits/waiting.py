@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from stat import S_ISREG
 
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
@@ -24,7 +23,7 @@ LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, 
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
 ASKED_AT_ONCE = 256  # names: as many threads
 NAMED = 5  # of what is missing
-MOST_BESIDE = 256  # files of the folder that a rank table is waited for in
+LOOK_ANYHOW_S = 5.0
 
 
 class Condition(Protocol):
@@ -94,15 +93,13 @@ class Planned:
 
     def missing(self) -> str:
         version = self._version()
-        if version and version != self._seen:
+        if version != self._seen:
             self._seen = version
             self.plan = self._replan()
             left = next((wait for wait in self.plan.waits if wait.kind == self._wait.kind), None)
             self._path = left.what if left else self._path  # another file of a folder may have come, or gone
             now = f"now {self._path}: " if self._path != self._wait.what else ""
             self._missing = f"{now}{left.seen}" if left else ""
-        elif not version:
-            self._missing, self._seen = "no such file", version
         return self._missing
 
     def close(self) -> None:
@@ -111,27 +108,18 @@ class Planned:
         self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
-        """Of the file, and of those that may be meant in its place: where a folder was given, it is known only now which."""
-        folder = os.path.dirname(self._files.real(self._path))
-        paths = [self._files.real(self._path), *_beside(folder)]
-        return tuple(number for path in dict.fromkeys(paths) for number in _status(path)) + _status(folder, S_ISREG)
+        """Of the file, and of its folder, in which another one may come that is meant in its place. Some file systems tell times in whole
+        seconds, so now and then all counts as changed."""
+        path = self._files.real(self._path)
+        return (*_status(path), *_status(os.path.dirname(path)), int(self._loop.clock() // LOOK_ANYHOW_S))
 
 
-def _beside(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            found = (entry.path for entry in itertools.islice(entries, MOST_BESIDE) if entry.name.endswith(".json"))
-            return sorted(found)
-    except (OSError, ValueError):
-        return []
-
-
-def _status(path: str, counts: Callable[[int], bool] = lambda mode: True) -> tuple[int, ...]:
+def _status(path: str) -> tuple[int, ...]:
     try:
         status = os.stat(path)
     except (OSError, ValueError):
         return ()
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) if counts(status.st_mode) else ()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class HostsResolve:
