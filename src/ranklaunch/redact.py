@@ -11,20 +11,23 @@ from ranklaunch.typed import Any
 HIDDEN = "***"
 
 _SECRET_WORDS = {"pwd", "pw", "pass", "pat", "jwt", "cred", "credential", "auth", "sshpass"}
+_KEYS_OF = re.findall(
+    r"\w+", "api access secret private priv account encryption storage signing master hmac license subscription ssh deploy"
+)
+_TOKENS_OF = ("id", "hf", "api", "access", "auth", "refresh")  # where there are several, too
+_ONE_TOKEN_OF = ("bearer", "session", "csrf", "git", "github", "gitlab", "wandb", "slack", "bot", "jwt", "sas", "user")
+# From the last the key of the muster may follow.
+_SECRET_PAIRS = {*((word, "key") for word in _KEYS_OF), *((word, "token") for word in _TOKENS_OF), ("job", "uid")}
 _SECRET_ENDS = (
-    "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "accesskeyid", "secretkey", "privatekey", "sshkey", "dbpass",
-    "userpass", "dbpwd", "rootpw", *(f"{word}token" for word in ("auth", "access", "bearer", "session", "refresh", "api", "hf", "csrf")),
+    "password", "passwd", "passphrase", "passcode", "secret", "accesskeyid", *map("".join, _SECRET_PAIRS),
+    *(f"{who}{word}" for who in ("db", "user", "root", "admin", "redis", "my") for word in ("pass", "pwd", "pw")),
+    *(f"{word}token" for word in _ONE_TOKEN_OF), "密码", "口令", "密钥", "令牌",
 )  # fmt: skip
-_SECRET_PAIRS = {
-    ("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key"), ("storage", "key"),
-    ("signing", "key"), ("master", "key"), ("hmac", "key"), ("license", "key"), ("subscription", "key"), ("id", "token"),
-    ("hf", "token"), ("api", "token"), ("access", "token"), ("auth", "token"), ("refresh", "token"),  # where there are several, too
-    ("job", "uid"),  # from which the key of the muster may follow
-}  # fmt: skip
 # Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.
 _COUNTS = {"num", "max", "min", "per", "mean", "special", "vocab"}
 _PLAIN_BEFORE = {
     "pad", "eos", "bos", "eod", "eot", "unk", "sep", "cls", "mask", "image", "video", "audio", "new", "start", "stop", "end", "drop",
+    "next", "generated", "target", "predicted", "sampled", "last", "first", "current", "prev", "output", "input", "delimiter",
 }  # fmt: skip
 _PLAIN_BEHIND = {
     "id", "ids", "drop", "dropout", "dispatcher", "mixer", "router", "type", "level", "limit", "count", "len", "length", "accuracy", "acc",
@@ -32,7 +35,6 @@ _PLAIN_BEHIND = {
     "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge", "size", "weight", "ratio", "num", "shape", "mask",
 }  # fmt: skip
 _PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
-_WAYS = ("type", "method", "backend", "mode", "scheme")  # to prove who one is, behind auth
 _PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
 _URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
@@ -44,7 +46,6 @@ _WEBHOOK = (  # whoever has it may write there
     r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/)[\w/:-]{8,}"
 )
 _WEBHOOKS = r"hooks\.slack|api/webhooks|api\.telegram|open\.(?:feishu|larksuite)"
-_SIGNATURES = ("signature", "sig")
 _HEADER = (
     r"(?i)(\b(?:proxy-)?authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:(?:bearer|basic|token|digest)\s{1,4})?)"
     r"[^\s'\",}][^'\",}\r\n]*"
@@ -57,7 +58,6 @@ _PLACE = r"(?:~|\.{0,2})/.*"
 _KEY_FILE = r".*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
 _PLAIN = rf"(?is)[\d.,:]*|{_PLACE}|{_KEY_FILE}"
 _MACHINE_MADE = r"(?=.{0,64}\d)(?=.{0,64}[A-Za-z])[A-Za-z0-9+=]{16,}"
-_FILE_OF = ("file", "path", "dir", "folder")
 _DURATION = r"\d{1,6}(?:\.\d{1,6}|\.?\d{0,6}\s?(?:ms|us|ns|s|min|%))"  # forward pass: 12.3 ms
 _BASE64 = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[A-Za-z0-9+][A-Za-z0-9+/]{38,512}={0,2}"
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
@@ -85,13 +85,12 @@ _PROGRAM = rf"(?<![\w.-])(?:{'|'.join(name.replace(' ', _BETWEEN) for name in _O
 _PROGRAM_NAMES = tuple({name.split()[0] for name in _OPTIONS_OF})
 _ANY_PROGRAM = "|".join(_PROGRAM_NAMES)
 _WITHIN = r"[,;)}\]](?=\w)"  # a value, where it ends others
-_SETTERS = ("set", "--set", "setenv", "export", "config", "configure")
 # aws configure set NAME VALUE; of a word that others use too, the value must look like one
 _SET = (
     rf"(?i)((?<![\w.-])(?:(?:aws|conda|git|npm|pip3?|poetry|yarn){_BETWEEN}config(?:ure)?(?:{_BETWEEN}(?:set|--?[a-z-]{{1,32}})){{0,4}}"
-    rf"|(set|--set|setenv|export)){_BETWEEN}(?://[\w.:/-]{{1,128}}:)?)([A-Za-z_][\w.-]{{0,63}})({_BETWEEN})"
+    rf"|(set|--set|setenv|export|setx|-g?env|(?-i:ENV))){_BETWEEN}(?://[\w.:/-]{{1,128}}:)?)([A-Za-z_][\w.-]{{0,63}})({_BETWEEN})"
 )
-_SETTER = "(?i)set|export|config"  # few lines have one
+_SETTER = "(?i)set|export|config|env"  # few lines have one
 _GUESSED = r"(?=.{0,64}\d).{6,}"
 _ELEMENT = r"(<((?:[\w.-]{1,64}:)?[\w.-]{1,64})(?:\s[^<>]{0,200})?>)(?:<!\[CDATA\[)?[^<]+(?=</\2)"
 _PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # as Hadoop's settings
@@ -128,7 +127,9 @@ _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 @functools.lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret. Platforms' own: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*, ..."""
-    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower())
+    words = re.split(r"[^a-z0-9\u4e00-\u9fff]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower())
+    if words[-1] in ("env", "url", "uri", "name", "var"):  # where it is, and not what
+        return False
     parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True
@@ -138,11 +139,8 @@ def is_secret(name: str) -> bool:
         return not plain and _COUNTS.isdisjoint(words)
     found = _SECRET_WORDS.intersection(parts)
     plain = any(found == {word} and not others.isdisjoint(parts) for word, others in _PLAIN_WITH.items())
-    return bool(found) and name not in _PLACES and not plain and not (found == {"auth"} and _is_way(parts))
-
-
-def _is_way(parts: list[str]) -> bool:
-    return parts[-2:-1] == ["auth"] and parts[-1] in _WAYS
+    of_way = found == {"auth"} and parts[-2:-1] == ["auth"] and parts[-1] in ("type", "method", "backend", "mode", "scheme")
+    return bool(found) and name not in _PLACES and not plain and not of_way
 
 
 def tokens(text: str) -> str:
@@ -165,7 +163,7 @@ def url(text: str) -> str:
 
 def _query(found: re.Match[str]) -> str:
     name = found[1]
-    secret = is_secret(name) or name.lower() == "key" or name.lower().endswith(_SIGNATURES)
+    secret = is_secret(name) or name.lower() == "key" or name.lower().endswith(("signature", "sig"))
     return f"{name}={HIDDEN}" if secret else found[0]
 
 
@@ -236,7 +234,9 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
 
 def _of_programs(words: Iterable[str]) -> list[str]:
     words = list(words)
-    if not any(word.endswith(_PROGRAM_NAMES) or word in _SETTERS for word in words):
+    if not any(
+        word.endswith(_PROGRAM_NAMES) or re.fullmatch(r"(?:--)?set(?:env|x)?|export|config(?:ure)?|-g?env|ENV", word) for word in words
+    ):
         return words
     hidden = programs(_UNIT.join(words), _UNIT).split(_UNIT)
     return hidden if len(hidden) == len(words) else words  # one of them has such a character itself
@@ -267,7 +267,7 @@ def is_value_secret(name: str, value: str) -> bool:
 def _is_place(name: str, value: str) -> bool:
     """Where a secret is, and not what it is: RANKLAUNCH_SECRET_FILE=/run/key, CREDENTIALS=/etc/key.json."""
     is_place = re.fullmatch(_PLACE, value, re.DOTALL)
-    return bool(is_place) and bool(name.lower().endswith(_FILE_OF) or re.fullmatch(_KEY_FILE, value, re.DOTALL))
+    return bool(is_place) and bool(name.lower().endswith(("file", "path", "dir", "folder")) or re.fullmatch(_KEY_FILE, value, re.DOTALL))
 
 
 def _looks_secret(value: str) -> bool:

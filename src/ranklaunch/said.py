@@ -16,8 +16,8 @@ from ranklaunch.secret_patterns import TOKENS
 
 _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
-_STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk"
-_IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+_STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"
+_IS = r"\s{0,32}(?::=|[=-]>|=(?!=)|:(?![:=])|：|＝|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
 # What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
 _QUOTED_AGAIN = re.compile(r"\\{1,16}(?=['\"])|(?<![\w\"-])[bBuU](?=\\{0,16}\")|(?<![\w'-])[bBuU](?=\\{0,16}')")
 # "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
@@ -36,7 +36,7 @@ _PROSE = re.compile(  # the token is X, API key provided: X, of a word that look
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
 # What is said in place of a secret, or of one
-_SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset)"
+_SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset|success)"
 _SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X"), a line of .netrc, and what wandb says of this file
     r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
     r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"]|\blogin\s{1,4}\S{1,128}\s{1,4}password\s{1,4}"
@@ -48,6 +48,7 @@ _CELLS = re.compile(  # | password | X |, of a word that is more than letters, a
     rf"([{_BAR}]\s{{0,64}}[*`]{{0,2}}(-{{0,2}}[A-Za-z][\w.-]{{0,63}})[*`:]{{0,3}}\s{{0,64}}[{_BAR}]{{1,2}}\s{{0,64}})"
     rf"(?=[A-Za-z _-]{{0,64}}[^A-Za-z _{_BAR}-])([^{_BAR}]{{1,400}})(?=[{_BAR}])"
 )
+_ATTRIBUTES = re.compile(r"(\b(?:key|name)=(['\"])([\w.-]{1,64})\2\s{1,8}value=(['\"]))([^'\"]{1,400})(?=\4)")  # of XML
 _PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
 # Elsewhere they are two names.
 _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", "getenv", "environ.get") for quote in "'\"")
@@ -93,15 +94,15 @@ _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
 )
 _MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
 _NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
-_HARMLESS = re.compile(rf"(?i){_SAID_OF_ONE}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d")
+_HARMLESS = re.compile(rf"(?i){_SAID_OF_ONE}|test_\w{{1,64}}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d")
 _OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token")  # with a count
 _COUNT = re.compile(r"\d{1,4}")
 _FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
 _OF_PARSERS = re.compile(r"(?i)\b(?:unknown|unexpected|expected) $")
-_OF_COMPILERS = re.compile(r"(?i)\b(?:fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $")
-_GOES_ON = re.compile(r"(?:must|not|cannot|should|was|is|has|may|needs?) [a-z]")  # secret: not found
+_OF_COMPILERS = re.compile(r"(?i)\b(?:first|second|fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $")
+_GOES_ON = re.compile(r"(?:must|not|cannot|should|was|is|has|may|needs?|command|timed|unknown|unable|failed|denied) [a-z]")  # as in prose
 _LIKE_A_TOKEN = re.compile(r"['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})")
-_OF_TEXT = re.compile(r"(?i)\b(?:predicted|generated|sampled|next|last|first|current|output|input) $")
+_OF_TEXT = re.compile(r"(?i)\b(?:per|predicted|generated|sampled|next|last|first|current|output|input) $")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$")  # by the loggers of Python: WARNING:auth:
 _ERROR = re.compile(r"[a-z0-9](?:Error|Exception|Warning)$")
 _SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cxx|cu|h|hpp|cuh|go|rs|java|js|ts|sh|pl|rb|yaml|yml|toml|ini|cfg)$")
@@ -109,7 +110,7 @@ _NUMBER_OF_LINE = re.compile(r"\d{1,7}(?::\d{0,7}){0,2}:?")
 _CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
 _MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
 _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
-    rf"(?i:bearer|basic)|[{_BAR}]|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
+    rf"(?i:bearer|basic)|[{_BAR}]|EMPTY|<\|.*|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
 )
 _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
@@ -234,6 +235,7 @@ def _named(line: str, own: bool) -> str:
     line = redact.named_values(_SPACED.sub(rf"\1{HIDDEN}", line))
     line = _REFUSED.sub(lambda found: f"{found[1]}{redact.hidden_as(found[3])}" if redact.is_secret(found[2]) else found[0], line)
     line = _CELLS.sub(_cell, line)
+    line = _ATTRIBUTES.sub(lambda found: f"{found[1]}{HIDDEN}" if _is_secret(found[3], found[5]) else found[0], line)
     columns = _COLUMNS.fullmatch(line)
     if columns and _is_secret(columns[2], columns[3]):
         return f"{columns[1]}{HIDDEN}"

@@ -32,7 +32,7 @@ OF_TOKENIZERS = """
 PLAIN = """
     --key --keys --key_padding_mask --sort_key --num_key_value_heads PRIMARY_KEY --keep_last S3_ENDPOINT S3_USE_HTTPS MA_PIP_URL PATH HOME
     --author --authors --compass --secretary RANK WORLD_SIZE --lr train.py auth_type --auth-method HTTP_AUTH_BACKEND authMode
-    PADTokenId numTokens BatchTokens bypass forwardPass LowPass encompass
+    api_key_env token_url secretName next_token 密码错误 PADTokenId numTokens BatchTokens bypass forwardPass LowPass encompass
 """
 
 
@@ -51,6 +51,7 @@ def test_plain_name(name: str) -> None:
     [
         "DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS", "UV_INDEX_TOKEN", "APIToken", "HFToken",
         "AWSAccessKeyId", "authtoken", "secretaccesskey", "VOLC_SECRETKEY", "VOLC_ACCESSKEY", "dbpass",
+        "ssh_key", "licensekey", "adminpwd", "githubtoken", "passcode", "数据库密码",
     ],
 )  # fmt: skip
 def test_further_secret_names(name: str) -> None:

@@ -17,7 +17,7 @@ from ranklaunch.supervise.output.pipe import TAIL, Output
 
 RANKS = 3
 TAG = {"4": b"[1,%d]<std%s>:", "5": b"[1,%d]<std%s>: "}
-RULE = OWN_RULE + b"-" * 14
+RULE = OWN_RULE
 
 
 class Told:
@@ -161,8 +161,10 @@ def test_a_rank_that_the_job_has_not() -> None:
     assert Told().feed(tag(7) + b"who?\n" + tag(0) + b"me\n") == {"own": b"who?\n", "0": b"me\n"}
 
 
-def test_a_short_rule_is_a_ranks_own() -> None:
-    assert Told().feed(tag(0) + b"-" * 59 + b"\n") == {"0": b"-" * 59 + b"\n"}
+@given(at=st.lists(st.integers(0, 300), max_size=8))
+def test_a_rule_within_a_line_or_of_another_length_is_a_ranks_own(at: list[int]) -> None:
+    drawn = b"+" + RULE + b"+\n", b"layer " + RULE + b" loss is nan\n", b"a " + RULE + b"-\n", b"b " + RULE[1:] + b"\n", RULE[1:] + b"\n"
+    assert Told().feed(*cut(b"".join(tag(0) + line for line in drawn), at)) == {"0": b"".join(drawn)}
 
 
 @pytest.mark.parametrize("version", ["4", "5"])

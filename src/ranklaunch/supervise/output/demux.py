@@ -11,7 +11,7 @@ LONGEST_TAG = 48  # bytes
 ERRORS = b"stderr"  # in the tag of a rank's standard error
 MOST_LATE_S = 1.0  # how much later than what was written after it a line may come, by another pipe and on a busy machine
 SOON_S, MANY = 0.1, 3  # lines that come later than that have been written later, where they are so many
-OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line
+OWN_RULE = b"-" * 74  # what mpirun draws before it says something itself, also right behind a rank's unfinished line; a whole line
 
 _BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)?)?)?\Z")
 
@@ -85,7 +85,7 @@ class Demux:
         at = 0
         while at < len(data) and self._to:
             end = data.find(b"\n", at) + 1 or len(data)
-            rule = data.find(OWN_RULE, at, end)
+            rule = _rule_before(data, at, end)
             if rule == at and self._draws:
                 rule = -1
             self._draws = self._draws and not data[at:end].strip(b"-")
@@ -181,10 +181,17 @@ class Errors:
         return joined(self._before + self._beside, beside, self._errors + errors)
 
 
+def _rule_before(data: bytes, at: int, end: int) -> int:
+    """Where mpirun's own rule begins, if the line has one: it is the rest of that. A longer one is of a rank's own drawing."""
+    rule = end - 1 - len(OWN_RULE)
+    drawn = rule >= at and data.startswith(OWN_RULE + b"\n", rule)
+    return rule if drawn and not (rule > at and data[rule - 1 : rule] == b"-") else -1
+
+
 def _without_begun(data: bytes) -> int:
     """How much of it can be looked at: not a tag, nor a rule, whose end has not come yet."""
     begun = _BEGUN.search(data, max(0, len(data) - LONGEST_TAG))
     if begun:
         return begun.start()
     dashes = len(data) - len(data.rstrip(b"-"))
-    return len(data) - (dashes if dashes < len(OWN_RULE) else 0)
+    return len(data) - (dashes if dashes <= len(OWN_RULE) else 0)
