@@ -163,7 +163,15 @@ def test_a_rank_that_the_job_has_not() -> None:
 
 @given(at=st.lists(st.integers(0, 300), max_size=8))
 def test_a_rule_within_a_line_or_of_another_length_is_a_ranks_own(at: list[int]) -> None:
-    drawn = b"+" + RULE + b"+\n", b"layer " + RULE + b" loss is nan\n", b"a " + RULE + b"-\n", b"b " + RULE[1:] + b"\n", RULE[1:] + b"\n"
+    drawn = (
+        b"WARNING " + RULE + b"\n",
+        b"+" + RULE + b"+\n",
+        b"layer " + RULE + b" loss is nan\n",
+        b"a " + RULE + b"-\n",
+        b"b " + RULE[1:] + b"\n",
+        RULE[1:] + b"\n",
+        b"INFO " + RULE + b"\n",
+    )
     assert Told().feed(*cut(b"".join(tag(0) + line for line in drawn), at)) == {"0": b"".join(drawn)}
 
 

@@ -84,6 +84,11 @@ def test_a_filter_may_put_any_mark_before_each_line(mark: str, traceback: str) -
     assert settled(before, AGO, said[:cut] + step + said[cut:]) == before + step + said
 
 
+def test_lines_that_come_one_by_one_are_no_filters() -> None:
+    came = ["loading\n", AGO, TRACEBACK, *(part for number in range(8) for part in (0.02, f"step {number} loss 0.5\n"))]
+    assert settled(*came, ended=True) == "".join(part for part in came if isinstance(part, str))
+
+
 def test_without_a_filter_the_order_is_known() -> None:
     assert settled(TRACEBACK, "step 7\n", filtered=False) == f"{TRACEBACK}step 7\n"
 

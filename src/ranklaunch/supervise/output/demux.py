@@ -182,9 +182,10 @@ class Errors:
 
 
 def _rule_before(data: bytes, at: int, end: int) -> int:
-    """Where mpirun's own rule begins, if the line has one: it is the rest of that. A longer one is of a rank's own drawing."""
+    """Where mpirun's own rule begins, if the line has one: it is the rest of that, and what follows has no tag. A longer one is of a rank's
+    own drawing."""
     rule = end - 1 - len(OWN_RULE)
-    drawn = rule >= at and data.startswith(OWN_RULE + b"\n", rule)
+    drawn = rule >= at and end < len(data) and data.startswith(OWN_RULE + b"\n", rule)
     return rule if drawn and not (rule > at and data[rule - 1 : rule] == b"-") else -1
 
 
@@ -193,5 +194,7 @@ def _without_begun(data: bytes) -> int:
     begun = _BEGUN.search(data, max(0, len(data) - LONGEST_TAG))
     if begun:
         return begun.start()
+    if data.endswith(OWN_RULE + b"\n"):  # whose it is shows in what follows
+        return len(data) - len(OWN_RULE) - 1
     dashes = len(data) - len(data.rstrip(b"-"))
     return len(data) - (dashes if dashes <= len(OWN_RULE) else 0)

@@ -12,14 +12,14 @@ from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, NAMES, without_pref
 _NUMBER = re.compile(r"[0-9]+")
 
 
-def settled(tail: bytes, together: int, ended: bool = False) -> bytes:
+def settled(tail: bytes, together: int, stroke: int = 0) -> bytes:
     """tail, whose last bytes came at once; if the last traceback is among these, and lines behind it look as if the program went on,
-    with the traceback behind them. ended: whether the program has, and a filter may only then have passed on many lines. One of both
-    streams does so with lines of before the traceback, too."""
+    with the traceback behind them. stroke: how many bytes came last without a pause, where the program has ended: a filter may only then
+    have passed on many lines. One of both streams does so with lines of before the traceback, too."""
     at_once = tail[-together:].decode(errors="surrogateescape") if together else ""
     if BEGINS not in at_once:
         return tail
-    moved = _with_traceback_last(at_once.split("\n"), ended)
+    moved = _with_traceback_last(at_once.split("\n"), stroke)
     return tail[:-together] + "\n".join(moved).encode(errors="surrogateescape") if moved else tail
 
 
@@ -69,7 +69,7 @@ def _rest_of_traceback(lines: Sequence[str], known: int) -> Sequence[str]:
     return rest[:end]
 
 
-def _with_traceback_last(lines: Sequence[str], ended: bool) -> list[str]:
+def _with_traceback_last(lines: Sequence[str], stroke: int) -> list[str]:
     """Nothing where it is so already."""
     told, bare = without_prefixes("\n".join(lines))
     begins = [number for number, line in enumerate(bare) if line.endswith(BEGINS)]
@@ -85,7 +85,8 @@ def _with_traceback_last(lines: Sequence[str], ended: bool) -> list[str]:
     behind = lines[end + 1 :]
     if end == len(lines) or not (within or went_on(bare, told, end, raised=True) >= 0 or said_more(bare, end)):
         return []
-    held = ended and _shapes(bare[:first]).isdisjoint(_shapes(bare[end + 1 :]))
+    passed_on = len("\n".join(behind).encode(errors="surrogateescape")) <= stroke
+    held = passed_on and _shapes(bare[:first]).isdisjoint(_shapes(bare[end + 1 :]))
     if (first and re.search(LOGGED, told[first - 1])) or (not held and counted_on(bare, end, len(lines))):
         return []  # it was caught
     traceback = [line for number, line in enumerate(lines[first : end + 1], first) if number not in within]

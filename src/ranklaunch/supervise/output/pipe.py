@@ -24,6 +24,7 @@ TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
 TRACEBACK = b"Traceback (most recent call last):"
+STROKE_S = 0.005  # between two reads of what a filter passes on at its end
 BURST_S, LONGEST_BURST_S = 0.1, 0.3  # between two parts of what came at once, and in all
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
@@ -52,6 +53,7 @@ class Output:
         self.written_at: float | None = None
         self._filtered = filtered
         self._together, self.together_since = 0, 0.0  # bytes of the tail that came at once
+        self._stroke = 0  # and without a pause
         self.taken = self.unshown = 0
         self.heard: Callable[[], None] | None = None
         self._after = after
@@ -83,7 +85,7 @@ class Output:
         except (OSError, ImportError):  # no descriptor left
             return tail
         together = self._together if not more or self.clock() - (self.written_at or 0.0) < BURST_S else 0
-        return late.settled(tail, together + more, ended)
+        return late.settled(tail, together + more, self._stroke + more if ended else 0)
 
     def feed(self, data: bytes) -> None:
         self.store(data)
@@ -105,6 +107,7 @@ class Output:
         if now - (self.written_at or 0.0) > BURST_S or now - self.together_since > LONGEST_BURST_S:
             self._together, self.together_since = 0, now
         self._together += len(data)
+        self._stroke = len(data) + (self._stroke if now - (self.written_at or 0.0) < STROKE_S else 0)
         self.written_at = now
         self.taken += len(data)
         if self._on_first:
