@@ -266,8 +266,8 @@ def is_value_secret(name: str, value: str) -> bool:
 
 def _is_place(name: str, value: str) -> bool:
     """Where a secret is, and not what it is: RANKLAUNCH_SECRET_FILE=/run/key, CREDENTIALS=/etc/key.json."""
-    is_place = re.fullmatch(_PLACE, value, re.DOTALL)
-    return bool(is_place) and bool(name.lower().endswith(("file", "path", "dir", "folder")) or re.fullmatch(_KEY_FILE, value, re.DOTALL))
+    named = re.search(r"(?i)(?:file|path|dir|folder|ssh[-_]?keys?)$", name)
+    return bool(re.fullmatch(_PLACE, value, re.DOTALL) and (named or re.fullmatch(_KEY_FILE, value, re.DOTALL)))
 
 
 def _looks_secret(value: str) -> bool:

@@ -211,6 +211,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "pwd: /home/me/work, SSH_AUTH_SOCK=/tmp/x pwd=/root",
         "    self.token = token; Run fast pass: custom_op, compiling pass: inline",
         "LocalTokenNotFoundError: Token is required (`token=True`), but no token found.",
+        "RANKLAUNCH_SSH_KEYS=/tmp/told: expected authorized_keys there; --ssh-key ~/.ssh/id_rsa",
         "ValueError: password: must be set, secret: not found, bash: pass: command not found, auth: timed out",
         "user_token: <|user|>, api_key: EMPTY, next_token: Paris, FLOPs per token: 6.0e9, PASS: test_a",
         "Command 'ssh -o PasswordAuthentication=no h'",
