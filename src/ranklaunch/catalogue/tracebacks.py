@@ -29,6 +29,7 @@ class Lines:
         written = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
         self.written = written.split("\n")
         plain = without_marks(written)
+        marked = plain != written
         if _OF_SHELL in plain:
             plain = _pattern(_COMMANDS).sub(lambda found: found[1] + "\n" * found[2].count("\n"), plain)
         self.told = plain.split("\n")
@@ -37,7 +38,7 @@ class Lines:
         self.bare = (_pattern(_MARGIN_OF_PANEL).sub("", bare) if _PANEL in bare else bare).split("\n")
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
-        cut = without_marks(written, cut=True)  # the 0: of rank0: tells processes apart, as that of srun does
+        cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
         self.tagged = _pattern(_TAGGED).search(cut) is not None
         self._with_tags = cut.split("\n")
 
