@@ -23,7 +23,7 @@ LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, 
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
 ASKED_AT_ONCE = 256  # names: as many threads
 NAMED = 5  # of what is missing
-LOOK_ANYHOW_S = 5.0
+LOOK_ANYHOW_S = 5.0  # at a file that seems unchanged: some file systems tell times in whole seconds
 
 
 class Condition(Protocol):
@@ -108,8 +108,7 @@ class Planned:
         self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
-        """Of the file, and of its folder, in which another one may come that is meant in its place. Some file systems tell times in whole
-        seconds, so now and then all counts as changed."""
+        """Of the file, and of its folder, in which another one may come that is meant in its place."""
         path = self._files.real(self._path)
         return (*_status(path), *_status(os.path.dirname(path)), int(self._loop.clock() // LOOK_ANYHOW_S))
 
