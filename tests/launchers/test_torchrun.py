@@ -182,10 +182,14 @@ def test_torchrun_serves_ranks_that_save_after_the_first_second_of_a_stop(hosts:
     """Such as those that make a process group for it, which needs the job's store."""
     program = tmp_path / "saves.py"
     program.write_text(SAVES)
-    job = LauncherJob(hosts(1), tmp_path, "torchrun", slots=2)
-    job.start(program)
-    job.said(0, "ready", times=2)
-    job.nodes[0].popen.send_signal(signal.SIGTERM)
-    job.end(143)
-    out = job.nodes[0].out
-    assert ("served again" in out, out.count("served again") + out.count("not halted")) == (True, 2)  # a rank may hear later than that
+    host, outs = hosts(1), list[str]()
+    while len(outs) < 3 and (not outs or "not halted" in outs[-1]):  # on a busy machine a rank may hear of the stop later than that
+        place = tmp_path / str(len(outs))
+        place.mkdir()
+        job = LauncherJob(host, place, "torchrun", slots=2)
+        job.start(program)
+        job.said(0, "ready", times=2)
+        job.nodes[0].popen.send_signal(signal.SIGTERM)
+        job.end(143)
+        outs.append(job.nodes[0].out)
+    assert outs[-1].count("served again") == 2
