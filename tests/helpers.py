@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from testbench.places import ROOT
 TESTS = ROOT / "tests"
 CWD = "/workspace"  # the folder that tests plan from; it need not exist
 JOB = "ma-job-5d2e7c1a"
+numbers_have_a_limit = pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
 
 # Values that something on the way from an environment to a process could trip over.
 HOSTILE: dict[str, str] = {

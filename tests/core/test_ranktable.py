@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +164,7 @@ def test_what_is_not_there_or_not_readable() -> None:
         ranktable.load(PATH, helpers.MemoryFiles({PATH: ValueError("not a regular file")}))
 
 
-LIMITED = pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
-
-
-@LIMITED
+@helpers.numbers_have_a_limit
 def test_a_number_of_thousands_of_digits_is_not_waited_for() -> None:
     with pytest.raises(ConfigError, match=f"rank table {PATH}: a number in it has thousands of digits$"):
         parse('{"status":"completed","server_count":' + "9" * 5000 + "}")

@@ -246,7 +246,7 @@ def test_what_is_wrong_with_them_is_said_before_the_start(tmp_path: Path, change
         assert f"{folder}/site.json: {said}" in refused.err
 
 
-@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+@helpers.numbers_have_a_limit
 def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("9" * 5000)
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import helpers
@@ -84,7 +83,7 @@ def test_a_number_of_many_digits(tmp_path: Path) -> None:
 
 
 @pytest.mark.specs
-@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+@helpers.numbers_have_a_limit
 def test_a_number_of_many_digits_in_yaml(tmp_path: Path) -> None:
     assert refused(tmp_path, f"nodes: {'9' * 5000}\n", "yaml").endswith("values.yaml: a number in it has thousands of digits\n")
 

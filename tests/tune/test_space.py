@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -241,7 +240,7 @@ def test_a_configuration_that_is_none_is_refused_in_words(text: str, told: str) 
     assert str(caught.value).startswith(told)
 
 
-@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+@helpers.numbers_have_a_limit
 def test_a_number_of_thousands_of_digits() -> None:
     with pytest.raises(ConfigError) as caught:
         loads(f'{{"{TRAIN}": {"9" * 5000}}}', "ds.json")
