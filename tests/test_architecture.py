@@ -128,7 +128,8 @@ def only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in facts(path).imports}
 
 
-# The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
+# The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's, and so is
+# secrets.
 # docs/architecture.md has the same table, for people.
 MAY_KNOW: dict[str, set[str]] = {
     "": set(),
@@ -356,12 +357,13 @@ def test_the_outer_process_of_run_stays_small() -> None:
 # A start that was asked for one rank imported so many modules of ranklaunch before there were rooms. Each room that it comes through may
 # cost one more: its own __init__.py, mostly.
 WITHOUT_ROOMS = 51
-SINCE = 6  # what an attempt is given, who goes along, its last words; what few plans have; typing; how values are shown
+SINCE = 10  # what an attempt is given, who goes along, its last words; what few plans have; typing; showing values; four of secrets
 BESIDE_THE_PACKAGE = 1  # where the command begins, before any module of the program can stand in for one of ours
 TOO_LARGE = ("typing", "dataclasses", "argparse", "selectors", "subprocess", "zlib")  # of the standard library
 ROOMS_OF_A_START = (
     "adapters", "adapters.launchers", "adapters.launchers.shared", "adapters.platforms", "adapters.platforms.shared", "command",
-    "entrypoints", "muster", "plan", "ranktable", "read", "render", "supervise", "supervise.output", "supervise.ranks", "system", "verdict",
+    "entrypoints", "muster", "plan", "ranktable", "read", "render", "secrets", "supervise", "supervise.output", "supervise.ranks", "system",
+    "verdict",
 )  # fmt: skip
 
 

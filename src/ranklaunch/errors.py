@@ -159,7 +159,7 @@ def reason(text: str) -> str:
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
         return text  # whoever has just been told to end is not to wait for patterns
     try:
-        from ranklaunch import said  # large, and only failures need it
+        from ranklaunch.secrets import said  # large, and only failures need it
 
         return said.text(text, own=True)
     except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
@@ -177,7 +177,7 @@ def quoted(found: Sequence[str]) -> tuple[str, ...]:
     if not found:
         return ()
     try:
-        from ranklaunch import said
+        from ranklaunch.secrets import said
 
         return said.lines(found)
     except Exception as error:

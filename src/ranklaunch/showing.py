@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from ranklaunch import redact
+from ranklaunch.secrets import names, redact
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 _LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
@@ -35,8 +35,8 @@ def clipped(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
 def shown(source: str, value: str) -> str:
-    if redact.is_secret(source):
-        return redact.HIDDEN
+    if names.is_secret(source):
+        return names.HIDDEN
     if len(value) <= _LOOKED_AT:
         return clipped(redact.text(value))
     return f"{redact.text(value[:_LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from ranklaunch import redact, secret_patterns
+from ranklaunch.secrets import names, patterns, redact
 
 SECRET_OF_SERVICES = """
     S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID CREDENTIAL_PROFILES_FILE
@@ -38,12 +38,12 @@ PLAIN = """
 
 @helpers.for_each([*SECRET_OF_SERVICES.split(), *SECRET_OPTIONS.split()])
 def test_secret_name(name: str) -> None:
-    assert redact.is_secret(name)
+    assert names.is_secret(name)
 
 
 @helpers.for_each(["", *OF_TOKENIZERS.split(), *PLAIN.split()])
 def test_plain_name(name: str) -> None:
-    assert not redact.is_secret(name)
+    assert not names.is_secret(name)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_plain_name(name: str) -> None:
     ],
 )  # fmt: skip
 def test_further_secret_names(name: str) -> None:
-    assert redact.is_secret(name)
+    assert names.is_secret(name)
 
 
 @pytest.mark.parametrize("name", ["--train_tokens", "--train-tokens", "--lr-decay-tokens", "--total_tokens", "--tokens", "SEEN_TOKENS"])
 def test_numbers_of_tokens_are_no_secret(name: str) -> None:
-    assert not redact.is_secret(name)
+    assert not names.is_secret(name)
 
 
 @helpers.for_each(
@@ -178,7 +178,7 @@ def test_hiding_takes_no_long_time() -> None:
 
 @pytest.mark.parametrize("name", ["GITHUB_PAT", "--pat", "--pw", "DB_PW", "SLACK_JWT"])
 def test_short_secret_names(name: str) -> None:
-    assert redact.is_secret(name)
+    assert names.is_secret(name)
 
 
 @helpers.for_each(
@@ -281,13 +281,13 @@ def test_words_are_those_of_shlex() -> None:
         assert redact._words(text) == words, text
 
 
-@pytest.mark.parametrize("pattern", [*secret_patterns.PATTERNS, *secret_patterns.OWN])
+@pytest.mark.parametrize("pattern", [*patterns.PATTERNS, *patterns.OWN])
 @hypothesis.given(data=strategies.data())
 @hypothesis.settings(max_examples=40)
 def test_the_quick_look_misses_no_token(pattern: str, data: strategies.DataObject) -> None:
     token = data.draw(strategies.from_regex(pattern, fullmatch=True))
     for text in (token, f"a={token}b", f"/{token} 1"):
-        assert redact.tokens(text) == secret_patterns.TOKENS.sub(redact.HIDDEN, text)
+        assert redact.tokens(text) == patterns.TOKENS.sub(names.HIDDEN, text)
 
 
 NO_TOKENS = (
@@ -304,6 +304,6 @@ NO_TOKENS = (
 
 
 def test_what_is_no_token_loads_no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ranklaunch.secret_patterns", None)
+    monkeypatch.setitem(sys.modules, "ranklaunch.secrets.patterns", None)
     assert redact.argv(NO_TOKENS) == NO_TOKENS
     assert redact.environment(dict(zip(NO_TOKENS, NO_TOKENS))) == dict(zip(NO_TOKENS, NO_TOKENS))

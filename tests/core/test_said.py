@@ -13,8 +13,9 @@ from pathlib import Path
 import helpers
 import pytest
 
-import ranklaunch
-from ranklaunch import errors, redact, said, showing
+import ranklaunch.secrets
+from ranklaunch import errors, showing
+from ranklaunch.secrets import redact, said
 
 GOLDEN = helpers.ROOT / "tests" / "golden"
 MEGABYTE = 1 << 20
@@ -449,8 +450,8 @@ def test_short_words_hold_no_secret() -> None:
 
 
 def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ranklaunch.said", None)
-    monkeypatch.delattr(ranklaunch, "said", raising=False)
+    monkeypatch.setitem(sys.modules, "ranklaunch.secrets.said", None)
+    monkeypatch.delattr(ranklaunch.secrets, "said", raising=False)
     assert errors.reason("stopped by SIGTERM") == "stopped by SIGTERM"
     assert errors.reason("bad --token hunter2").startswith("(left out: ")
     assert "hunter2" not in "".join((errors.reason("bad --token hunter2"), *errors.quoted(["a", "--token hunter2"])))
@@ -469,4 +470,4 @@ def test_the_patterns_are_those_of_the_pinned_rules() -> None:
     made = subprocess.run(
         [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(path)!r})['module'](), end='')"], capture_output=True, check=True
     )
-    assert made.stdout.decode() == (helpers.ROOT / "src" / "ranklaunch" / "secret_patterns.py").read_text(encoding="utf-8")
+    assert made.stdout.decode() == (helpers.ROOT / "src" / "ranklaunch" / "secrets" / "patterns.py").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 
 import ranklaunch
-from ranklaunch import redact, showing
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file
@@ -21,6 +21,8 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import RESTART_COUNT, RUN, WAIT_S
 from ranklaunch.render.templates import Templates
+from ranklaunch.secrets import redact
+from ranklaunch.secrets.names import is_secret
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
@@ -142,7 +144,7 @@ def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str
     files for DeepSpeed, which comes last, and as it is written there."""
     values = {**reader.env, **process.env, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart), **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *user})
-    secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
+    secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
     if secret:
         reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(secret)}: DeepSpeed would show the value on the console")

@@ -9,10 +9,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from ranklaunch import redact, showing
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.errors import number
 from ranklaunch.read.job import SHELLS, WRAPPERS, Program
+from ranklaunch.secrets import redact
 from ranklaunch.values import Value, replace
 
 # One of these words is in every text that has a launcher in it.

@@ -11,12 +11,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ranklaunch import errors, redact
+from ranklaunch import errors
 from ranklaunch.files import absolute
 from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Reader
+from ranklaunch.secrets import redact
 from ranklaunch.typed import TypeVar, Union
 
 ARGUMENTS = "arguments"

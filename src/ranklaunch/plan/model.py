@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate, Reading
+from ranklaunch.secrets import redact
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import NOTHING, Value, as_dict
 

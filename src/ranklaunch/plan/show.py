@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
-from ranklaunch import redact, showing
+from ranklaunch import showing
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
 from ranklaunch.plan import fold
@@ -13,6 +13,7 @@ from ranklaunch.plan.hints import behind
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import Console, File, Plan, Process, Tell
 from ranklaunch.read.job import Node
+from ranklaunch.secrets import redact
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line

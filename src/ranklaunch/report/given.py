@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ranklaunch import said, showing
+from ranklaunch import showing
 from ranklaunch.report.model import Outcome
+from ranklaunch.secrets import said
 from ranklaunch.values import NOTHING
 
 MOST_TEXT = 2000  # characters of a text

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from ranklaunch import redact
+from ranklaunch.secrets import redact
 from ranklaunch.values import Value
 
 LISTENS = "0A"  # a state, as /proc/net/tcp writes it

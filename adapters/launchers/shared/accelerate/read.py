@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from ranklaunch.redact import is_secret
+from ranklaunch.secrets.names import is_secret
 from ranklaunch.typed import Any
 
 _KEY = re.compile(r"([A-Za-z_][\w.-]*|'[^']*'|\"[^\"\\]*\")[ ]*:(?:[ ]+(.*))?")

@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from ranklaunch import redact
+from ranklaunch.secrets import redact
 from ranklaunch.supervise.ranks.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop

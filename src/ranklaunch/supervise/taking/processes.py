@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from ranklaunch import redact
+from ranklaunch.secrets import redact
 from ranklaunch.system import tree
 from ranklaunch.typed import Any
 

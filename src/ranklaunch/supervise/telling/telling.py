@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from ranklaunch.files import own_program
-from ranklaunch.redact import argv as without_secrets
+from ranklaunch.secrets.redact import argv as without_secrets
 from ranklaunch.supervise.desk import standing
 from ranklaunch.supervise.given import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
