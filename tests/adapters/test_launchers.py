@@ -200,6 +200,11 @@ def test_a_route_plan_without_effect_is_said(method: str) -> None:
     assert found.warnings == (f"ROUTE_PLAN=true has no effect with method {method}",)
 
 
+def test_an_option_without_effect_is_said_once() -> None:
+    found = helpers.plan(helpers.local(), method="tensorflow", master_port="31077")
+    assert found.warnings == ("option --master-port='31077' has no effect with method tensorflow",)
+
+
 def test_all_nodes_of_a_job_can_be_planned_from_one() -> None:
     request = planning.Request(helpers.Program("train.py"), helpers.modelarts(4, 2, 2), helpers.MemoryFiles(), {"method": "spawn"}, "/")
     plans = [planning.make_plan(planning.for_node(request, node)) for node in range(4)]

@@ -339,7 +339,7 @@ def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
     known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES)}
     others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
     for other in others.values():
-        if reader.by_user(other):
+        if reader.by_user(other) and (other.option or other.value not in reader.options):  # else it is an option of launchers
             reader.warn(f"{reader.candidates(other)[0].quoted} has no effect on platform {plan.job.platform}")
 
 
