@@ -306,6 +306,7 @@ WHEEL = {
     "ranklaunch/secrets/__init__.py",
     "ranklaunch/secrets/harmless.py",
     "ranklaunch/secrets/line.py",
+    "ranklaunch/secrets/lines.py",
     "ranklaunch/secrets/members.py",
     "ranklaunch/secrets/names.py",
     "ranklaunch/secrets/patterns.py",

@@ -177,8 +177,8 @@ def quoted(found: Sequence[str]) -> tuple[str, ...]:
     if not found:
         return ()
     try:
-        from ranklaunch.secrets import said
+        from ranklaunch.secrets import lines
 
-        return said.lines(found)
+        return lines.shown(found)
     except Exception as error:
         return (LEFT_OUT.format(error),)

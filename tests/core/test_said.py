@@ -15,7 +15,7 @@ import pytest
 
 import ranklaunch.secrets
 from ranklaunch import errors, showing
-from ranklaunch.secrets import redact, said
+from ranklaunch.secrets import lines, redact, said
 
 GOLDEN = helpers.ROOT / "tests" / "golden"
 MEGABYTE = 1 << 20
@@ -175,6 +175,18 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
             "wandb: Appending key for api.wandb.ai to your netrc file: hunter2",
             "wandb: Appending key for api.wandb.ai to your netrc file: ***",
         ),
+        # a word before the name that begins like one; line ends and colours as repr writes them
+        (
+            "AuthenticationError: api_key='hunter2', tasks: login with token=\"hunter2\"",
+            "AuthenticationError: api_key='***', tasks: login with token=\"***\"",
+        ),
+        ("login(path: str, token = 'hunter2')", "login(path: str, token = '***')"),
+        (r"KeyError: 'lr: 1\ntoken: hunter2\n\r\nlr: 2'", r"KeyError: 'lr: 1\ntoken: ***\n\r\nlr: 2'"),
+        (r"'a\tpassword: my hunter2\nb: 1'", r"'a\tpassword: ***\nb: 1'"),
+        (r"'x_token:\n  password:\n   hunter2'", r"'x_token:\n  password:\n   ***'"),
+        (r"PASSWORD=a\new,hunter2 x token=a\thunter2 x", "PASSWORD=*** x token=*** x"),
+        (r"b'\x1b[31mapi_key: hunter2\n'", r"'api_key: ***\n'"),
+        ("a\x1d\\ntoken: hunter2", "a \\ntoken: ***"),
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -253,6 +265,9 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "echo token | wc -l | tee 2",
         "    token = self.tokenizer.encode(text)",
         "    token: Optional[str] = None,",
+        "boi_token='<boi>' tool_call_token=<tool_call> sot_token: 50258 ignore_token=-100 token_bytes=151936 token_dtype=uint16",
+        "cls_token: torch.Size([1, 1, 768]) end_token='<|im_end|>' token_cache=/data/x",
+        r"ValueError: 'lr: 0.1\ntoken: null\npass: 1/3\n' in C:\new\tokens\text",
         "invalid token type, unknown token at 7: bad token",
         "password must have 8 characters, token 2 of 7, api key missing, no API key provided: log in",
     ]
@@ -267,9 +282,9 @@ HIDDEN_IN_VAIN = {"debug1: auth_activate_options: setting new authentication opt
 
 def test_what_programs_really_print_stays_readable() -> None:
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in (helpers.ROOT / "tests" / "corpus").rglob("*.txt")]
-    lines = [line for text in texts for line in text.splitlines()]
-    assert len(lines) > 10_000
-    assert {line.removesuffix(" [preauth]") for line in lines if said.lines([line]) != (line,)} == HIDDEN_IN_VAIN
+    printed = [line for text in texts for line in text.splitlines()]
+    assert len(printed) > 10_000
+    assert {line.removesuffix(" [preauth]") for line in printed if lines.shown([line]) != (line,)} == HIDDEN_IN_VAIN
 
 
 @pytest.mark.parametrize(
@@ -296,16 +311,16 @@ def test_a_secret_is_found_whatever_colour_it_has() -> None:
         f"\x1b[2K{TOKENS[4]}",
         "--token \x1b[1mhunter2\x1b[0m",
     ):
-        shown = said.lines([line])[0]
+        shown = lines.shown([line])[0]
         assert "***" in shown, line
         assert not any(part in shown for part in ("\x1b", "hunter2", "AKIA", "aBaB")), line
     coloured = "\x1b[31mValueError\x1b[0m: a\0b"
-    assert said.lines([coloured]) == (coloured,)
+    assert lines.shown([coloured]) == (coloured,)
 
 
 def test_a_private_key_is_hidden() -> None:
     key = ["-----BEGIN OPENSSH PRIVATE KEY-----", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU" * 2, "-----END OPENSSH PRIVATE KEY-----", "x"]
-    assert said.lines(key) == (key[0], "***", key[2], "x")
+    assert lines.shown(key) == (key[0], "***", key[2], "x")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 from ranklaunch import showing
 from ranklaunch.report.model import Outcome
 from ranklaunch.secrets import said
+from ranklaunch.secrets.lines import shown
 from ranklaunch.values import NOTHING
 
 MOST_TEXT = 2000  # characters of a text
@@ -44,7 +45,7 @@ def outcome(value: object) -> Outcome | None:
 def lines(values: Iterable[object], most: int = MOST_LINES) -> tuple[str, ...]:
     """Of what a process wrote, the last ones."""
     found = [value[:MOST_TEXT].encode(errors="replace").decode() for value in values if isinstance(value, str)][-most:]
-    return tuple(map(showing.printable, said.lines(found)))
+    return tuple(map(showing.printable, shown(found)))
 
 
 def texts(value: object, most: int = 64) -> tuple[str, ...]:

@@ -9,13 +9,13 @@ _NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
 SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]{0,63}\[(?:(['\"])[\w.-]{1,64}\1|[A-Za-z_][\w.]{0,63})\]")
 _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
     r"(?:os\.)?(?:getenv|environ\.get)\((['\"])\w{1,64}\1\)|(?:self|args|cfg|config)(?:\.[A-Za-z_]\w{0,63}){1,4}"
-    r"|(['\"]?)[\[<][A-Z]{2,8}[\]>]\2"
+    r"|(['\"]?)[\[<]\|?[A-Za-z][A-Za-z_]{1,20}\|?[\]>]\2|torch\.Size\(\[[\d, ]{0,64}\]\)"
 )
 # What is said in place of a secret, or of one
 SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset|success)"
 WORDS = re.compile(rf"(?i){SAID_OF_ONE}|test_\w{{1,64}}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d")
 _OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token")  # with a count
-_COUNT = re.compile(r"\d{1,4}")
+_COUNT = re.compile(r"-?\d{1,6}")
 _FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
 _OF_PARSERS = re.compile(r"(?i)\b(?:unknown|unexpected|expected) $")
 _OF_COMPILERS = re.compile(r"(?i)\b(?:first|second|fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $")

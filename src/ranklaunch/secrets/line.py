@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from ranklaunch.secrets import harmless, members, names, programs, web
-from ranklaunch.secrets.names import HIDDEN
+from ranklaunch.secrets.names import HIDDEN, STEMS
 from ranklaunch.secrets.patterns import TOKENS
-from ranklaunch.secrets.syntax import CONTROL, IS, QUOTED_AGAIN, TAG
+from ranklaunch.secrets.syntax import BREAK, CONTROL, IS, QUOTED_AGAIN, TAG, with_breaks, without_breaks
 
 _ESCAPE = "\x1b"
-_STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"
 # "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
 _QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}['\"]?{IS}(\\{{0,16}})(['\"])")
 # --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
 # the value begins
 _NAME = re.compile(
-    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))"
+    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{STEMS}))"
     rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
     rf"(?::\s?[\w.\[\], |]{{1,64}}\s?=\s?(?=['\"{{\[(])|['\"]?{IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
@@ -69,18 +68,23 @@ _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is cod
 _BEFORE_VALUE = re.compile(  # of YAML; of a header
     rf"(?:(?:{members.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
 )
+_BREAK = re.compile(BREAK)
+_ANY_NAME = re.compile(r"-{0,2}[\w.-]{1,64}['\"]?\s?[:=]")
 # Quotes and what ends a value elsewhere, where more of it follows that is no other NAME=value
-_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[A-Za-z_-][\w.-]{0,63}\s?[=:])))*")
+_REST = re.compile(
+    r"(?:[^\s\"',;)}\]]|['\"](?=\w)|[,;)}\]](?![,;)}\]]{0,8}(?:$|[\s'\"]|(?<=[,;])[A-Za-z_-][\w.-]{0,63}\s?[=:]))"
+    rf"|{BREAK}{{2,64}}(?!{BREAK})(?=[^\s\"',;)}}\]])(?!{_ANY_NAME.pattern}))*"
+)
 
 
 def without_secrets(line: str, own: bool) -> str:
     """A secret is found whatever colour it has, and however often it was quoted."""
-    marked = CONTROL.sub(_ESCAPE, line) if _ESCAPE in line else line
+    marked = CONTROL.sub(_ESCAPE, line) if _ESCAPE in line or "\\" in line else line
     quoted = "'" in line or '"' in line
     bare = QUOTED_AGAIN.sub("", marked) if quoted else marked
     marked = QUOTED_AGAIN.sub("", _with_quotes_inside(marked)) if quoted else marked
-    hidden = _named(TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""), own)
-    return line if hidden == bare.replace(_ESCAPE, "") else hidden
+    hidden = _named(TOKENS.sub(HIDDEN, with_breaks(marked)).replace(_ESCAPE, ""), own)
+    return line if hidden == with_breaks(bare).replace(_ESCAPE, "") else without_breaks(hidden)
 
 
 def _with_quotes_inside(line: str) -> str:
@@ -112,16 +116,16 @@ def _named(line: str, own: bool) -> str:
     columns = _COLUMNS.fullmatch(line)
     if columns and is_secret(columns[2], columns[3]):
         return f"{columns[1]}{HIDDEN}"
-    shown, begin, at = [], 0, 0
-    while found := _NAME.search(line, at):
+    shown, begin, end = [], 0, 0
+    while found := _NAME.search(line, end):
         before_value = _BEFORE_VALUE.match(line, found.end())
-        at = before_value.end() if before_value else found.end()
+        at, end = (before_value or found).end(), max(found.end(1), found.end(2))
         secret = names.is_secret(found[1] or found[2]) or (found[2] == "tokens" and bool(_OF_SERVICES.match(line, at)))
         value = _value(line, at, secret) or (_odd(line, found, at) if secret else "")
         its_own = value and _belongs(line, found, at, value) and not _means_else(line, found, at, value, own)
         if its_own and _is_of_secret(found[1] or found[2], value, secret):
             shown.append(f"{line[begin:at]}{names.hidden_as(value)}")
-            begin = at = _end(line, found, at, value)
+            begin = end = _end(line, found, at, value)
     return "".join([*shown, line[begin:]])
 
 
@@ -135,8 +139,10 @@ def _by_form(line: str) -> str:
 
 
 def _belongs(line: str, found: re.Match[str], at: int, value: str) -> bool:
-    """Whether the value is this name's: not the next option, and not the next of two names."""
+    """Whether the value is this name's: not the next option, not the next of two names, and not the name in the next line."""
     if value.startswith("-") and (found[0][-1:].isspace() and (found[1] or _NO_VALUE.search(found[0]))):
+        return False
+    if _BREAK.search(found[0]) and _ANY_NAME.match(line, at):
         return False
     return not found[3] or line.endswith(_CALLS, 0, found.start()) or _is_pair(line, found.start(), at + len(value))
 
@@ -211,7 +217,7 @@ def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
     end = at + len(value)
     if value[0] in "'\"":
         return end
-    rest = _rest_of_line(line[at:], found) if _is_whole(line, found) else 0
+    rest = _rest_of_line(_BREAK.split(line[at:], 1)[0], found) if _is_whole(line, found) else 0
     return max(at + rest, _end_of_word(line, end, len(line)))
 
 
@@ -230,5 +236,7 @@ def _rest_of_line(rest: str, found: re.Match[str]) -> int:
 
 
 def _is_whole(line: str, found: re.Match[str]) -> bool:
-    """Whether nothing but this name stands before the value."""
-    return bool(found[2]) and found.start() <= _MOST_BEFORE and bool(_BEFORE_NAME.fullmatch(line, 0, found.start()))
+    """Whether nothing but this name stands before the value, in its line."""
+    begin = max(0, found.start() - _MOST_BEFORE)
+    begin = max([0] * (not begin) + [written.end() for written in _BREAK.finditer(line, begin, found.start())], default=-1)
+    return bool(found[2]) and begin >= 0 and bool(_BEFORE_NAME.fullmatch(line, begin, found.start()))

@@ -24,14 +24,16 @@ _SECRET_ENDS = (
 _COUNTS = {"num", "max", "min", "per", "mean", "special", "vocab"}
 _PLAIN_BEFORE = {
     "pad", "eos", "bos", "eod", "eot", "unk", "sep", "cls", "mask", "image", "video", "audio", "new", "start", "stop", "end", "drop",
-    "next", "generated", "target", "predicted", "sampled", "last", "first", "current", "prev", "output", "input", "delimiter",
+    "next", "generated", "target", "predicted", "sampled", "last", "first", "current", "prev", "output", "input", "delimiter", "ignore",
 }  # fmt: skip
 _PLAIN_BEHIND = {
     "id", "ids", "drop", "dropout", "dispatcher", "mixer", "router", "type", "level", "limit", "count", "len", "length", "accuracy", "acc",
     "loss", "latency", "rate", "throughput", "speed", "time", "usage", "budget", "idx", "index", "indices", "pos", "position", "embed",
     "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge", "size", "weight", "ratio", "num", "shape", "mask",
+    "dtype", "bytes", "capacity", "chunk", "stride", "dataset", "cache",
 }  # fmt: skip
 _PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
+STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"  # one is in whatever is called like a secret
 _PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
 _PLACE = r"(?:~|\.{0,2})/.*"
 _KEY_FILE = r".*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"

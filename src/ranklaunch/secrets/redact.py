@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ranklaunch.secrets.members import loose, pairs
-from ranklaunch.secrets.names import HIDDEN, hidden_as, is_secret, is_value_secret
+from ranklaunch.secrets.names import HIDDEN, STEMS, hidden_as, is_secret, is_value_secret
 from ranklaunch.secrets.programs import in_words, programs
 from ranklaunch.secrets.web import headers, url
 from ranklaunch.typed import Any
@@ -19,7 +19,9 @@ _MAY_BE_TOKEN = (
     r"|(?i:xox[abopsr]-\d|https://hooks\.slack\.com/services/T))"
 )
 _NO_NAME = r"[\s{}'\"]|://"
-_NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
+_WORDS = r"[\s\\]"
+_MAY_NAME = rf"(?im)(?:{STEMS})(?:[\w.-]{{0,60}}(?:['\"\]\\]{{0,16}}\s{{0,8}}[:=：＝]|\s{{0,8}}$)|word\s)"
+_NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
 _SHELL_VALUE = r"""('[^']*'|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
@@ -36,7 +38,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
     for word in in_words(words):
         if option and not _looks_like_option(word) and is_value_secret(option, word):
             result.append(HIDDEN)
-            option = ""
+            option = option if re.search(r"[^s]s$", option) else ""  # --api-keys takes several
             continue
         if " " in word and re.fullmatch(r"-[a-z]{0,7}c", before):  # bash -c, sh -ec
             result.append(_command(word))
@@ -79,7 +81,7 @@ def _command(text: str) -> str:
     """What a shell is given to run, with the values of secret options and variables hidden."""
     for pattern in _IN_COMMAND:
         text = re.sub(pattern, _assigned, text)
-    return programs(headers(url(text)))
+    return _as_lines(programs(headers(url(text))))
 
 
 def _assigned(found: re.Match[str]) -> str:
@@ -111,23 +113,39 @@ def _words(value: str) -> list[str]:
 
 def _inside(value: str) -> str:
     """A value with what it holds hidden: members of JSON and NAME=value that are called like secrets, what URLs and headers hold."""
-    if value.startswith(("{", "[")):
-        import json  # most environments have none
+    members = _json(value)
+    if members is not None:
+        return members
+    return "\n".join(map(_of_line, _as_lines(value).split("\n")))
 
-        try:
-            found = json.loads(value)
-            hidden = _members(found)
-        except (ValueError, RecursionError):
-            return headers(url(loose(pairs(value))))
-        return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
-    if "\n" in value:
-        return "\n".join(map(_inside, value.split("\n")))
+
+def _json(value: str) -> str | None:
+    if not value.startswith(("{", "[")):
+        return None
+    import json  # most environments have none
+
+    try:
+        found = json.loads(value)
+        hidden = _members(found)
+    except (ValueError, RecursionError):
+        return None
+    return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+
+
+def _of_line(value: str) -> str:
     named = re.match(_NAMED, value) if ": " in value else None
-    return (
-        f"{named[1]}: {HIDDEN}"
-        if named and is_secret(named[1]) and "authorization" not in named[1].lower()
-        else headers(url(loose(pairs(value))))
-    )
+    if named and is_secret(named[1]) and "authorization" not in named[1].lower():
+        return f"{named[1]}: {HIDDEN}"
+    return headers(url(loose(pairs(value))))
+
+
+def _as_lines(value: str) -> str:
+    """A value of several words, as TOML and YAML are, without the secrets that are told in the ways of lines."""
+    if not re.search(_WORDS, value) or not re.search(_MAY_NAME, value):
+        return value
+    from ranklaunch.secrets import lines  # few plans need it
+
+    return "\n".join(lines.shown(value.split("\n")))
 
 
 def _members(found: Any) -> Any:
@@ -137,7 +155,7 @@ def _members(found: Any) -> Any:
     if isinstance(found, list):
         texts = all(isinstance(each, str) for each in found)
         return list(argv(found)) if texts else [_members(each) for each in found]
-    return headers(url(pairs(found))) if isinstance(found, str) else found
+    return _inside(found) if isinstance(found, str) else found
 
 
 def _of_member(name: str, value: Any) -> Any:
