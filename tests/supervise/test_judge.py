@@ -34,6 +34,9 @@ FAILED = Ending("failed", 1, "")
 HEAD = "Traceback (most recent call last):\n"
 
 
+LOST_REPORT = b"[n1:17] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file ../../../orte/util/show_help.c at line 501\n"
+
+
 def suspect(code: int = 1, *lines: str) -> Suspect:
     return Suspect(0, 1.0, "failed", code, "", Culprit(0, 1, 7, code, None, False, lines))
 
@@ -295,6 +298,26 @@ def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
     known = words.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
     assert known
     assert known.line == "OSError: [Errno 5] Input/output error"
+
+
+@for_each(
+    {
+        "it says nothing": (9 << 8, b"", 9, [1, None]),
+        "what nobody knows": (255 << 8, b"Authorized users only.\n", 255, [1, None]),
+        "its report is lost": (9 << 8, LOST_REPORT, 9, [1, None]),
+        "it was killed": (9, b"", 137, [None, 1]),
+        "it says why": (1 << 8, b"ssh: connect to host n2 port 22: Connection refused\n", 1, [None, 1]),
+    }
+)
+def test_a_launcher_that_says_neither_who_nor_why_is_behind_its_rank_that_says_why(
+    status: int, says: bytes, code: int, ranks: list[int | None]
+) -> None:
+    plan = helpers.plan(helpers.local(), method="mpirun")
+    child = of_torchrun(plan, status, tail=says)
+    around = circumstances(tail=TRACEBACK + b"ValueError: boom\n")
+    found = blame.ordered(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
+    assert [each.culprit.rank for each in found if each.culprit] == ranks
+    assert found[0].exit_code == code
 
 
 # A long traceback

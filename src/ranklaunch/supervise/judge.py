@@ -257,12 +257,14 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
     on_its_way = error and error.kind == blame.CAUSE and not of_signal
+    ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)] if child.role in DECIDING else []
+    if not (told or error or child.ended.signal):  # it says neither which rank has failed nor why; one of them may say so itself
+        at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if not child.ended.told or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
-    if plan.outputs and child.role in DECIDING:
-        yield from _below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)
+    yield from ranks
 
 
 def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
@@ -315,7 +317,7 @@ def _below(
         error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone))
         if alone or (error and error.kind == blame.CAUSE):
             at = failed[rank] if alone else circumstances.wall(child.ended.at) + AFTER
-            failure = end or Failure(rank, code if code < 128 else 1)
+            failure = end or Failure(rank, 1 if 128 <= code <= 192 else code)  # not the code of a signal
             culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
