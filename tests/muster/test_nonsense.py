@@ -166,6 +166,17 @@ def test_what_was_no_message_at_all_is_said_once() -> None:
     b.fails(members)
 
 
+def test_who_is_gone_for_sending_nonsense_was_not_killed() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    b.feed(events.Nonsense(members[1].link, "a signature is not right"))
+    b.time.run(5)
+    members[0].send(type="report", suspects=[], finishes=[])
+    judgement = b.judged(members[:1])
+    reason = "node 1 (127.1.0.2) sent what is not understood: a signature is not right"
+    assert (judgement["reason"], judgement["exit_code"], judgement["culprit"]) == (reason, 75, None)
+
+
 def test_what_is_said_of_nonsense_is_short() -> None:
     b = Bench(2)
     b.released(2)[1].send(type="fail", suspect=suspect(1, outcome="x" * 100_000))
