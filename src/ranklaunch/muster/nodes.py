@@ -138,7 +138,7 @@ class Nodes:
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 seconds, setting = f"{plan.muster.timeout_s:g}", "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S)"
-                msg = f"waited {seconds} s in vain for {self._member.missing}; {setting} sets how long"
+                msg = f"waited {seconds} s in vain for {self._member.missing or 'node 0'}; {setting} sets how long"
                 raise WaitError(msg)
             strange_s = self._member.strange_s(now)
             if strange_s >= STRANGE_S + plan.limits.grace_s:
