@@ -232,6 +232,7 @@ def test_a_pattern_that_takes_for_ever_is_left_out(tmp_path: Path) -> None:
         ({"name": "a\nb", "remedy": ""}, "entry 1 (a; b): remedy: expected a text\n"),
         ({"a\nb": 1}, "entry 1 (site-licence): unknown key 'a\\nb'\n"),
         ({"patterns": ["(?\n)"]}, "entry 1 (site-licence): patterns: unknown extension ?; "),
+        ({"patterns": ["no licence", "x?"]}, "entry 1 (site-licence): patterns: one matches a line in which nothing stands"),
         ({"kind": "a\nb"}, "entry 1 (site-licence): kind is 'a; b': expected one of cause, consequence, stopped\n"),
     ],
 )
@@ -260,6 +261,13 @@ def test_known_errors_that_no_reader_takes(tmp_path: Path, content: bytes, said:
     (tmp_path / "x.json").write_bytes(content)
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
     assert (refused.code, f"{tmp_path}/x.json: {said}\n" in refused.err) == (78, True)
+
+
+def test_a_byte_order_mark_is_no_part_of_them(tmp_path: Path) -> None:
+    written = own(tmp_path) / "site.json"
+    written.write_text(f"\ufeff{written.read_text()}", encoding="utf-8")
+    said = helpers.call("explain", "--known-errors", str(written.parent), str(log(tmp_path, "no licence left for me")))
+    assert "site-licence (cause)" in said.out
 
 
 def test_a_key_that_is_given_twice(tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
     if len(patterns) > 1 and any(map(counts_groups, patterns)):
         raise _wrong(place, "patterns: a group's number, where there are several: name it, (?P<name>...) and (?P=name)")
     pattern = _compiles("|".join(_compiles(in_scope(each), "patterns", place) for each in patterns), "patterns", place)
+    if re.search(pattern, ""):
+        raise _wrong(place, "patterns: one matches a line in which nothing stands, and so every line")
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
     survivable, through = _flag(fields, "survivable", place), _through(fields.get("through"), place)
