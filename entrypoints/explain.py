@@ -76,6 +76,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:
+    if "://" in folder:  # as part of a path, a password in it would be shown
+        msg = f"{KNOWN_ERRORS.both}: expected a folder, not a URL"
+        raise ConfigError(msg)
     try:
         return catalogue.with_own(DiskFiles(), absolute(folder, disk.working_folder()))
     except ValueError as error:

@@ -270,6 +270,12 @@ def test_a_byte_order_mark_is_no_part_of_them(tmp_path: Path) -> None:
     assert "site-licence (cause)" in said.out
 
 
+def test_a_url_in_place_of_their_folder_shows_no_password(tmp_path: Path) -> None:
+    for command in (("explain", str(log(tmp_path, "x"))), ("plan", "train.py")):
+        refused = helpers.call(command[0], "--known-errors", "https://u:hunter2@h/x", *command[1:])
+        assert (refused.code, "expected a folder, not a URL" in refused.err, "hunter2" in refused.err) == (78, True, False)
+
+
 def test_a_key_that_is_given_twice(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"family": "Site", "entry": [], "entry": [{}]}')
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))

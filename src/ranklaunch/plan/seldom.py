@@ -42,7 +42,11 @@ def _known_errors(reader: Reader) -> str:
     """The folder of the user's own; what is wrong with them is a problem before the job needs them."""
     from ranklaunch import catalogue
 
-    path = absolute(reader.get(settings.KNOWN_ERRORS), reader.cwd)
+    folder = reader.get(settings.KNOWN_ERRORS)
+    if "://" in folder:  # as part of a path, a password in it would be shown
+        reader.problem(f"{reader.quoted(settings.KNOWN_ERRORS)}: expected a folder, not a URL")
+        return folder
+    path = absolute(folder, reader.cwd)
     try:
         catalogue.with_own(reader.files, path)
     except ValueError as error:
