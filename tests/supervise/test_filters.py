@@ -53,6 +53,14 @@ def test_what_was_said_before_an_exception_stands_before_it(parts: list[str | fl
     assert settled(*parts) == expected
 
 
+@pytest.mark.parametrize("mark", ["", "2026-11-25 22:40:42,614 root INFO "])
+@pytest.mark.parametrize("last", [TRACEBACK.replace("loss", "grad"), CHAINED])
+def test_an_exception_that_was_caught_before_stays_where_it_was(mark: str, last: str) -> None:
+    caught = f"{mark}step 5\n{TRACEBACK}" + "".join(f"{mark}step {number}\n" for number in range(6, 12))
+    assert settled(caught + last, ended=True) == caught + last
+    assert settled(caught, AGO, last + f"{mark}step 12\n") == f"{caught}{mark}step 12\n{last}"
+
+
 @pytest.mark.parametrize(
     ("before", "pause_s", "moved"),
     [("", 0, True), ("step 6\n", AGO, True), ("ERROR: skipped\n", 0, False), ("step 6 loss 1.2\n", 0, False)],

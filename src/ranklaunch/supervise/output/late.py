@@ -75,7 +75,7 @@ def _with_traceback_last(lines: Sequence[str], stroke: int) -> list[str]:
     begins = [number for number, line in enumerate(bare) if line.endswith(BEGINS)]
     if not begins:
         return []
-    first = begins[0]  # of those, perhaps, that it was raised from
+    first = _chain(bare, begins)
     filled = [number for number in range(first, len(lines)) if bare[number].strip()]
     marks = {number: _NUMBER.sub("0", lines[number].removesuffix(bare[number])) for number in filled}
     strange = {number for number in filled if marks[number] != marks[begins[-1]]}
@@ -92,6 +92,17 @@ def _with_traceback_last(lines: Sequence[str], stroke: int) -> list[str]:
     traceback = [line for number, line in enumerate(lines[first : end + 1], first) if number not in within]
     said = [*(lines[number] for number in sorted(within)), *behind]
     return [*lines[:first], *filter(None, said), *traceback, ""]
+
+
+def _chain(bare: Sequence[str], begins: Sequence[int]) -> int:
+    """Where the last traceback begins, or the first of those that it was raised from, or the group that it is of."""
+    first = begins[-1]
+    for begin in reversed(begins[:-1]):
+        of_group = bare[first].lstrip(" ").startswith("|")
+        if not of_group and not any(line.startswith(CHAINED) for line in bare[begin + 1 : first + 1]):
+            break
+        first = begin
+    return first
 
 
 def _shapes(lines: Sequence[str]) -> set[str]:
