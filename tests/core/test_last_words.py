@@ -175,16 +175,35 @@ def test_a_group_of_exceptions_says_why_by_the_first_that_is_a_cause(tag: str) -
     assert (found.error.kind, found.line.rpartition("| ")[2]) == (CAUSE, "ValueError: shard 2 has no samples")
 
 
+NEVER_RAISED = f"""{GROUP.partition("  +-+")[0]}\
+  +-+---------------- 1 ----------------
+    | OSError: shard 1 is gone
+    +---------------- 2 ----------------
+    | KeyError: 3
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize("group", [GROUP, NEVER_RAISED])
+def test_a_script_may_say_how_it_ended_below_a_group(group: str) -> None:
+    ends = find(f"{WORK}{group}")
+    assert ends
+    assert find(f"{WORK}{group}training ended with 1\n") == ends
+    later = find(f"{FRAMES}KeyError: 'label'\n{WORK}{group}training ended with 1\n")
+    assert later
+    assert later.line == ends.line
+
+
 def test_a_group_of_exceptions_that_were_never_raised() -> None:
-    head, tail = GROUP.partition("  +-+")[0], "  +-+---------------- 1 ----------------\n    | OSError: shard 1 is gone\n"
-    found = find(f"{head}{tail}    +---------------- 2 ----------------\n    | KeyError: 3\n    +------------------------------------\n")
+    found = find(NEVER_RAISED)
     assert found
     assert found.line == "| OSError: shard 1 is gone"
 
 
-def test_a_group_that_was_caught_is_no_cause() -> None:
-    assert find(GROUP + WORK) is None
-    found = find(f"{GROUP}{FRAMES}KeyError: 'label'\n")
+@pytest.mark.parametrize("group", [GROUP, NEVER_RAISED])
+def test_a_group_that_was_caught_is_no_cause(group: str) -> None:
+    assert find(group + WORK) is None
+    found = find(f"{group}{FRAMES}KeyError: 'label'\n")
     assert found
     assert found.line == "KeyError: 'label'"
 

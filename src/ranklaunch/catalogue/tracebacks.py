@@ -52,15 +52,17 @@ class Lines:
         return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
 
     def framed(self, number: int) -> bool:
-        """Whether a line names the exception below the frames of a traceback."""
+        """Whether a line names the exception below the frames of a traceback, or one of a group that was never raised and has none."""
         above = self.bare[max(0, number - 4) : number] if _pattern(NAMES).match(self.bare[number]) else []
+        if above and _pattern(_MEMBER).match(above[-1]):
+            return True
         return bool(above) and above[-1][:1].isspace() and any(_FRAME_NEEDS in line for line in above)
 
     def begin(self, number: int) -> int:
         """The number of the line with which a traceback begins. number: of the line below it that names its exception; -1 where that
         stands below none."""
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
-        return next((each for each in above if self.bare[each].startswith(BEGINS)), -1)
+        return next((each for each in above if self.bare[each].startswith((BEGINS, _GROUP))), -1)
 
     def above(self, number: int) -> str:
         """What stands above the traceback, with those that its exception was raised from. number: of the line that names the exception."""
