@@ -33,6 +33,13 @@ def test_a_mark_is_seen_where_a_traceback_begins(mark: str) -> None:
     assert without_marks(marked(f"step 1\n{BARE}", mark)) == f"step 1\n{BARE}"
 
 
+@helpers.for_each(["[x] ", "rank1: ", "13:00:%d | "])
+def test_a_mark_is_seen_where_a_traceback_begins_within_a_line(mark: str) -> None:
+    assert without_marks(marked(f"step 1\nsaving ... {BARE}", mark)) == f"step 1\nsaving ... {BARE}"
+    bars = "\rtrain: 0%|  | 0/9 [00:00]\rtrain: 9%|#| 1/9 [00:01]"  # which are no lines to a filter
+    assert last_exception(marked(f"step 1\n{bars}".replace("\r", "@") + BARE, mark).replace("@", "\r")) == "KeyError: 'lr'"
+
+
 def test_a_mark_that_looks_like_a_name_tells_processes_apart() -> None:
     ranks = [marked(BARE.replace("lr", key), f"rank{number}: ").splitlines() for number, key in enumerate(("lr", "wd"))]
     lines = Lines("\n".join(line for both in zip(*ranks) for line in both) + "\nEpoch 3\n")

@@ -226,12 +226,12 @@ def without_marks(text: str, but: str = "", cut: bool = False) -> str:
     shapes: dict[str, None] = {}
     at = text.rfind(BEGINS)
     while at >= 0 and len(tried) < _MOST_MARKS:
-        *_, mark = text[max(0, at - _LONGEST_MARK) : at].rpartition("\n")
-        own = "" if mark in tried else mark[: _known_from(mark, kept, rest, cut)]
-        tried.add(mark)
-        shape = re.sub(r"\d+", r"\\d{1,20}", re.escape(own))
-        if own.strip() and shape not in shapes and _is_before_frame(text, at + len(BEGINS), shape):
-            shapes[shape] = None
+        *_, before = text[max(0, at - _LONGEST_MARK) : at].rpartition("\n")
+        for mark in (before, _mark_of_frame(text, at + len(BEGINS))):
+            shape = "" if mark in tried else _shape(mark[: _known_from(mark, kept, rest, cut)])
+            if shape.strip("\\ ") and shape not in shapes and _is_before_frame(text, at + len(BEGINS), shape):
+                shapes[shape] = None
+            tried.add(mark)
         at = text.rfind(BEGINS, 0, at)
     return re.sub(rf"^(?:{'|'.join(shapes)})", "", text, flags=re.MULTILINE) if shapes else text
 
@@ -251,6 +251,19 @@ def _known_from(mark: str, kept: re.Pattern[str], rest: re.Pattern[str], cut: bo
         if found and found.end() > number and found.end() in known:
             known.add(number)
     return min(known)
+
+
+def _shape(mark: str) -> str:
+    """A pattern of what differs from it in numbers alone."""
+    return re.sub(r"\d+", r"\\d{1,20}", re.escape(mark))
+
+
+def _mark_of_frame(text: str, at: int) -> str:
+    """What stands before the frame in the next line, and begins the line below it too. Before the traceback, there may be more in its line,
+    such as a bar that was being drawn."""
+    frame = re.match(rf"\n(.{{1,{_LONGEST_MARK}}}?)  {_FRAME_NEEDS}", text[at : at + 2 * _LONGEST_MARK])
+    end = text.find("\n", at + 1) + 1 if frame else 0
+    return frame[1] if frame and end and re.match(_shape(frame[1]), text[end : end + 2 * _LONGEST_MARK]) else ""
 
 
 def _is_before_frame(text: str, at: int, shape: str) -> bool:
@@ -309,6 +322,7 @@ _TIMES = (
     r"(?:ERROR|WARNING|INFO|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./-]{1,80}:\d{1,6}\] ?)?",  # vLLM
 )
 _TAG = "|".join(_TAGS)
-_TAGGED = f"^(?:{'|'.join(_TIMES)})*(?:{_TAG})"
+_MOST_PREFIXES = 16  # the engine keeps some hundred bytes of each
+_TAGGED = f"^(?:{'|'.join(_TIMES)}){{0,{_MOST_PREFIXES}}}(?:{_TAG})"
 _ANY_PREFIX = "|".join((*_TAGS, *_TIMES))
-_PREFIX = f"^(?:{_ANY_PREFIX})+"
+_PREFIX = f"^(?:{_ANY_PREFIX}){{1,{_MOST_PREFIXES}}}"
