@@ -45,11 +45,15 @@ class MissingProgramError(RanklaunchError):
     exit_code = 69
 
 
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)  # nor will it be another time
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
 
 
-def refused(error: OSError | MemoryError, what: str = "") -> WaitError:
-    """To be raised where the system has no process, memory, descriptor or disk left. what it refuses, as " to start a process"."""
+def refused(error: OSError | MemoryError, what: str = "") -> WaitError | ConfigError:
+    """To be raised where the system has no process, memory, descriptor or disk left, or lets this user not at a file. what it refuses, as
+    " to start a process"."""
+    if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename is not None:
+        return ConfigError(f"{error.filename}: {error.strerror}")
     forks = isinstance(error, OSError) and error.errno == errno.EAGAIN and error.filename is None
     limit = " (a limit on processes and threads: the container's, or ulimit -u)" if forks else ""
     return WaitError(f"the system refuses{what}, trying again may help: {str(error) or 'no memory left'}{limit}")

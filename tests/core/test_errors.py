@@ -67,3 +67,9 @@ def test_a_limit_on_processes_is_named() -> None:
     again = OSError(errno.EAGAIN, "Resource temporarily unavailable")
     assert str(errors.refused(again)).endswith("(a limit on processes and threads: the container's, or ulimit -u)")
     assert str(errors.refused(OSError(errno.EMFILE, "Too many open files"))).endswith("Too many open files")
+
+
+def test_what_the_system_refuses_for_good_is_no_shortage() -> None:
+    shortage, refusal = OSError(errno.ENOSPC, "No space left", "/l/x"), PermissionError(errno.EACCES, "Permission denied", "/l/x")
+    assert (errors.refused(shortage).exit_code, errors.refused(refusal).exit_code) == (75, 78)
+    assert str(errors.refused(refusal)) == "/l/x: Permission denied"

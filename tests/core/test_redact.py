@@ -73,6 +73,11 @@ def test_numbers_of_tokens_are_no_secret(name: str) -> None:
         # A flag of that name, followed by another option: nothing to hide.
         (["--auth", "--lr", "0.1"], ["--auth", "--lr", "0.1"]),
         (["--password"], ["--password"]),
+        (["-H", "X-Auth-Token:hunter2", "--hparams=lr:0.1,token:hunter2"], ["-H", "X-Auth-Token:***", "--hparams=lr:0.1,token:***"]),
+        (["--wrap", "python t.py --api-key hunter2 --lr 1"], ["--wrap", "python t.py --api-key *** --lr 1"]),
+        (["--mca", "agent", "sshpass -p hunter2 ssh -p 22"], ["--mca", "agent", "sshpass -p *** ssh -p 22"]),
+        (["bash", "-c", """A_TOKEN='abc'"'"'hunter2' x"""], ["bash", "-c", "A_TOKEN='***' x"]),
+        (["tcp://task-0:29500", "keys: a b", "/path/a b"], ["tcp://task-0:29500", "keys: a b", "/path/a b"]),
         (["--api-keys", "hunter2", "hunter2", "--lr", "1"], ["--api-keys", "***", "***", "--lr", "1"]),
         (["-x", "S3_SECRET_ACCESS_KEY=hunter2"], ["-x", "S3_SECRET_ACCESS_KEY=***"]),
         (["-x", "S3_SECRET_ACCESS_KEY"], ["-x", "S3_SECRET_ACCESS_KEY"]),

@@ -187,6 +187,12 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         (r"PASSWORD=a\new,hunter2 x token=a\thunter2 x", "PASSWORD=*** x token=*** x"),
         (r"b'\x1b[31mapi_key: hunter2\n'", r"'api_key: ***\n'"),
         ("a\x1d\\ntoken: hunter2", "a \\ntoken: ***"),
+        # quotes within the value
+        (r'KeyError: \'{"user": "me", "password": "K^\\"hunter2", "b": 1}\'', 'KeyError: \'{"user": "me", "password": "***", "b": 1}\''),
+        (r'bad {"name": "DB_PASSWORD", "value": "K^\"hunter2"}, 1', 'bad {"name": "DB_PASSWORD", "value": "***"}, 1'),
+        (r"""[('a', 'b'), ('password', 'abc"\'hunter2')]""", "[('a', 'b'), ('password', '***')]"),
+        ("""+ DB_PASSWORD='abc'"'"'hunter2' x""", "+ DB_PASSWORD='***' x"),
+        (r"+ DB_PASSWORD='abc'\''hunter2' x, token='''hunter2'''", "+ DB_PASSWORD='***' x, token='***'"),
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:

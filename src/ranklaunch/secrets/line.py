@@ -11,7 +11,7 @@ from ranklaunch.secrets.syntax import BREAK, CONTROL, IS, QUOTED_AGAIN, TAG, wit
 
 _ESCAPE = "\x1b"
 # "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
-_QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}['\"]?{IS}(\\{{0,16}})(['\"])")
+_QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}(?:['\"]?{IS}|['\"],\s?)(\\{{0,16}})(['\"])")
 # --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
 # the value begins
 _NAME = re.compile(
@@ -61,6 +61,9 @@ _REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: '
 )
 _MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
 _NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
+_SEVERAL_QUOTES = re.compile(  # of Python; 'X'"'"'Y' and 'X'\''Y' of a shell, the latter without its backslash
+    r"'''[^']{1,400}'''|\"\"\"[^\"]{1,400}\"\"\"|'[^']{0,400}'(?:(?:\"'\"|')'[^']{0,400}'){1,16}"
+)
 _CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
 _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
     rf"(?i:bearer|basic)|[{_BAR}]|EMPTY|<\|.*|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
@@ -106,7 +109,8 @@ def _closing(line: str, at: int, backslashes: int, quote: str) -> int:
     """Where a quoted value ends; deeper quotes have more backslashes, and pairs of them are the value's own."""
     for found in re.compile(rf"(\\*){quote}").finditer(line, at, at + harmless.MOST_QUOTED):
         more = len(found[1]) - backslashes
-        if more == 0 or (more > 0 and not backslashes and more % 2 == 0):
+        own = more > 0 and not backslashes and more % 2 == 0 and not line[found.end() : found.end() + 1].isalnum()
+        if more == 0 or own:
             return found.end() - 1 - backslashes
     return len(line)
 
@@ -183,6 +187,9 @@ def _value(line: str, at: int, is_secret: bool) -> str:
     if line[at : at + 1] not in ("'", '"'):
         found = _VALUE.match(line, at)
         return found[0] if found else ""
+    several = _SEVERAL_QUOTES.match(line, at)
+    if several:
+        return several[0]
     end = line.find(line[at], at + 1, at + 1 + harmless.MOST_QUOTED)
     return line[at : end + 1] if end > at + 1 else "" if end == at + 1 else line[at:]
 

@@ -17,7 +17,7 @@ _ONE_TOKEN_OF = ("bearer", "session", "csrf", "git", "github", "gitlab", "wandb"
 _SECRET_PAIRS = {*((word, "key") for word in _KEYS_OF), *((word, "token") for word in _TOKENS_OF), ("job", "uid")}
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "accesskeyid", *map("".join, _SECRET_PAIRS),
-    *(f"{who}{word}" for who in ("db", "user", "root", "admin", "redis", "my") for word in ("pass", "pwd", "pw")),
+    *(f"{who}{word}" for who in ("db", "user", "root", "admin", "redis", "my", "store", "key") for word in ("pass", "pwd", "pw")),
     *(f"{word}token" for word in _ONE_TOKEN_OF), "密码", "口令", "密钥", "令牌",
 )  # fmt: skip
 # Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ranklaunch.secrets.members import loose, pairs
-from ranklaunch.secrets.names import HIDDEN, STEMS, hidden_as, is_secret, is_value_secret
+from ranklaunch.secrets.names import HIDDEN, hidden_as, is_secret, is_value_secret
 from ranklaunch.secrets.programs import in_words, programs
 from ranklaunch.secrets.web import headers, url
 from ranklaunch.typed import Any
@@ -19,12 +19,12 @@ _MAY_BE_TOKEN = (
     r"|(?i:xox[abopsr]-\d|https://hooks\.slack\.com/services/T))"
 )
 _NO_NAME = r"[\s{}'\"]|://"
-_WORDS = r"[\s\\]"
-_MAY_NAME = rf"(?im)(?:{STEMS})(?:[\w.-]{{0,60}}(?:['\"\]\\]{{0,16}}\s{{0,8}}[:=：＝]|\s{{0,8}}$)|word\s)"
+_BEFORE_VALUE = r"(?m)(?<![\w.-])-{0,2}([\w.-]{2,128})(?=['\"\]\\]{0,16}\s{0,8}[:=：＝]|['\"]?\s|\s{0,8}$)"
+_OF_VALUES = r"(?i)(?:^|[._-])(?:key|ak|sk)$"
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
-_SHELL_VALUE = r"""('[^']*'|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
+_SHELL_VALUE = r"""('[^']*'(?:(?:\\'|"'")'[^']*')*|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
 _IN_COMMAND = (
     rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
     rf"(?<![\w.-])(--?[A-Za-z][\w.-]{{0,63}})(\s{{1,8}}){_SHELL_VALUE}",
@@ -136,16 +136,21 @@ def _of_line(value: str) -> str:
     named = re.match(_NAMED, value) if ": " in value else None
     if named and is_secret(named[1]) and "authorization" not in named[1].lower():
         return f"{named[1]}: {HIDDEN}"
-    return headers(url(loose(pairs(value))))
+    return headers(url(loose(pairs(programs(value)))))
 
 
 def _as_lines(value: str) -> str:
-    """A value of several words, as TOML and YAML are, without the secrets that are told in the ways of lines."""
-    if not re.search(_WORDS, value) or not re.search(_MAY_NAME, value):
+    """A value that has names and values in it, as commands, TOML and YAML do, without the secrets that are told in the ways of lines."""
+    if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, value))):
         return value
     from ranklaunch.secrets import lines  # few plans need it
 
     return "\n".join(lines.shown(value.split("\n")))
+
+
+def _may_be_secret(name: str) -> bool:
+    """Whether a look at its value is worth the while, which few plans need."""
+    return bool(re.search(_OF_VALUES, name)) or is_secret(re.sub(r"^[nrt](?=[a-z])", "", name)) or is_secret(name)
 
 
 def _members(found: Any) -> Any:

@@ -96,7 +96,7 @@ def _require_others(process: Process, env: Mapping[str, str]) -> None:
         search = env.get("PATH", os.defpath)
         paths = [os.path.join(process.cwd or "", folder, name) for folder in ([""] if "/" in name else search.split(":"))]
         if not any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
-            msg = f"{process.name}: it starts {name!r}, which is not found on PATH={clipped(search)!r}; {comes_with}"
+            msg = f"{process.name}: it starts {clipped(name)!r}, which is not found on PATH={clipped(search)!r}; {comes_with}"
             raise MissingProgramError(msg)
 
 
