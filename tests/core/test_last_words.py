@@ -200,6 +200,21 @@ def test_a_group_of_exceptions_that_were_never_raised() -> None:
     assert found.line == "| OSError: shard 1 is gone"
 
 
+WITHIN_ANOTHER = f"""{GROUP.partition("  +-+")[0]}\
+  +-+---------------- 1 ----------------
+{"".join(f"  {line}{chr(10)}" for line in GROUP.splitlines())}\
+    +---------------- 2 ----------------
+    | KeyError: 3
+    +------------------------------------
+"""
+
+
+def test_a_group_within_a_group_says_nothing_itself() -> None:
+    found = find(WITHIN_ANOTHER)
+    assert found
+    assert found.line.rpartition("| ")[2] == "ValueError: shard 2 has no samples"
+
+
 @pytest.mark.parametrize("group", [GROUP, NEVER_RAISED])
 def test_a_group_that_was_caught_is_no_cause(group: str) -> None:
     assert find(group + WORK) is None

@@ -14,7 +14,7 @@ import helpers
 import pytest
 from helpers import for_each
 
-from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers import mpirun, torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import closing, judge, words
@@ -318,6 +318,16 @@ def test_a_launcher_that_says_neither_who_nor_why_is_behind_its_rank_that_says_w
     found = blame.ordered(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
     assert [each.culprit.rank for each in found if each.culprit] == ranks
     assert found[0].exit_code == code
+
+
+def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
+    plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
+    said = TRACEBACK + b"IndexError: tile 8\n"
+    aborted = b"MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
+    child = of_torchrun(plan, 1 << 8, tail=aborted)
+    around = replace(circumstances(tail=said), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, said, 0.5)])
+    found = judge.suspects(plan, Ending("failed", 1, "", child, at=1.0), [child], around)
+    assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
 
 
 # A long traceback

@@ -202,6 +202,8 @@ class _Reading:
             self._chained = True
         elif self._endings and line.startswith("+-"):  # in front of each exception of a group, and at its end
             self._chained = self._in_group = _pattern(_MEMBER).match(line) is not None
+            if line.startswith(_OPENS) and self._endings[-1:] == self._members[-1:]:
+                self._members.pop()  # a group itself, which says nothing that its own members do not
         elif self._was_never_raised(number, line):
             self._take(number, True)
         elif line.startswith(IGNORED):
@@ -294,6 +296,7 @@ _BAR = "%|"
 _OF_SHELL = " Done "
 _COMMANDS = r"(^ {1,12}\d{1,10} Done {2,40}\| .*)((?:\n[ \t].*){0,200}\n(?:done|fi|esac|[})]).*)$"
 _MEMBER = r"\+-\+?-+ \d"
+_OPENS = "+-+-"  # the first of a group
 CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",

@@ -56,7 +56,7 @@ def with_parting(
         error = words.known(said.encode(errors="replace"), plan, by_itself=False)  # what it had caught before is another matter
         if not error or error.kind != blame.CAUSE:
             continue
-        known = [each for each in result if each.culprit and (each.culprit.node, each.culprit.rank) == (plan.job.node_index, rank)]
+        known = [each for each in result if each.culprit and each.culprit.rank == rank]  # which with mpirun may be another node's
         by_itself, end = _end_of(rank, child)
         if known:
             result = [each for each in result if each not in known]
