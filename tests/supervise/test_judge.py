@@ -14,7 +14,7 @@ import helpers
 import pytest
 from helpers import for_each
 
-from ranklaunch.adapters.launchers import mpirun, torchrun
+from ranklaunch.adapters.launchers import deepspeed, mpirun, torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import closing, judge, words
@@ -328,6 +328,26 @@ def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     around = replace(circumstances(tail=said), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, said, 0.5)])
     found = judge.suspects(plan, Ending("failed", 1, "", child, at=1.0), [child], around)
     assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
+
+
+def test_a_rank_that_pdsh_told_of_says_why_itself() -> None:
+    """DeepSpeed's runner has all hosts in one output, and pdsh writes last, of a host whose ranks were told to end."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
+    h0, h1 = (node.host for node in plan.job.nodes)
+    told = "[2026-11-25 23:42:46,282] [{}] [launch.py:25{}:sigkill_handler] {}\n"
+    ends = told.format("INFO", 3, "Killing subprocess 1") + told.format("ERROR", 9, "['python'] exits with return code = {}")
+    of = {
+        h0: f"node_rank=0\nstep 9\n{ends.format(-15)}",
+        h1: f"nnodes=2, num_local_procs=1, node_rank=1\n{TRACEBACK.decode()}IndexError: tile 8\n{ends.format(1)}",
+    }
+    lines = [f"{host}: {line}\n" for host in (h1, h0) for line in of[host].splitlines()]
+    tail = "".join([*lines, f"pdsh@{h0}: {h0}: ssh exited with exit code 241\n"])
+    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.error.line, found.culprit.last_lines[-1]) == (1, "IndexError: tile 8", "IndexError: tile 8")
 
 
 # A long traceback

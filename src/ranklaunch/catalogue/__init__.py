@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
 from ranklaunch.catalogue.known import shipped, with_own
-from ranklaunch.catalogue.search import Finding, before_report, find, findings, reported
+from ranklaunch.catalogue.search import Finding, before_end, before_report, find, findings, reported
 from ranklaunch.catalogue.tracebacks import last_exception
 
 __all__ = [
     "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
-    "Finding", "KnownError", "before_report", "find", "findings", "last_exception", "reported",
+    "Finding", "KnownError", "before_end", "before_report", "find", "findings", "last_exception", "reported",
     "shipped", "with_own",
 ]  # fmt: skip

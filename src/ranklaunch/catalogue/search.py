@@ -47,6 +47,7 @@ _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _BY_CPP = "terminate called "  # by no handler of Python's
+_LAUNCH_ENDS = r"\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = "
 _ENDS_RANKS = "closing signal SIGTERM"
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
 _LONGEST_TEXT = 65536  # characters, of the end
@@ -117,6 +118,12 @@ def before_report(text: str) -> str:
         return ""
     said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_ENDS_RANKS)[0]
     return said[: said.rfind("\n") + 1]
+
+
+def before_end(text: str) -> str:
+    """What had been written on one host when DeepSpeed's launch.py said that a rank of it had ended, and ended the others."""
+    end = re.search(_LAUNCH_ENDS, text)
+    return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:

@@ -14,7 +14,7 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import Culprit, Failure, KnownError
 
 if TYPE_CHECKING:
     from ranklaunch.catalogue import Finding
@@ -92,11 +92,14 @@ def of_others(tail: bytes, plan: Plan) -> str:
     return error.name if error and suspected and not _is_report(error) else ""
 
 
-def before_report(tail: bytes) -> bytes:
-    """What ranks wrote into their launcher's output."""
+def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
+    """What ranks wrote into their launcher's output, before its words about that; where it tells the node of the one that failed, as pdsh
+    does by the host's name before each line, those of this node alone."""
     from ranklaunch import catalogue
 
-    return catalogue.before_report(tail.decode(errors="replace")).encode()
+    text, marks = tail.decode(errors="replace"), [f"{node.host}: " for node in plan.job.nodes if node.index == failure.node]
+    of_host = [line[len(mark) :] for mark in marks for line in text.splitlines(keepends=True) if line.startswith(mark)]
+    return (catalogue.before_end("".join(of_host)) or catalogue.before_report(text)).encode()
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:
