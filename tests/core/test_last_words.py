@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import helpers
 import pytest
 
 from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, find
+from ranklaunch.catalogue.tracebacks import Lines
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 NCCL = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:264, unhandled system error"
@@ -235,3 +238,28 @@ def test_a_shell_tells_of_the_rest_of_a_pipe_below_what_was_killed() -> None:
     found = find(f"{WORK}{killed}\n     22775 Done                    | tee train.log\n")
     assert found
     assert found.line == killed
+
+
+QUOTING = f"""{FRAMES.splitlines()[0]}
+  File "/app/train.py", line 14, in main
+    with retry(read, on_error="NCCL timeout, CUDA out of memory"):
+  File "/app/train.py", line 11, in read
+    raise ValueError(text)
+ValueError: label 1003
+of 1000"""
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (json.dumps({"exc_info": QUOTING, "host": "n1"}), '{"exc_info": "ValueError: label 1003 of 1000", "host": "n1"}'),
+        (f"ERROR {QUOTING!r} in n1", "ERROR 'ValueError: label 1003 of 1000' in n1"),
+    ],
+)
+def test_what_a_traceback_in_one_line_quotes_is_no_cause(written: str, told: str) -> None:
+    assert Lines(written).told == [told]
+    found = find(f"{WORK}{written}\n")
+    assert found is None or found.error.name != "cuda-out-of-memory"
+    found = find(f"{WORK}{written.replace('ValueError:', 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate')}\n")
+    assert found
+    assert found.error.name == "cuda-out-of-memory"

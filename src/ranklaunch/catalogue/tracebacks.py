@@ -22,11 +22,12 @@ _MOST_MARKS = 64  # that are looked at
 
 
 class Lines:
-    """An output, line by line, without colours. written: as it was. told: without the user's own marks. bare: also without what launchers
-    and loggers put before a line, and without the margin of exceptions in a group."""
+    """An output, line by line, without colours. written: as it was, but for the frames of a traceback in one line. told: without the
+    user's own marks. bare: also without what launchers and loggers put before a line, and without the margin of exceptions in a group."""
 
     def __init__(self, text: str) -> None:
         written = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        written = _pattern(_IN_ONE_LINE).sub(_without_frames, written)
         self.written = written.split("\n")
         plain = without_marks(written)
         marked = plain != written
@@ -218,6 +219,14 @@ class _Reading:
         return first and bool(_pattern(NAMES).match(line))
 
 
+def _without_frames(found: re.Match[str]) -> str:
+    """What ends a traceback in one line: the frames quote lines of the program, which say nothing of what happened."""
+    pieces = re.split(r"(?:\\r)?\\n", found[0])
+    is_end = _pattern(NAMES).match
+    ends = [number for number, piece in enumerate(pieces) if number and pieces[number - 1][:1] == " " and is_end(piece)]
+    return " ".join(filter(None, map(str.strip, pieces[ends[-1] :]))) if ends else found[0]
+
+
 def without_marks(text: str, but: str = "", cut: bool = False) -> str:
     """Text without what a filter of the user's, such as `sed "s/^/[$RANK] /"`, put before each line, as is seen where a traceback begins.
     but: a pattern of marks that stay; else those of launchers and loggers, which tell processes apart. cut: also one that begins within a
@@ -280,6 +289,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.MULTILINE)
 
 
+# As loggers that write JSON have it, and repr.
+_IN_ONE_LINE = r'Traceback \(most recent call last\):(?:\\r)?\\n(?: *File \\"(?:[^"\\\n]|\\.)*| *File "(?:[^\'\\\n]|\\.)*)'
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
 NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
