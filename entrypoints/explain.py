@@ -17,7 +17,7 @@ from ranklaunch.catalogue import Finding
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
-from ranklaunch.files import NoFiles, absolute
+from ranklaunch.files import NoFiles
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import KNOWN_ERRORS
 from ranklaunch.system import disk
@@ -76,11 +76,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:
-    if "://" in folder:  # as part of a path, a password in it would be shown
-        msg = f"{KNOWN_ERRORS.both}: expected a folder, not a URL"
-        raise ConfigError(msg)
     try:
-        return catalogue.with_own(DiskFiles(), absolute(folder, disk.working_folder()))
+        return catalogue.with_own(DiskFiles(), catalogue.folder_of(folder, disk.working_folder()))
     except ValueError as error:
         msg = f"{KNOWN_ERRORS.both}: {error}"
         raise ConfigError(msg) from None

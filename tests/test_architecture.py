@@ -129,8 +129,7 @@ def only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
 
 
 # The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's, and so is
-# secrets.
-# docs/architecture.md has the same table, for people.
+# secrets. docs/architecture.md has the same table, for people.
 MAY_KNOW: dict[str, set[str]] = {
     "": set(),
     "catalogue": set(),

@@ -50,7 +50,7 @@ SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSP
 
 
 def refused(error: OSError | MemoryError, what: str = "") -> WaitError | ConfigError:
-    """To be raised where the system has no process, memory, descriptor or disk left, or lets this user not at a file. what it refuses, as
+    """To be raised where the system has no process, memory, descriptor or disk left, or refuses this user a file. what it refuses, as
     " to start a process"."""
     if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename is not None:
         return ConfigError(f"{error.filename}: {error.strerror}")

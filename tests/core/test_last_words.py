@@ -259,7 +259,8 @@ of 1000"""
 def test_what_a_traceback_in_one_line_quotes_is_no_cause(written: str, told: str) -> None:
     assert Lines(written).told == [told]
     found = find(f"{WORK}{written}\n")
-    assert found is None or found.error.name != "cuda-out-of-memory"
+    assert found
+    assert (found.error.name, found.line) == ("words-of-a-failure", told)
     found = find(f"{WORK}{written.replace('ValueError:', 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate')}\n")
     assert found
     assert found.error.name == "cuda-out-of-memory"

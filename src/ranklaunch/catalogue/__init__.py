@@ -6,12 +6,12 @@ The entries are in catalogue/ at the top of the repository, one file a family; h
 from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
-from ranklaunch.catalogue.known import shipped, with_own
+from ranklaunch.catalogue.known import folder_of, shipped, with_own
 from ranklaunch.catalogue.search import Finding, before_end, before_report, find, findings, reported
 from ranklaunch.catalogue.tracebacks import last_exception
 
 __all__ = [
     "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
-    "Finding", "KnownError", "before_end", "before_report", "find", "findings", "last_exception", "reported",
-    "shipped", "with_own",
+    "Finding", "KnownError", "before_end", "before_report", "find", "findings", "folder_of", "last_exception",
+    "reported", "shipped", "with_own",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from pkgutil import get_data
 
 from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, Through, of_family
 from ranklaunch.errors import unreadable
-from ranklaunch.files import Files, join
+from ranklaunch.files import Files, absolute, join
 from ranklaunch.typed import Any
 
 _SHIPPED = "known.json"
@@ -44,6 +44,14 @@ def _row(fields: dict[str, Any]) -> KnownError:
 def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
     """Those that say much before those that say little; else as they come."""
     return tuple(sorted(entries, key=lambda entry: STANDINGS.index(entry.standing)))
+
+
+def folder_of(given: str, working_folder: str) -> str:
+    """Where the user's own are. Raises ValueError for a URL: as part of a path, a password in it would be shown."""
+    if "://" in given:
+        msg = "expected a folder, not a URL"
+        raise ValueError(msg)
+    return absolute(given, working_folder)
 
 
 def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:

@@ -290,7 +290,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 # As loggers that write JSON have it, and repr.
-_IN_ONE_LINE = r'Traceback \(most recent call last\):(?:\\r)?\\n(?: *File \\"(?:[^"\\\n]|\\.)*| *File "(?:[^\'\\\n]|\\.)*)'
+_IN_ONE_LINE = re.escape(BEGINS) + r'(?:\\r)?\\n(?: *File \\"(?:[^"\\\n]|\\.)*| *File "(?:[^\'\\\n]|\\.)*)'
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
 NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"

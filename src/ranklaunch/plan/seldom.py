@@ -43,15 +43,12 @@ def _known_errors(reader: Reader) -> str:
     from ranklaunch import catalogue
 
     folder = reader.get(settings.KNOWN_ERRORS)
-    if "://" in folder:  # as part of a path, a password in it would be shown
-        reader.problem(f"{reader.quoted(settings.KNOWN_ERRORS)}: expected a folder, not a URL")
-        return folder
-    path = absolute(folder, reader.cwd)
     try:
-        catalogue.with_own(reader.files, path)
+        folder = catalogue.folder_of(folder, reader.cwd)
+        catalogue.with_own(reader.files, folder)
     except ValueError as error:
         reader.problem(f"{reader.quoted(settings.KNOWN_ERRORS)}: {error}")
-    return path
+    return folder
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:

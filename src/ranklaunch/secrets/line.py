@@ -109,8 +109,8 @@ def _closing(line: str, at: int, backslashes: int, quote: str) -> int:
     """Where a quoted value ends; deeper quotes have more backslashes, and pairs of them are the value's own."""
     for found in re.compile(rf"(\\*){quote}").finditer(line, at, at + harmless.MOST_QUOTED):
         more = len(found[1]) - backslashes
-        own = more > 0 and not backslashes and more % 2 == 0 and not line[found.end() : found.end() + 1].isalnum()
-        if more == 0 or own:
+        of_pairs = more > 0 and not backslashes and more % 2 == 0
+        if more == 0 or (of_pairs and not line[found.end() : found.end() + 1].isalnum()):
             return found.end() - 1 - backslashes
     return len(line)
 
@@ -244,6 +244,8 @@ def _rest_of_line(rest: str, found: re.Match[str]) -> int:
 
 def _is_whole(line: str, found: re.Match[str]) -> bool:
     """Whether nothing but this name stands before the value, in its line."""
-    begin = max(0, found.start() - _MOST_BEFORE)
-    begin = max([0] * (not begin) + [written.end() for written in _BREAK.finditer(line, begin, found.start())], default=-1)
-    return bool(found[2]) and begin >= 0 and bool(_BEFORE_NAME.fullmatch(line, begin, found.start()))
+    near = max(0, found.start() - _MOST_BEFORE)
+    breaks = [each.end() for each in _BREAK.finditer(line, near, found.start())]
+    if not found[2] or (near and not breaks):
+        return False
+    return bool(_BEFORE_NAME.fullmatch(line, breaks[-1] if breaks else 0, found.start()))

@@ -20,6 +20,7 @@ _MAY_BE_TOKEN = (
 )
 _NO_NAME = r"[\s{}'\"]|://"
 _BEFORE_VALUE = r"(?m)(?<![\w.-])-{0,2}([\w.-]{2,128})(?=['\"\]\\]{0,16}\s{0,8}[:=：＝]|['\"]?\s|\s{0,8}$)"
+_LINE_END = r"\\[nrt]"  # as repr writes it, whose letter is none of a name's
 _OF_VALUES = r"(?i)(?:^|[._-])(?:key|ak|sk)$"
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
@@ -141,7 +142,7 @@ def _of_line(value: str) -> str:
 
 def _as_lines(value: str) -> str:
     """A value that has names and values in it, as commands, TOML and YAML do, without the secrets that are told in the ways of lines."""
-    if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, value))):
+    if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, re.sub(_LINE_END, " ", value)))):
         return value
     from ranklaunch.secrets import lines  # few plans need it
 
@@ -150,7 +151,7 @@ def _as_lines(value: str) -> str:
 
 def _may_be_secret(name: str) -> bool:
     """Whether a look at its value is worth the while, which few plans need."""
-    return bool(re.search(_OF_VALUES, name)) or is_secret(re.sub(r"^[nrt](?=[a-z])", "", name)) or is_secret(name)
+    return bool(re.search(_OF_VALUES, name)) or is_secret(name)
 
 
 def _members(found: Any) -> Any:
