@@ -177,6 +177,11 @@ def test_words(source: str, values: dict[str, Any], expected: tuple[str, ...], t
     assert render(source, tmp_path, **values) == expected
 
 
+@pytest.mark.parametrize("source", ["x y", "x {{ 'y' }}"])
+def test_a_byte_order_mark_is_no_word(source: str, tmp_path: Path) -> None:
+    assert render("\ufeff" + source, tmp_path) == ("x", "y")
+
+
 def test_templates_are_not_confused_by_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.j2").write_text("a {{ v }} {% include 'b.j2' %}", encoding="utf-8")
     (tmp_path / "b.j2").write_text("b {{ v }} {{ w }}", encoding="utf-8")

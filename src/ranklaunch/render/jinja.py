@@ -34,7 +34,8 @@ class Jinja:
     def __init__(self, folders: Iterable[str], mark: Callable[[object], str], word: Callable[[object], str]) -> None:
         every = list(folders)
         self._ours = FileSystemLoader(every[-1])
-        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): self._ours}), FileSystemLoader(every)])
+        theirs = FileSystemLoader(every, encoding="utf-8-sig")  # sig: without the byte order mark that some editors write
+        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): self._ours}), theirs])
 
         @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
         def marked(context: Context, value: object) -> str:

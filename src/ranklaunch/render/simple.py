@@ -134,7 +134,7 @@ def _first(paths: Iterable[str]) -> str:
 
 def _source(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             return file.read(_LONGEST + 1)
     except (OSError, UnicodeError):
         raise NotSimple from None
