@@ -79,6 +79,20 @@ def test_a_table_in_which_two_pods_are_one_server_is_refused(index: int, words: 
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({}, "it has 2 entries for 1 node, and nothing but the node index, 0, says which of them is this container's"),
+        ({"RANKLAUNCH_HOSTS": "192.0.2.2,192.0.2.1"}, "host address 192.0.2.2 is entry 1; node index 0 is entry 0"),
+    ],
+)
+def test_a_table_of_several_servers_says_nothing_of_which_this_is(env: dict[str, str], words: str) -> None:
+    """Without a platform, each machine would take itself for node 0."""
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan({"RANKLAUNCH_RANK_TABLE": TABLE, "RANKLAUNCH_SLOTS": "2", **env}, method="ranktable", files={TABLE: SERVERS})
+    assert words in str(caught.value)
+
+
 def test_a_table_with_too_few_entries_may_be_that_of_an_earlier_attempt() -> None:
     found = ranktable(helpers.group_table([("j-worker-0", "192.0.2.1", "01")]), MA_PROC_START_CNT="2")
     assert [wait.kind for wait in found.waits] == ["rank table", "muster"]

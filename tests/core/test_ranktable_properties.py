@@ -313,6 +313,10 @@ GROUPS = json.dumps(
         (CONTAINERS, Container("", (), 0, 2, in_order=False), "POD_IP"),
         (WHOLE["2.0"], Container("", (), 1, 8), "this is node 1 with 8 devices"),
         (WHOLE["2.0"], Container("", (), 2, 2), "this is node 2 with 2 devices"),
+        (PODS, Container("j-worker-1", (), 0, 2, in_order=False, nodes=1), "pod name j-worker-1 is entry 1; node index 0 is entry 0"),
+        (PODS, Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and nothing but the node index, 0, says which"),
+        (WHOLE["2.0"], Container("", (), 0, 2, nodes=1), "it has 2 entries for 1 node, and nothing but"),
+        (PODS, Container("j-worker-0", (), 0, 2, nodes=1), 0),
     ]
 )
 def test_own_entry(text: str, me: Container, expected: int | str) -> None:

@@ -16,9 +16,8 @@ from ranklaunch.verdict import folders
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     """The table, and which of its entries this container is."""
     table = ranktable.load(job.rank_table, reader.files)
-    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order, job.host_ip)
     try:
-        index = ranktable.find(table, me)
+        index = ranktable.find(table, _me(job, table))
         _refuse_fewer(job, table)
         _refuse_other_host(job, table.servers[index])
     except ConfigError as error:
@@ -30,6 +29,14 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         msg = f"rank table {job.rank_table}: {error}"
         raise ConfigError(msg) from None
     return table, index
+
+
+def _me(job: Job, table: RankTable) -> ranktable.Container:
+    """What is known of this container; also by what the job calls its node, where the table calls one of its own so."""
+    named = {name for server in table.servers for name in (server.server_id, server.host_ip, server.container_ip)}
+    host = (job.node.host,) if job.node.host and job.node.host in named else ()
+    addresses, nodes = (*job.host_ips, *host), len(job.nodes)
+    return ranktable.Container(job.instance_name, addresses, job.node_index, job.node.slots, job.table_in_order, job.host_ip, nodes)
 
 
 def is_later(job: Job) -> bool:

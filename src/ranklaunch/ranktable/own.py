@@ -12,7 +12,7 @@ from ranklaunch.values import Value
 class Container(Value):
     """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job.
     in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them.
-    host_ip: the one of the addresses that is known to be the host's; "" where none is."""
+    host_ip: the one of the addresses that is known to be the host's; "" where none is. nodes: of the job; 0 where they are not known."""
 
     pod_name: str
     addresses: tuple[str, ...]
@@ -20,6 +20,7 @@ class Container(Value):
     slots: int
     in_order: bool = True
     host_ip: str = ""
+    nodes: int = 0
 
 
 def find(table: RankTable, me: Container) -> int:
@@ -27,6 +28,7 @@ def find(table: RankTable, me: Container) -> int:
     two processes with one rank. Raises ConfigError naming the ways and what they found, NotReadyError where the table names containers
     and none of them is this one: it is another job's, or that of an earlier place."""
     if table.version == "2.0":
+        _refuse_more(table, me)
         return _by_position(table, me)
     told = ", ".join(me.addresses)
     ways = {
@@ -38,6 +40,8 @@ def find(table: RankTable, me: Container) -> int:
         raise NotReadyError(_not_ours(table, me))
     ways[f"node index {me.node}"] = [me.node] if me.node < len(table.servers) and _counts_nodes(table, me) else []
     answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
+    if [*answers] == [f"node index {me.node}"]:
+        _refuse_more(table, me)
     if not answers:
         msg = f"this container ({_told(me)}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
         raise ConfigError(msg)
@@ -46,6 +50,17 @@ def find(table: RankTable, me: Container) -> int:
         msg = f"the ways to find this container disagree: {found} (a table of an earlier attempt?)"
         raise ConfigError(msg)
     return next(iter(answers.values()))
+
+
+def _refuse_more(table: RankTable, me: Container) -> None:
+    """An index counts the job's nodes: where the table has more, each of them may take itself for node 0."""
+    if 0 < me.nodes < len(table.servers):
+        nodes = "1 node" if me.nodes == 1 else f"{me.nodes} nodes"
+        msg = (
+            f"it has {len(table.servers)} entries for {nodes}, and nothing but the node index, {me.node}, says which of them is this "
+            f"container's ({_told(me)}): RANKLAUNCH_NODES and RANKLAUNCH_NODE say it"
+        )
+        raise ConfigError(msg)
 
 
 def _public(pod: str) -> str:
