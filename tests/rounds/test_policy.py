@@ -83,6 +83,14 @@ def test_the_same_failure_at_the_same_place_twice_ends_the_job() -> None:
     assert found[1].sentence == "not started again: the same failure at step 5 twice, without progress between them"
 
 
+def test_what_was_waited_for_in_vain_twice_may_be_there_for_another_job() -> None:
+    waited = Judgement("failed", 75, "waited 8 s in vain for rank table /t: no such file")
+    found = play(seen(0, 137), *(seen(n, judgement=waited, launched=False, place=None) for n in (1, 2)))
+    assert [decision.again for decision in found] == [True, True, False]
+    assert found[2].exit_code is None
+    assert found[2].sentence.startswith("not started again: the same failure at step 5 twice")
+
+
 def test_the_same_failure_after_progress_is_no_loop() -> None:
     found = play(*(seen(n, place=(0, 5 * (n + 1))) for n in range(8)))
     assert [(decision.again, decision.pause_s) for decision in found] == [(True, 0.0)] * 8

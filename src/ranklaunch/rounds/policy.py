@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, UsageError, counted
+from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, UsageError, WaitError, counted
 from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
@@ -83,7 +83,8 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
         return Decision(False, f"not started again: {why}", past)
     if last and past.signature and past.signature == last.signature and not past.progress:
         text = f"not started again: the same failure {_where(past)} twice, without progress between them"
-        return Decision(False, text, past, NO_PROGRESS)
+        in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
+        return Decision(False, text, past, None if in_vain else NO_PROGRESS)  # what this job waited for may be there for a new one
     used = spent([*history, past])
     if used >= settings.most:
         budget = f"{counted(settings.most, 'restart')} without progress"
