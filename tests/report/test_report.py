@@ -245,12 +245,14 @@ def test_events_that_cannot_be_read(left: LeftBehind) -> None:
 
 
 def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None:
-    """One attempt's folder, verdict.json alone, a copy of nodes by other names, one level further up."""
+    """One attempt's folder, verdict.json alone, also by another name, a copy of nodes by other names, one level further up."""
     succeeded(left)
     left.node(0, attempt=2).starts(100.0, 101.0, 102.0).ends(110.0, 111.0, "failed", 1).verdict("failed", 1, "it died")
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(left.folder / "node_1" / "attempt_1" / "verdict.json", alone)
+    renamed = tmp_path / "job4711.json"
+    shutil.copy(alone / "verdict.json", renamed)
     copied = tmp_path / "copied"
     for number in (0, 1):
         shutil.copytree(left.folder / f"node_{number}", copied / f"pod-{number}")
@@ -259,13 +261,22 @@ def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None
         (left.folder / "node_0" / "attempt_1", [1], [0, 1], "succeeded"),
         (left.folder / "node_0" / "attempt_1" / "verdict.json", [1], [0, 1], "succeeded"),
         (alone, [1], [0], "succeeded"),
+        (left.folder / "node_0" / "attempt_1" / "rank_0.log", [1], [0, 1], "succeeded"),
         (alone / "verdict.json", [1], [0], "succeeded"),
+        (renamed, [1], [0], "succeeded"),
         (copied, [1, 2], [0, 1], "failed"),
         (tmp_path / "logs", [1, 2], [0, 1], "failed"),
     ):
         report = whole.report(str(folder))
         found = [node.node for node in report.attempts[0].rounds[0].nodes]
         assert ([each.number for each in report.attempts], found, report.outcome) == (attempts, nodes, outcome), folder
+
+
+@pytest.mark.parametrize("text", ["", "a text", '{"a": 1}', "[" * 100_000])
+def test_a_file_that_is_no_verdict_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "README.md").write_text(text)
+    with pytest.raises(ConfigError, match="README.md: no verdict; expected a log folder of ranklaunch"):
+        whole.report(str(tmp_path / "README.md"))
 
 
 def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ _NODE = re.compile(r"node_([0-9]{1,7})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TIMES = re.compile(r"times_[0-9]{1,7}")
 _JOB = re.compile(r"job_(.{1,200})")
+_EXPECTED = "expected a log folder of ranklaunch, a folder with several, or a verdict.json"
 _OURS = (folders.EVENTS, folders.VERDICT, folders.PLAN)
 
 
@@ -70,11 +71,12 @@ class Left(Value):
 
 
 class Reader:
-    """top: the folder that was named, or a file in it, such as verdict.json. troubles: what was left out, and why."""
+    """top: the folder that was named, or a file in it, or a verdict by any name. troubles: what was left out, and why."""
 
     def __init__(self, top: str) -> None:
         self.top = disk.absolute(top)
         self.troubles: list[str] = []
+        self._verdict = folders.VERDICT
         self._plans = PLANS
         self._events = EVENTS
         self._times = TIMES
@@ -82,7 +84,7 @@ class Reader:
     def places(self) -> list[Place]:
         """Of all jobs, nodes and attempts, by their numbers. Raises ConfigError where there is none."""
         if os.path.isfile(self.top):
-            self.top = os.path.dirname(self.top)
+            self._open_file()
             return [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
         is_one = bool(_ATTEMPT.fullmatch(os.path.basename(self.top)))
         found = [] if is_one else [Place(os.path.join(self.top, below), below, *_numbers(below.split("/"))) for below in self._found()]
@@ -92,6 +94,19 @@ class Reader:
             raise ConfigError(list(self._nothing()))
         return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
 
+    def _open_file(self) -> None:
+        """Of a verdict that was copied under a name of its own, nothing beside it is read."""
+        named = os.path.realpath(self.top)
+        self.top, name = os.path.split(named)
+        if name in _OURS:
+            return
+        if _is_verdict(self.json_of(name)):
+            self._verdict = name
+        elif not self._is_ours(self.top):
+            msg = f"{named}: no verdict; {_EXPECTED}"
+            raise ConfigError(msg)
+        self.troubles = []
+
     def _nothing(self) -> Iterator[str]:
         """Why there is no place."""
         if self.troubles and self.troubles[0].startswith(f"{self.top}: ") and os.path.isdir(self.top):
@@ -99,12 +114,12 @@ class Reader:
             return
         seen = "not all of it can be read" if self.troubles else "no attempt of a job is in it, nor a verdict.json"
         what = seen if os.path.isdir(self.top) else "there is no such folder"
-        yield f"{self.top}: {what}; expected a log folder of ranklaunch, a folder with several, or a verdict.json"
+        yield f"{self.top}: {what}; {_EXPECTED}"
         yield from self.troubles if os.path.isdir(self.top) else ()
 
     def left(self, place: Place) -> Iterator[Left]:
         """Of the first round, and of each restart in place."""
-        names = self._names(place.below)
+        names = self._names(place.below) if self._verdict == folders.VERDICT else [self._verdict]
         left = self._left(place, 0, place.below, names)
         yield left
         for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names or ()) if found):
@@ -185,12 +200,12 @@ class Reader:
         known = set(names or ())
         told = Told(before)
         unread = names is None or (folders.EVENTS in known and not self._feed(os.path.join(below, folders.EVENTS), told))
-        values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (folders.VERDICT, folders.ROUND)}
-        unread = unread or (folders.VERDICT in known and values[folders.VERDICT] is None)
+        values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (self._verdict, folders.ROUND)}
+        unread = unread or (self._verdict in known and values[self._verdict] is None)
         return Left(
             place, restart, below,
             plan=given.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
-            verdict=given.mapping(values[folders.VERDICT]), round=given.mapping(values[folders.ROUND]), told=told,
+            verdict=given.mapping(values[self._verdict]), round=given.mapping(values[folders.ROUND]), told=told,
             logs=frozenset(name for name in known if name.endswith((".log", ".txt"))),
             evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
             written=tuple(self._written([os.path.join(below, name) for name in sorted(known) if _TIMES.fullmatch(name)])),
@@ -270,6 +285,10 @@ class Reader:
         if size > most:
             self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
         return True
+
+
+def _is_verdict(data: Any) -> bool:
+    return isinstance(data, dict) and "outcome" in data and "exit_code" in data
 
 
 def _take(file: BinaryIO, end: int, told: Told) -> None:
