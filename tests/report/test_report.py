@@ -275,7 +275,7 @@ def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["", "a text", '{"a": 1}', "[" * 100_000])
 def test_a_file_that_is_no_verdict_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "README.md").write_text(text)
-    with pytest.raises(ConfigError, match="README.md: no verdict; expected a log folder of ranklaunch"):
+    with pytest.raises(ConfigError, match=r"README\.md: no verdict; expected a log folder of ranklaunch"):
         whole.report(str(tmp_path / "README.md"))
 
 
