@@ -119,7 +119,8 @@ def _refuse(text: str) -> NoReturn:
 
 def _shown(picture: Picture, form: str) -> str:
     if form == "json":
-        return f"{json.dumps(document(picture), indent=1)}\n"
+        members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in document(picture).items())  # a rank is not worth a line
+        return "{\n" + ",\n".join(members) + "\n}\n"
     if form == "svg":
         from ranklaunch.layout.svg import drawn
 
