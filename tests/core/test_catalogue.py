@@ -325,6 +325,21 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     assert before_report(f"step 1\n{ends}") == ""
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        "rank 3 exits with return code = 1\n\n====\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n",
+        "srun: error: h1: task 3: Exited with exit code 1\nsrun: error: h0: tasks 0-1: Terminated\n",
+        "[2026-11-25 23:42:46,282] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 7\n",
+    ],
+)
+def test_of_what_ranks_wrote_before_what_pytorch_marks_as_anothers_is_left_out(report: str) -> None:
+    marked = "".join(f"[rank1]: {line}\n" for line in f"{FRAMES}{LOST}".splitlines())
+    own = f"[rank3]: {FRAMES}KeyError: 'loss'\n"
+    assert before_report(f"step 1\n{marked}{own}{report}more\n", rank=3) == f"step 1\n{own}"
+    assert before_report(f"step 1\n{marked}{own}{report}more\n") == f"step 1\n{marked}{own}"
+
+
 def test_line_belongs_to_its_most_specific_entry() -> None:
     assert name_of(FRAMES + LOST) == "gloo-peer-connection-lost"
 

@@ -37,6 +37,7 @@ os.rename(f"{told}/{rank}.part", f"{told}/{rank}.json")
 while len([name for name in os.listdir(told) if name.endswith(".json")]) < 4:
     time.sleep(0.05)
 if rank == "3":
+    print("no image 17", flush=True)
     sys.exit(42)
 time.sleep(600)
 """
@@ -83,6 +84,7 @@ def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
     for index in range(3):
         culprit = checked_verdict(folder / "logs" / f"node_{index}" / "attempt_1" / "verdict.json")["culprit"]
         assert (culprit["rank"], culprit["node"], culprit["host"], culprit["exit_code"]) == (3, 1, "h2", 42)
+        assert culprit["last_lines"][-1] == "no image 17"
 
 
 @pytest.mark.skipif(bool(slurm_bench.missing()), reason=slurm_bench.missing())
@@ -99,4 +101,6 @@ def test_by_slurm(hosts: Callable[..., Hosts], told: Path) -> None:
     assert [(each["host"], each["SLURM_LOCALID"], each["SLURM_NTASKS"], each["FOO"]) for each in seen(told)] == [
         (host, local, "4", "bar") for host in ("h0", "h2") for local in "01"
     ]
-    assert [(each["rank"], each["host"], each["exit_code"]) for each in culprits] == [(3, "h2", 42)] * 3
+    assert [(each["rank"], each["host"], each["exit_code"], each["last_lines"][-1]) for each in culprits] == [
+        (3, "h2", 42, "no image 17")
+    ] * 3

@@ -41,14 +41,11 @@ from ranklaunch.typed import NamedTuple
 # Families; the second has what a system call says, which a program may try again.
 _OF_NETWORKS = ("HCCL", "NCCL", "Gloo", "MPI")
 _ERRNO = "System"
-_REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _BY_CPP = "terminate called "  # by no handler of Python's
-_LAUNCH_ENDS = r"\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = "
-_ENDS_RANKS = "closing signal SIGTERM"
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES_AT_ALL = 3000
@@ -96,34 +93,6 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
-
-
-def reported(text: str) -> str:
-    """What a launcher that the program itself has started says of its failure, with restarts of the last one: which of its processes it
-    was, and how that ended."""
-    matches = [*re.finditer(_REPORTED, text)]
-    if not matches:
-        return ""
-    found = matches[-1]
-    code = int(found["code"])
-    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
-
-
-def before_report(text: str) -> str:
-    """What had been written when a launcher whose ranks share its output said which of them failed, with restarts since it said so before;
-    "" where it did not."""
-    reports = [*re.finditer(_REPORTED, text)]
-    if not reports:
-        return ""
-    said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_ENDS_RANKS)[0]
-    return said[: said.rfind("\n") + 1]
-
-
-def before_end(text: str) -> str:
-    """What had been written on one host when DeepSpeed's launch.py said that a rank of it had ended, and ended the others."""
-    end = re.search(_LAUNCH_ENDS, text)
-    return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:

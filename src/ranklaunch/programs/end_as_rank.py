@@ -21,8 +21,8 @@ def main(words: List[str]) -> int:  # noqa: UP006 - Python 3.7
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         code = 127 if isinstance(error, FileNotFoundError) else 126
     if code:
-        rank = os.environ.get("RANK", "")
-        print(f"rank {rank} exits with return code = {code}", file=sys.stderr, flush=True)
+        # At once: what another rank writes would come between the two parts that print makes of a line where output has no buffer.
+        os.write(2, f"rank {os.environ.get('RANK', '')} exits with return code = {code}\n".encode())
     if code and os.getppid() == helper:
         os.kill(helper, signal.SIGKILL)
     return 128 - code if code < 0 else code

@@ -93,13 +93,11 @@ def of_others(tail: bytes, plan: Plan) -> str:
 
 
 def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
-    """What ranks wrote into their launcher's output, before its words about that; where it tells the node of the one that failed, as pdsh
-    does by the host's name before each line, those of this node alone."""
+    """What the rank that failed may have written into its launcher's output, before the launcher's words about that."""
     from ranklaunch import catalogue
 
-    text, marks = tail.decode(errors="replace"), [f"{node.host}: " for node in plan.job.nodes if node.index == failure.node]
-    of_host = [line[len(mark) :] for mark in marks for line in text.splitlines(keepends=True) if line.startswith(mark)]
-    return (catalogue.before_end("".join(of_host)) or catalogue.before_report(text)).encode()
+    host = next((node.host for node in plan.job.nodes if node.index == failure.node), "")
+    return catalogue.before_report(tail.decode(errors="replace"), host, failure.rank).encode()
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:

@@ -1,0 +1,52 @@
+"""What a launcher whose ranks share its output says of one that has failed, and what had been written before that."""
+
+from __future__ import annotations
+
+import re
+
+_BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+_TORCHRUN_ENDS = "closing signal SIGTERM"
+_ENDS = (  # of DeepSpeed's launch.py and of our own program below MPICH, and of srun
+    r"\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = ",
+    r"^srun: error: \S{1,300}: tasks? \d",
+)
+_OF_A_RANK = re.compile(r"\[rank(\d{1,7})\]:")  # PyTorch writes it before the lines of a rank's exception
+
+
+def reported(text: str) -> str:
+    """What a launcher that the program itself has started says of its failure, with restarts of the last one: which of its processes it
+    was, and how that ended."""
+    matches = [*re.finditer(_BY_TORCHRUN, text)]
+    if not matches:
+        return ""
+    found = matches[-1]
+    code = int(found["code"])
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
+
+
+def before_report(text: str, host: str = "", rank: int | None = None) -> str:
+    """What ranks had written when their launcher said that one had failed; "" where it did not. host: whose lines these are, where pdsh has
+    put the name of a host before each; rank: which it was, so that lines which are marked as another's are left out."""
+    of_host = "".join(line[len(host) + 2 :] for line in text.splitlines(keepends=True) if line.startswith(f"{host}: ")) if host else ""
+    said = _before_end(of_host or text) or _before_torchruns(text)
+    return said if rank is None else "".join(line for line in said.splitlines(keepends=True) if _may_be_of(rank, line))
+
+
+def _before_end(text: str) -> str:
+    end = re.search("|".join(_ENDS), text, re.MULTILINE)
+    return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
+
+
+def _before_torchruns(text: str) -> str:
+    """With restarts it had said so before: from that on."""
+    reports = [*re.finditer(_BY_TORCHRUN, text)]
+    if not reports:
+        return ""
+    said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_TORCHRUN_ENDS)[0]
+    return said[: said.rfind("\n") + 1]
+
+
+def _may_be_of(rank: int, line: str) -> bool:
+    found = _OF_A_RANK.match(line)
+    return not found or int(found[1]) == rank
