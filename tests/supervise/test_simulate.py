@@ -108,6 +108,21 @@ def test_it_is_asked_to_stop(as_pid_1: Starter) -> None:
         assert node_verdict(job, node)["exit_code"] == 143
 
 
+def test_its_nodes_answer_whoever_asks(as_process: Starter) -> None:
+    """Whatever was written last: the simulator's own session knows of no rank, and not how they are asked to save."""
+    job = simulate(as_process, 2, 1, child("sleeper.py"), env={"RANKLAUNCH_SAVE_FILE": str(as_process.folder / "save")})
+    job.out.wait_for("ready", 2)
+    sockets = lambda: {path.relative_to(job.log_dir).parts[0] for path in job.log_dir.rglob("node_*.sock")}  # noqa: E731
+    sleep_until(lambda: sockets() >= {"node_0", "node_1"}, "there are no sockets of the nodes")
+    (job.log_dir / "events.jsonl").touch()
+    asked = helpers.call("status", str(job.log_dir))
+    assert (asked.code, "spawn on modelarts, 2 nodes, 2 ranks known" in asked.out) == (0, True), asked
+    asked = helpers.call("save", str(job.log_dir))
+    assert (asked.code, asked.out.count("were asked to save by touching")) == (0, 2), asked
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+
+
 def test_it_is_killed(ranklaunch: Starter) -> None:
     job = simulate(ranklaunch, 2, 2, child("family.py"), "--stubborn")
     job.out.wait_for("ready", 4)

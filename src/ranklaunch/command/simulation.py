@@ -65,7 +65,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record = Record(plan.job.log_dir)
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
-    return Session(signals, nested.unmarked(given.request.env), guard).run(start).exit_code
+    session = Session(signals, nested.unmarked(given.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
+    return session.run(start).exit_code
 
 
 class Cluster(Value):

@@ -52,11 +52,13 @@ def no_more(verdict: Verdict) -> Start | None:
 
 
 class Session:
-    """env: what processes inherit. guard: fd that becomes readable when the outer process dies, or -1."""
+    """env: what processes inherit. guard: fd that becomes readable when the outer process dies, or -1. has_desk: whether its job is asked
+    here how it stands."""
 
-    def __init__(self, signals: Signals, env: Mapping[str, str], guard: int = -1) -> None:
+    def __init__(self, signals: Signals, env: Mapping[str, str], guard: int = -1, *, has_desk: bool = True) -> None:
         self._signals = signals
         self._env = env
+        self._has_desk = has_desk
         self._asked: tuple[int, float] | None = None
         self._loop = Loop()
         self._terminal = Terminal(self._loop, env)
@@ -77,7 +79,8 @@ class Session:
         around = self._surroundings(start)
         if not tree.sees_itself():
             self._terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
-        self._loop.after(OPENS_S, self._open_desk)
+        if self._has_desk:
+            self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
             self._tell_of(start)
