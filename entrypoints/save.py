@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
-from ranklaunch.errors import UsageError, numbered
+from ranklaunch.errors import UsageError, WaitError, numbered
 from ranklaunch.read import parse
 from ranklaunch.typed import Any
 
@@ -23,6 +23,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     question = {"do": "save", **({} if deadline is None else {"deadline_s": deadline})}
     answer = asking.ask(one_folder(words, USAGE), env, question)
     sys.stdout.write(asking.lines(_text, answer))
+    failure = asking.lines(_failure, answer)
+    if failure:
+        raise WaitError(failure.rstrip())
     return 0
 
 
@@ -38,22 +41,42 @@ def _seconds(text: str | None) -> float | None:
 
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     nodes = answer["nodes"]
-    if not nodes:
-        yield "no node has answered in time: nobody is known to have been asked"
     for node in nodes:
         who = f"node {node['node']}"
         if node.get("again"):
             yield f"{who}: its ranks were asked a moment ago"
         elif "signal" in node:
-            ways = " and ".join(filter(None, [node["signal"], node["file"] and f"touching {node['file']}"]))
-            yield f"{who}: its ranks were asked to save by {ways}"
-            if node["deaf"]:
-                yield f"{who}: not {', '.join(node['deaf'])}: no process there catches {node['signal']}, so it would end them"
-            if node["trouble"]:
-                yield f"{who}: {node['trouble']}"
+            yield from (f"{who}: {line}" for line in _told(node))
     silent = answer.get("silent", ()) if nodes else ()
     if silent:
         yield f"{numbered(silent, 'node')}: no answer yet: whether the ranks there were asked is not known"
     for node in nodes:
         if "stop_in_s" in node:
             yield f"the job is stopped in {node['stop_in_s']:g} s"
+
+
+def _told(node: Mapping[str, Any]) -> Iterator[str]:
+    ways = _ways(node)
+    deaf = [f"no process of {', '.join(node['deaf'])} catches {node['signal']}, so it would end them"] if node["deaf"] else []
+    lacking = [*deaf, *filter(None, [node["trouble"]])]
+    if ways:
+        yield f"its ranks were asked to save by {' and '.join(ways)}"
+        yield from lacking
+    else:
+        yield f"its ranks could not be asked to save: {'; '.join(lacking) or 'none runs here'}"
+
+
+def _ways(node: Mapping[str, Any]) -> list[str]:
+    """By which ranks were asked. An older ranklaunch on a node does not say `by`."""
+    if "by" in node:
+        return [str(way) for way in node["by"]]
+    return list(filter(None, [node["signal"], node["file"] and not node["trouble"] and f"touching {node['file']}"]))
+
+
+def _failure(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Where no rank is known to have been asked, and it was not only the stop that was wanted."""
+    nodes = answer["nodes"]
+    if not nodes:
+        yield "no node has answered in time: nobody is known to have been asked"
+    elif any("signal" in node for node in nodes) and not any(node.get("again") or ("signal" in node and _ways(node)) for node in nodes):
+        yield "no rank is known to have been asked to save"

@@ -21,7 +21,7 @@ import helpers
 import pytest
 
 from ranklaunch.command import asking
-from ranklaunch.entrypoints import status
+from ranklaunch.entrypoints import save, status
 from ranklaunch.evidence.gathered import Gathered, OfRank
 from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
@@ -90,7 +90,7 @@ class Node:
             take=lambda why, ends: self.asked.append("evidence"),
         )  # fmt: skip
         asked = Asked(
-            attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: [],
+            attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
             stop=lambda: self.asked.append("stop"),
         )  # fmt: skip
         self.desk = Desk(asked, loop)
@@ -220,6 +220,41 @@ def test_an_answer_to_another_question_does_not_say_how_a_node_stands(job: InMem
     assert [node["phase"] for node in answers[0]["nodes"]] == ["running", "unknown"]
 
 
+def test_ranks_that_could_not_be_asked_to_save_are_asked_again(job: InMemory, tmp_path: Path) -> None:
+    """At once: only what has reached them is the same request for a while."""
+    path = tmp_path / "made later" / "x"
+    nodes = job.of(2, RANKLAUNCH_SAVE_FILE=str(path))
+    saved = lambda: [line for answer in nodes[1].ask(do="save") for line in save._text(answer)]  # noqa: E731
+    for _ in range(2):
+        missing = f"its ranks could not be asked to save: {path}: No such file or directory"
+        assert saved() == [f"node 0: {missing}", f"node 1: {missing}"]
+    path.parent.mkdir()
+    for expected in (f"its ranks were asked to save by touching {path}", "its ranks were asked a moment ago"):
+        assert saved() == [f"node 0: {expected}", f"node 1: {expected}"]
+
+
+OLD = {"node": 1, "signal": "", "file": "/x/y", "deaf": [], "trouble": ""}  # of a node whose ranklaunch does not say "by"
+DEAF = {"node": 0, "signal": "SIGUSR1", "file": "", "by": [], "deaf": ["rank 0"], "trouble": ""}
+NOT = "its ranks could not be asked to save"
+NONE = "no rank is known to have been asked to save"
+NOT_ASKED: dict[str, tuple[list[dict[str, object]], list[str], list[str]]] = {
+    "a file": ([{**OLD, "trouble": "/x/y: Not a directory"}], [f"node 1: {NOT}: /x/y: Not a directory"], [NONE]),
+    "a signal": ([DEAF], [f"node 0: {NOT}: no process of rank 0 catches SIGUSR1, so it would end them"], [NONE]),
+    "before there are any": ([{**DEAF, "deaf": []}], [f"node 0: {NOT}: none runs here"], [NONE]),
+    "one of two nodes": (
+        [{**DEAF, "deaf": []}, OLD], [f"node 0: {NOT}: none runs here", "node 1: its ranks were asked to save by touching /x/y"], []
+    ),
+    "nobody answers": ([], [], ["no node has answered in time: nobody is known to have been asked"]),
+    "a stop alone": ([{"node": 0, "stop_in_s": 5}], ["the job is stopped in 5 s"], []),
+}  # fmt: skip
+
+
+@helpers.for_each(NOT_ASKED)
+def test_a_job_that_could_not_be_asked_to_save(nodes: list[dict[str, object]], told: list[str], failure: list[str]) -> None:
+    answer = {"nodes": nodes, "silent": []}
+    assert (list(save._text(answer)), list(save._failure(answer))) == (told, failure)
+
+
 @pytest.mark.parametrize("deadline", ["x", math.inf, math.nan, -1, []])
 def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemory) -> None:
     (node,) = job.of()
@@ -237,7 +272,7 @@ def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: P
     nodes = Nodes(plan, {}, loop, said.append, nobody)
     record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
     attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
-    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: [], lambda: None)
+    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None)
     desk = Desk(asked, loop)
     try:
         nodes.tell_node_0("ask", body)

@@ -132,7 +132,8 @@ def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> No
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
     found = asked("save", job.log_dir)
-    assert "node 0: not rank 0, rank 1: no process there catches SIGUSR1" in found.stdout
+    deaf = "node 0: its ranks could not be asked to save: no process of rank 0, rank 1 catches SIGUSR1, so it would end them\n"
+    assert (found.returncode, found.stdout) == (75, deaf)
     job.send(signal.SIGTERM)
     assert job.end() == 143
 

@@ -201,8 +201,8 @@ class Attempt:
     def reap(self) -> None:
         self._children.reap()
 
-    def pass_on(self, number: int) -> list[str]:
-        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it: their names."""
+    def pass_on(self, number: int) -> tuple[bool, list[str]]:
+        """A signal that is meant for ranks, for those of their processes that catch it: as Launchers.offer has it."""
         return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:

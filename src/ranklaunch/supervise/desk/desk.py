@@ -14,7 +14,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.desk import standing
 from ranklaunch.supervise.desk.circle import Circle, Judge
 from ranklaunch.supervise.desk.counter import Answer, Counter
-from ranklaunch.supervise.desk.saving import Saving
+from ranklaunch.supervise.desk.saving import Offer, Saving
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
@@ -31,12 +31,12 @@ DO = "do"
 
 class Asked(Value):
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
-    of_ranks: what else is known of ranks, by rank and key. offer: a signal for ranks that catch it. stop: the job, as by SIGTERM."""
+    of_ranks: what else is known of ranks, by rank and key. offer: as in Saving. stop: the job, as by SIGTERM."""
 
     attended: Callable[[], Attended]
     phase: Callable[[], tuple[str, str]]
     of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
-    offer: Callable[[int], list[str]]
+    offer: Offer
     stop: Callable[[], None]
 
 

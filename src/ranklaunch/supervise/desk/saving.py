@@ -16,13 +16,14 @@ TOUCH_S = 0.5  # for the file, while nobody else is served; whoever asks waits f
 AGAIN_S = 5.0  # within which a request is the same one: a platform may warn every node of a job
 MOST_NAMED = 64
 
+Offer = Callable[[int], tuple[bool, Sequence[str]]]
+
 
 class Saving:
-    """save: the newest. offer: a signal for those processes of the ranks that catch it; the names of those in which none does."""
+    """save: the newest. offer: a signal for those processes of the ranks that catch it; whether it has reached a rank, and the names of
+    those in which none catches it."""
 
-    def __init__(
-        self, save: Callable[[], Save], offer: Callable[[int], Sequence[str]], record: Callable[[], Record], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, save: Callable[[], Save], offer: Offer, record: Callable[[], Record], clock: Callable[[], float]) -> None:
         self._saves = save
         self._offer = offer
         self._record = record
@@ -30,18 +31,20 @@ class Saving:
         self._last: float | None = None
 
     def ask(self) -> Mapping[str, Any]:
-        """signal and file: by which they were asked, "" where not so. deaf: who catches no such signal and was not sent it. trouble: why
-        the file could not be touched."""
+        """signal and file: by which they are to be asked, "" where not so. by: what of these was done. deaf: who catches no such signal and
+        was not sent it. trouble: why the file could not be touched."""
         now = self._clock()
         if self._last is not None and now - self._last < AGAIN_S:
             return {"again": True}
-        self._last = now
         save = self._saves()
-        deaf = list(self._offer(signal_of(save)))[:MOST_NAMED] if save.signal else []
+        reached, unheard = self._offer(signal_of(save)) if save.signal else (False, [])
+        name, deaf = f"SIG{save.signal}" if save.signal else "", list(unheard)[:MOST_NAMED]
         trouble = _touched(save.file) if save.file else ""
-        asked = {"signal": f"SIG{save.signal}" if save.signal else "", "file": save.file, "deaf": deaf, "trouble": trouble}
-        self._record().event("save", signal=asked["signal"], file=save.file, deaf=", ".join(deaf), trouble=trouble)
-        return asked
+        by = [way for way, done in ((name, reached), (f"touching {save.file}", save.file and not trouble)) if done]
+        if by:
+            self._last = now
+        self._record().event("save", signal=name, file=save.file, deaf=", ".join(deaf), trouble=trouble)
+        return {"signal": name, "file": save.file, "by": by, "deaf": deaf, "trouble": trouble}
 
 
 def signal_of(save: Save) -> int:

@@ -216,12 +216,15 @@ class Launchers:
 
     # Signals for ranks
 
-    def offer(self, number: int) -> list[str]:
-        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later. The
-        names of those in which none does now."""
-        unheard = self._pass_on(number)
+    def offer(self, number: int) -> tuple[bool, list[str]]:
+        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later. Whether
+        it has reached a rank, and the names of those in which no process catches it now."""
+        meant = list(self._meant(tree.Hearing(number, through_all=True)))
+        unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
-        return _names(unheard)
+        # Where it is meant for none, the launcher on node 0 tells those that are here.
+        reached = len(unheard) < len(meant) if meant else bool(self.living())
+        return reached, _names(unheard)
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
@@ -231,17 +234,13 @@ class Launchers:
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._around.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
-    def _pass_on(self, number: int, ranks: Ranks | None = None) -> Ranks:
-        """A signal for those processes of the ranks that catch it; the ranks in which none does, each with a name."""
+    def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
+        """A signal for those processes of the ranks that catch it; the ranks in which none does."""
         hearing = tree.Hearing(number, through_all=True)
-        unheard = []
-        for name, rank in list(self._meant(hearing)) if ranks is None else ranks:
-            heard = hearing.of(rank)
-            for process in heard:
-                tree.send(process, number)
-            if not heard:
-                unheard.append((name, rank))
-        return unheard
+        found = [(rank, hearing.of(rank[1])) for rank in ranks]
+        for process in (process for _, heard in found for process in heard):
+            tree.send(process, number)
+        return [rank for rank, heard in found if not heard]
 
     def _meant(self, hearing: tree.Hearing) -> Iterator[tuple[str, tree.Identity]]:
         """Whom signals for ranks are meant for, each with a name. What comes through carriers gets them from the launcher on node 0,
