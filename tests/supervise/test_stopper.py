@@ -10,6 +10,7 @@ import pytest
 
 from ranklaunch.plan.model import Conduct, Process
 from ranklaunch.supervise import stop
+from ranklaunch.supervise.ranks.child import LONE_S, Lone
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 
@@ -119,7 +120,7 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     at, _, number = world.sent[0]
     assert (number, at) == (15, pytest.approx(told_at, abs=0.3))
     killed = next(at for at, _, number in world.sent if number == 9)
-    assert killed == pytest.approx(min(told_at + stop.LONE_S, GRACE_S), abs=0.3)
+    assert killed == pytest.approx(min(told_at + LONE_S, GRACE_S), abs=0.3)
 
 
 def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +151,7 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
 def test_a_launcher_that_has_not_heard_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """After half of the grace, and never again."""
     world = World(monkeypatch, [[]])
-    lone = stop.Lone(lambda: world.now, GRACE_S)
+    lone = Lone(lambda: world.now, GRACE_S)
     for tenths in range(20 * int(GRACE_S)):
         world.now = tenths / 10
         lone.tell(CHILD)

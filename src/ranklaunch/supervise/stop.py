@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import Child, hears_behind, note, unread
+from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, hears_behind, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 SETTLE_S = 1.0  # for ranks that end at once; a launcher that saw it would end the others, which may be saving
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
-REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
 LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
 LEAST_S = 1.0  # for what is left when ranks have spent the budget before the stop has begun
-LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
 WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
 REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be signalled: for what these wait for was killed
@@ -105,58 +103,6 @@ class Teller:
             waited_for = tree.descendants(shell.pid) if number == signal.SIGINT else []
             for process in (shell, *waited_for):
                 self._send(process, number)
-
-
-class Lone:
-    """Launchers that have no ranks left. grace_s: the whole budget in seconds."""
-
-    def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
-        self._clock = clock
-        self._grace_s = grace_s
-        self._since: dict[tree.Identity, float] = {}
-        self._beside: dict[tree.Identity, list[tree.Identity]] = {}
-        self._told: dict[tree.Identity, tuple[int, float]] = {}  # how often, and when first
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._beside)
-
-    def look(self, child: Child) -> bool:
-        """Whether it has none. Its ranks are woken: who was stopped by SIGSTOP does not hear that it is to end."""
-        ranks = child.left()
-        for rank in ranks:
-            wake(rank)
-        if ranks:
-            self._since.pop(child.identity, None)
-            return False
-        if child.identity not in self._since:
-            self._since[child.identity] = self._clock()
-            self._beside[child.identity] = child.beside()
-        return True
-
-    def for_long(self, child: Child) -> bool:
-        return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
-
-    def tell(self, process: tree.Identity) -> None:
-        """SIGTERM, once, and once more after half of the budget."""
-        now = self._clock()
-        times, first = self._told.get(process, (0, now))
-        if times == 0 or (times == 1 and now - first > self._grace_s * REMIND_SHARE):
-            self._told[process] = times + 1, first
-            tree.send(process, signal.SIGTERM)
-
-    def end_beside(self) -> None:
-        """What such launchers had started beside their ranks, and that has nothing to do without these."""
-        for launcher, beside in list(self._beside.items()):
-            if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
-                for process in beside:
-                    tree.send(process, signal.SIGKILL)
-                del self._beside[launcher]
-
-
-def wake(process: tree.Identity) -> None:
-    if tree.is_stopped(process):
-        tree.send(process, signal.SIGCONT)
 
 
 class Stopper:

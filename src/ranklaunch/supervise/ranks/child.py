@@ -24,6 +24,8 @@ RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step
 DECIDING = (RANK, LAUNCHER)
 UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
+REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
+LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
@@ -171,6 +173,58 @@ class Child:
     def code_of_job(self) -> int:
         """With which the job ends where this was its first failure."""
         return self.failure_code if self.ended.signal else self.process.conduct.fails_as or self.failure_code
+
+
+class Lone:
+    """Launchers that have no ranks left. grace_s: the whole budget in seconds."""
+
+    def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._since: dict[tree.Identity, float] = {}
+        self._beside: dict[tree.Identity, list[tree.Identity]] = {}
+        self._told: dict[tree.Identity, tuple[int, float]] = {}  # how often, and when first
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._beside)
+
+    def look(self, child: Child) -> bool:
+        """Whether it has none. Its ranks are woken: who was stopped by SIGSTOP does not hear that it is to end."""
+        ranks = child.left()
+        for rank in ranks:
+            wake(rank)
+        if ranks:
+            self._since.pop(child.identity, None)
+            return False
+        if child.identity not in self._since:
+            self._since[child.identity] = self._clock()
+            self._beside[child.identity] = child.beside()
+        return True
+
+    def for_long(self, child: Child) -> bool:
+        return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
+
+    def tell(self, process: tree.Identity) -> None:
+        """SIGTERM, once, and once more after half of the budget."""
+        now = self._clock()
+        times, first = self._told.get(process, (0, now))
+        if times == 0 or (times == 1 and now - first > self._grace_s * REMIND_SHARE):
+            self._told[process] = times + 1, first
+            tree.send(process, signal.SIGTERM)
+
+    def end_beside(self) -> None:
+        """What such launchers had started beside their ranks, and that has nothing to do without these."""
+        for launcher, beside in list(self._beside.items()):
+            if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
+                for process in beside:
+                    tree.send(process, signal.SIGKILL)
+                del self._beside[launcher]
+
+
+def wake(process: tree.Identity) -> None:
+    if tree.is_stopped(process):
+        tree.send(process, signal.SIGCONT)
 
 
 def hears_behind(rank: tree.Identity, number: int) -> bool:

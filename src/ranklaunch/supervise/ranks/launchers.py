@@ -14,9 +14,9 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import PROGRAM, Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
+from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import LEADERS_SHARE, Lone
+from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
