@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -91,7 +92,7 @@ class Node:
         )  # fmt: skip
         asked = Asked(
             attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
-            stop=lambda: self.asked.append("stop"),
+            stop=lambda: self.asked.append("stop"), end_by=lambda due: self.asked.append(f"end by {due:g} s"),
         )  # fmt: skip
         self.desk = Desk(asked, loop)
 
@@ -255,6 +256,16 @@ def test_a_job_that_could_not_be_asked_to_save(nodes: list[dict[str, object]], t
     assert (list(save._text(answer)), list(save._failure(answer))) == (told, failure)
 
 
+@helpers.for_each([(0, "0", "0"), (2, "0", "1"), (10, "0", "8"), (60, "28", "58")])
+def test_a_deadline_bounds_the_grace_of_all_nodes(deadline: int, stop: str, end: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(InMemory(Path(folder))) as job:
+        nodes = job.of(2, RANKLAUNCH_GRACE_S="30")
+        (answer,) = nodes[1].ask(do="save", deadline_s=deadline)
+        assert list(save._text(answer)) == [f"the job is stopped in {stop} s"]
+        job.wait(float(stop) + 0.1)
+        assert [node.asked for node in nodes] == [[f"end by {end} s", "stop"], [f"end by {end} s"]]
+
+
 @pytest.mark.parametrize("deadline", ["x", math.inf, math.nan, -1, []])
 def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemory) -> None:
     (node,) = job.of()
@@ -272,7 +283,7 @@ def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: P
     nodes = Nodes(plan, {}, loop, said.append, nobody)
     record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
     attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
-    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None)
+    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due: None)
     desk = Desk(asked, loop)
     try:
         nodes.tell_node_0("ask", body)

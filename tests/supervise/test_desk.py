@@ -55,11 +55,11 @@ def two_nodes(starter: Starter, *words: object, **settings: object) -> list[Job]
     return [node_of_two(starter, node, port, *words, **settings) for port in [free_port()] for node in (0, 1)]
 
 
-def node_of_two(starter: Starter, node: int, port: int, *words: object, **settings: object) -> Job:
+def node_of_two(starter: Starter, node: int, port: int, *words: object, grace_s: int = 2, **settings: object) -> Job:
     log_dir = starter.folder / f"node_{node}"
     shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", node, "--slots", 1, "--muster-port", port, "--method", "spawn")
     env = {f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}
-    given = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 2, *shape)
+    given = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", grace_s, *shape)
     return starter.command("run", *given, "--", *words, env=env, log_dir=log_dir)
 
 
@@ -151,6 +151,19 @@ def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
         "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
+
+
+def test_ranks_that_hear_nothing_are_killed_before_a_deadline_on_all_nodes(as_process: Starter) -> None:
+    """Whatever is left of a grace that would last for longer than this test may."""
+    jobs = two_nodes(as_process, child("ignores_term.py"), grace_s=10 * int(DEADLINE_S))
+    for job in jobs:
+        job.out.wait_for("ready", 1)
+        opened(job.log_dir, jobs.index(job))
+    assert "the job is stopped in 0 s" in asked("save", jobs[1].log_dir, "--deadline", 4).stdout
+    assert codes(jobs) == [143, 143]
+    for node, job in enumerate(jobs):
+        assert "1 process left after the grace of 2 s: SIGKILL" in job.err.text
+        assert checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]["killed"] == [node]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,22 @@ def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.Monkey
     assert world.said == ["1 process left after the grace of 10 s: SIGKILL"]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(("due", "killed"), [(4.0, 4.0), (20.0, GRACE_S)])
+def test_what_has_to_have_ended_sooner_has_less_of_the_grace(
+    monkeypatch: pytest.MonkeyPatch, begun: bool, due: float, killed: float
+) -> None:
+    """Whether that is known before the stop has begun, or later."""
+    world = World(monkeypatch, [[CHILD], [CHILD], []])
+    steps = [lambda: world.stopper.begin(15), lambda: world.stopper.end_by(due)]
+    for step in steps if begun else steps[::-1]:
+        step()
+    assert world.stopper.grace_s == killed
+    world.pass_time(GRACE_S + 1)
+    assert world.sent == [(0.0, 10, 15), (killed, 10, 9)]
+    assert world.said == [f"1 process left after the grace of {killed:g} s: SIGKILL"]
+
+
 @pytest.mark.parametrize(("began", "killed"), [(6.0, GRACE_S), (GRACE_S + 2, GRACE_S + 3)])
 def test_ranks_that_their_launcher_ends_have_the_same_grace(monkeypatch: pytest.MonkeyPatch, began: float, killed: float) -> None:
     """From 0 on, when it has begun to: the other nodes wait for no more than one grace."""

@@ -209,7 +209,7 @@ class Attempt:
         name = name_of(number)
         self._record.hold()  # ranks are told before anything is written: the log folder may not answer
         self._record.event("signal", signal=name)
-        self._around.terminal.hurry(self.plan.limits.grace_s)
+        self._around.terminal.hurry(self._stopper.grace_s)
         self.companions.hurry()
         if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
@@ -233,13 +233,13 @@ class Attempt:
         self._record.release()
 
     def _say_stopping(self, number: int) -> None:
-        self._say(f"{name_of(number)}: stopping, at most {self.plan.limits.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+        self._say(f"{name_of(number)}: stopping, at most {self._stopper.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
         self._logs.say_last_output()
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._nodes.go()
-        self._around.terminal.hurry(self.plan.limits.grace_s)
+        self._around.terminal.hurry(self._stopper.grace_s)
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
         self.companions.hurry()
         self._stopper.begin(signal.SIGKILL)
@@ -254,7 +254,7 @@ class Attempt:
         if silent_s:
             self._loop.after(silent_s, lambda: self.on_stop(judgement))
         else:
-            self._say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
+            self._say(f"stopping, at most {self._stopper.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
 
     def on_judged(self, judgement: Judgement) -> None:

@@ -3,6 +3,7 @@ process; its attempts come one after the other."""
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Mapping
 
@@ -60,6 +61,7 @@ class Session:
         self._env = env
         self._has_desk = has_desk
         self._asked: tuple[int, float] | None = None
+        self._due = math.inf  # when all has to have ended
         self._loop = Loop()
         self._terminal = Terminal(self._loop, env)
         self._attempt: Attempt | None = None
@@ -83,6 +85,7 @@ class Session:
             self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
+            self._end_by(self._due)
             self._tell_of(start)
             if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
                 attempt.on_guard()
@@ -154,6 +157,10 @@ class Session:
             self._beat()
         self._now().on_stop_request(number)
 
+    def _end_by(self, due: float) -> None:
+        self._due = min(self._due, due)
+        self._now().attended().stopper.end_by(self._due)
+
     def _beat(self) -> None:
         bequeath("beat", "")
         self._loop.after(BEAT_S, self._beat)
@@ -172,7 +179,7 @@ class Session:
             asked = Asked(
                 attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
                 of_ranks=lambda: self._now().companions.of_ranks(),
-                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
+                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM), end_by=self._end_by,
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)
             seen = self._now().attended()

@@ -8,6 +8,7 @@ Then, when the budget is spent, SIGKILL, again and again until nothing is left.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable
@@ -121,6 +122,7 @@ class Stopper:
     ) -> None:
         self.begun = False
         self._due = 0.0
+        self._latest = math.inf
         self.stuck: tuple[tree.Identity, ...] = ()
         self._loop = loop
         self._grace_s = grace_s
@@ -148,7 +150,8 @@ class Stopper:
         self.begun = True
         now, number = self._loop.clock(), signal.SIGTERM if number in ALARMS else number
         spent_s = now - since if since is not None else 0.0
-        left_s = max(self._grace_s - spent_s, min(LEAST_S, self._grace_s))
+        left_s = min(max(self._grace_s - spent_s, min(LEAST_S, self._grace_s)), self._at_most_s)
+        self._grace_s = min(self._grace_s, spent_s + left_s)
         self._due = now + left_s
         for child in (*self._leaders(), *self._services()):
             child.wake()
@@ -160,6 +163,26 @@ class Stopper:
         self._look()
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
         self._timers.append(self._loop.after(left_s, self.kill_all))
+
+    @property
+    def grace_s(self) -> float:
+        """Of a stop that has begun, or begins now."""
+        return self._grace_s if self.begun else min(self._grace_s, self._at_most_s)
+
+    @property
+    def _at_most_s(self) -> float:
+        return max(0.0, round(self._latest - self._loop.clock(), 1))
+
+    def end_by(self, due: float) -> None:
+        """What is left then is killed, however long the grace is."""
+        if due >= self._latest:
+            return
+        self._latest = due
+        if self.begun and due < self._due and self._killing_since is None:
+            self._grace_s = max(0.0, round(self._grace_s - (self._due - due), 1))
+            self._due = due
+            self._timers.append(self._loop.after(max(0.0, due - self._loop.clock()), self.kill_all))
+        bequeath("grace_s", f"{self.grace_s:g}")
 
     @property
     def says_where(self) -> bool:

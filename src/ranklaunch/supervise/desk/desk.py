@@ -24,20 +24,22 @@ from ranklaunch.verdict import folders
 
 SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
-MARGIN_S = 2.0  # between the end of the grace and a deadline
+MARGIN_S = 2.0  # between the end of the grace and a deadline; half of one that is shorter than twice as long
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
 
 
 class Asked(Value):
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
-    of_ranks: what else is known of ranks, by rank and key. offer: as in Saving. stop: the job, as by SIGTERM."""
+    of_ranks: what else is known of ranks, by rank and key. offer: as in Saving. stop: the job, as by SIGTERM.
+    end_by: at that time, by the loop's clock, no stop of this node may last any longer."""
 
     attended: Callable[[], Attended]
     phase: Callable[[], tuple[str, str]]
     of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
     offer: Offer
     stop: Callable[[], None]
+    end_by: Callable[[float], None]
 
 
 class Desk:
@@ -161,6 +163,8 @@ class Desk:
             msg = f"deadline_s {deadline!r:.80}"
             raise ValueError(msg)
         asked = dict(self._saving.ask()) if plan.save.wanted else {}
+        if deadline is not None:
+            self._asked.end_by(self._loop.clock() + max(float(deadline) - MARGIN_S, float(deadline) / 2))
         if plan.job.node_index == 0 and deadline is not None:  # which tells the others
             left = max(0.0, float(deadline) - plan.limits.grace_s - MARGIN_S)
             self._loop.after(left, self._asked.stop)

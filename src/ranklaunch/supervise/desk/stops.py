@@ -54,7 +54,7 @@ class Stops(Companion):
         try:
             node = self._attended.plan().job.node_index
             self._clock = disk.append(os.path.join(self._attended.record.folder, folders.stop_clock(node)))
-            self._write(f"{name_of(self._signal)} {self._attended.plan().limits.grace_s:g}\n")
+            self._write(f"{name_of(self._signal)} {self._attended.stopper.grace_s:g}\n")
             self._attended.loop.after(1.0, self._tick)
         except OSError:  # a full disk; the ranks are what counts now
             pass

@@ -121,7 +121,7 @@ class Telling(Teller):
         asked = self._seen.asked()
         if not asked:
             return LIMIT_S
-        return min(LIMIT_S, asked[1] + self._seen.plan().limits.grace_s - self._loop.clock())
+        return min(LIMIT_S, asked[1] + self._seen.attended().stopper.grace_s - self._loop.clock())
 
     # The command
 
