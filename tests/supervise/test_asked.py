@@ -22,7 +22,7 @@ import helpers
 import pytest
 
 from ranklaunch.command import asking
-from ranklaunch.entrypoints import save, status
+from ranklaunch.entrypoints import save, stacks, status
 from ranklaunch.evidence.gathered import Gathered, OfRank
 from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
@@ -429,6 +429,12 @@ def test_what_answers_may_be_anything(tmp_path: Path) -> None:
     for few in (ranks[:1], ranks):  # beyond 64 they are told in groups
         for found in said_by({**ANSWER, "ranks": few}, tmp_path, "status", "stacks"):
             assert (found.code, "\x1b" in found.out) == (0, False)
+
+
+def test_where_there_are_no_stacks_it_is_said_what_they_take() -> None:
+    told = list(stacks._text([{**RANK, "rank": rank} for rank in (0, 1)]))
+    assert told[0] == "ranks 0-1 (state S):"
+    assert all(word in told[1] for word in ("RANKLAUNCH_STACKS=on", "py-spy on PATH"))
 
 
 def test_a_plan_may_name_a_socket_that_cannot_be(tmp_path: Path) -> None:
