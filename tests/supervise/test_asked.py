@@ -92,7 +92,7 @@ class Node:
         )  # fmt: skip
         asked = Asked(
             attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
-            stop=lambda: self.asked.append("stop"), end_by=lambda due: self.asked.append(f"end by {due:g} s"),
+            stop=lambda: self.asked.append("stop"), end_by=lambda due, ways: self.asked.append(f"end by {due:g} s"),
         )  # fmt: skip
         self.desk = Desk(asked, loop)
 
@@ -283,7 +283,7 @@ def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: P
     nodes = Nodes(plan, {}, loop, said.append, nobody)
     record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
     attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
-    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due: None)
+    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due, ways: None)
     desk = Desk(asked, loop)
     try:
         nodes.tell_node_0("ask", body)

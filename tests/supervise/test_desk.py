@@ -153,9 +153,12 @@ def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it
     }  # fmt: skip
 
 
-def test_ranks_that_hear_nothing_are_killed_before_a_deadline_on_all_nodes(as_process: Starter) -> None:
-    """Whatever is left of a grace that would last for longer than this test may."""
-    jobs = two_nodes(as_process, child("ignores_term.py"), grace_s=10 * int(DEADLINE_S))
+def test_ranks_that_go_on_are_killed_before_a_deadline_on_all_nodes(as_process: Starter) -> None:
+    """Whatever is left of a grace that would last for longer than this test may. They have heard that they should save."""
+    program = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(10, print); print('ready', flush=True); time.sleep(600)"
+    )
+    jobs = two_nodes(as_process, sys.executable, "-c", program, grace_s=10 * int(DEADLINE_S), save_signal="USR1")
     for job in jobs:
         job.out.wait_for("ready", 1)
         opened(job.log_dir, jobs.index(job))
@@ -163,7 +166,8 @@ def test_ranks_that_hear_nothing_are_killed_before_a_deadline_on_all_nodes(as_pr
     assert codes(jobs) == [143, 143]
     for node, job in enumerate(jobs):
         assert "1 process left after the grace of 2 s: SIGKILL" in job.err.text
-        assert checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]["killed"] == [node]
+        stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
+        assert (stop["caught_by"], stop["killed"], stop["saved"]) == ([node], [node], "unknown")
 
 
 @pytest.mark.parametrize(
@@ -278,15 +282,27 @@ def guest(folder: Path) -> socket.socket:
     return connection
 
 
-def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it() -> None:
-    """Their launcher is gone, and nobody here tells them. This process catches SIGINT, and not SIGUSR2."""
+def own_rank() -> Any:
+    """An attempt whose rank is this process, which catches SIGINT, and not SIGUSR2."""
     own = tree.identify(os.getpid())
     stopper = SimpleNamespace(caught=lambda process: False, killed=set())
-    attended: Any = SimpleNamespace(
-        loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ends=lambda: {0: ""}, stopper=stopper
-    )
+    return SimpleNamespace(loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ends=lambda: {0: ""}, stopper=stopper)
+
+
+def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it() -> None:
+    """Their launcher is gone, and nobody here tells them."""
     for number, caught in ((signal.SIGINT, [0]), (signal.SIGUSR2, [])):
-        stops = Stops(attended)
+        stops = Stops(own_rank())
         stops.on_stop_of_another(number)
         stops.stopped()
         assert stops.facts()["stop"]["caught_by"] == caught
+
+
+@pytest.mark.parametrize(("ways", "caught"), [(("SIGINT",), [0]), (("SIGUSR2",), []), (("touching /x",), [0]), ((), [])])
+def test_ranks_that_were_asked_to_save_before_a_deadline_have_heard_of_the_stop(ways: tuple[str, ...], caught: list[int]) -> None:
+    stops = Stops(own_rank())
+    stops.on_deadline(ways)
+    stops.on_stop_of_another(signal.SIGUSR2)
+    stops.stopped()
+    stop = stops.facts()["stop"]
+    assert (stop["caught_by"], stop["saved"]) == (caught, "unknown" if caught else "no")

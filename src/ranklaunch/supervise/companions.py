@@ -68,6 +68,9 @@ class Companion:
         calls go_on, for at most PATIENCE_S. Nobody is asked when somebody has asked for the stop, or all have succeeded."""
         return False
 
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        """The job is to be stopped in time for one. ways: by which its ranks were asked to save before that, as Saving has them."""
+
     def on_stop_request(self, number: int) -> None:
         """By this signal, while nothing had decided yet; the ranks have not been told."""
 
@@ -218,6 +221,10 @@ class Companions:
         for companion in self._all:
             companion.on_stop_request(number)
 
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        for companion in self._all:
+            companion.on_deadline(ways)
+
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         for companion in self._all:
@@ -270,7 +277,11 @@ class StandIn(Companion):
 
 
 class AtStop(StandIn):
-    """Of one that is made when a stop request comes."""
+    """Of one that is made when a stop request comes, or is to come."""
+
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        self._join()
+        self._made.on_deadline(ways)
 
     def on_stop_request(self, number: int) -> None:
         self._join()
@@ -281,6 +292,8 @@ class AtStop(StandIn):
         self._made.on_stop_of_another(number)
 
     def _join(self) -> None:
+        if type(self._made) is not Companion:
+            return
         try:
             self._made = self._make(self._attended)
         except (OSError, ImportError):

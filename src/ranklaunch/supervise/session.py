@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.muster.nodes import Nodes, OfNodes
@@ -161,6 +161,10 @@ class Session:
         self._due = min(self._due, due)
         self._now().attended().stopper.end_by(self._due)
 
+    def _on_deadline(self, due: float, ways: Sequence[str]) -> None:
+        self._end_by(due)
+        self._now().companions.on_deadline(ways)
+
     def _beat(self) -> None:
         bequeath("beat", "")
         self._loop.after(BEAT_S, self._beat)
@@ -179,7 +183,7 @@ class Session:
             asked = Asked(
                 attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
                 of_ranks=lambda: self._now().companions.of_ranks(),
-                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM), end_by=self._end_by,
+                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM), end_by=self._on_deadline,
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)
             seen = self._now().attended()

@@ -6,7 +6,7 @@ its age.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.muster.wire import WireError, text
 from ranklaunch.plan.model import Plan, Save
@@ -24,7 +24,7 @@ from ranklaunch.verdict import folders
 
 SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
-MARGIN_S = 2.0  # between the end of the grace and a deadline; half of one that is shorter than twice as long
+MARGIN_S = 2.0  # between the end of the grace and a deadline; half of a deadline that is nearer than twice that
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
 
@@ -32,14 +32,14 @@ DO = "do"
 class Asked(Value):
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
     of_ranks: what else is known of ranks, by rank and key. offer: as in Saving. stop: the job, as by SIGTERM.
-    end_by: at that time, by the loop's clock, no stop of this node may last any longer."""
+    end_by: at that time, by the loop's clock, no stop of this node may last any longer; and how its ranks were asked to save before."""
 
     attended: Callable[[], Attended]
     phase: Callable[[], tuple[str, str]]
     of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
     offer: Offer
     stop: Callable[[], None]
-    end_by: Callable[[float], None]
+    end_by: Callable[[float, Sequence[str]], None]
 
 
 class Desk:
@@ -164,7 +164,8 @@ class Desk:
             raise ValueError(msg)
         asked = dict(self._saving.ask()) if plan.save.wanted else {}
         if deadline is not None:
-            self._asked.end_by(self._loop.clock() + max(float(deadline) - MARGIN_S, float(deadline) / 2))
+            left = max(float(deadline) - MARGIN_S, float(deadline) / 2)
+            self._asked.end_by(self._loop.clock() + left, self._saving.ways)
         if plan.job.node_index == 0 and deadline is not None:  # which tells the others
             left = max(0.0, float(deadline) - plan.limits.grace_s - MARGIN_S)
             self._loop.after(left, self._asked.stop)

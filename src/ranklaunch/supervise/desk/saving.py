@@ -29,6 +29,7 @@ class Saving:
         self._record = record
         self._clock = clock
         self._last: float | None = None
+        self.ways: tuple[str, ...] = ()  # by which ranks were asked the last time
 
     def ask(self) -> Mapping[str, Any]:
         """signal and file: by which they are to be asked, "" where not so. by: what of these was done. deaf: who catches no such signal and
@@ -40,11 +41,11 @@ class Saving:
         reached, unheard = self._offer(signal_of(save)) if save.signal else (False, [])
         name, deaf = f"SIG{save.signal}" if save.signal else "", list(unheard)[:MOST_NAMED]
         trouble = _touched(save.file) if save.file else ""
-        by = [way for way, done in ((name, reached), (f"touching {save.file}", save.file and not trouble)) if done]
-        if by:
+        self.ways = tuple(way for way, done in ((name, reached), (f"touching {save.file}", save.file and not trouble)) if done)
+        if self.ways:
             self._last = now
         self._record().event("save", signal=name, file=save.file, deaf=", ".join(deaf), trouble=trouble)
-        return {"signal": name, "file": save.file, "by": by, "deaf": deaf, "trouble": trouble}
+        return {"signal": name, "file": save.file, "by": list(self.ways), "deaf": deaf, "trouble": trouble}
 
 
 def signal_of(save: Save) -> int:

@@ -8,7 +8,8 @@ killed, so many seconds after the signal.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.system import disk, tree
@@ -29,11 +30,17 @@ class Stops(Companion):
         self._at = 0.0
         self._ranks: Mapping[int, tree.Identity] = {}
         self._catch: set[int] = set()
+        self._saving: set[tree.Identity] = set()  # ranks that were asked to save because of the stop
         self._seconds = 0.0
         self._clock = -1
         self._over = False
         self._before: Marks | None = None
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
+
+    def on_deadline(self, ways: Sequence[str]) -> None:
+        hearing = [tree.Hearing(signal.Signals[way], through_all=True) for way in ways if way in signal.Signals.__members__]
+        by_file = len(hearing) < len(ways)
+        self._saving = {rank for rank in self._attended.ranks().values() if by_file or any(each.of(rank) for each in hearing)}
 
     def on_stop_of_another(self, number: int) -> None:
         """How long the platform leaves this node is counted from its own signal alone."""
@@ -69,14 +76,14 @@ class Stops(Companion):
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
-        """stop: caught_by: ranks that had a way to hear the signal; ended_by_themselves and killed: how those that lived then have ended;
-        saved: whether a checkpoint was completed since, as far as that is known."""
+        """stop: caught_by: ranks that had a way to hear the signal, or what asked them to save because of the stop; ended_by_themselves and
+        killed: how those that lived then have ended; saved: whether a checkpoint was completed since, as far as that is known."""
         if not self._signal:
             return {}
         from ranklaunch.supervise.desk.saved import saved  # once the ranks have ended
 
         ends = self._attended.ends()
-        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._attended.stopper.caught(process)]
+        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
         by_us = self._attended.stopper.killed - tree.refused.keys()  # of mpirun's ranks, nobody knows more
         killed = [rank for rank, process in self._ranks.items() if ends.get(rank, "SIGKILL" if process in by_us else "") == "SIGKILL"]
         gone = [rank for rank, process in self._ranks.items() if rank in ends or not _lives(process)]
@@ -89,6 +96,9 @@ class Stops(Companion):
             "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks)),
         }
         return {"stop": stop}
+
+    def _has_heard(self, rank: tree.Identity) -> bool:
+        return rank in self._saving or self._attended.stopper.caught(rank)
 
     def close(self) -> None:
         if self._clock >= 0:
