@@ -210,6 +210,20 @@ def test_a_report_before_any_failure_stops_all() -> None:
     assert b.judged(members)["notes"] == ["a full disk"]
 
 
+def test_a_node_speaks_of_itself_alone() -> None:
+    """But for node 0, whose mpirun starts ranks on the others."""
+    b = Bench(3)
+    members = b.released(3)
+    members[1].send(type="done", finish=finish(2, EPOCH - 9))
+    members[2].send(type="report", suspects=[suspect(1)], finishes=[finish(1, EPOCH - 3)])
+    members[1].send(type="report", suspects=[], finishes=[finish(2, EPOCH - 2)])
+    members[0].send(type="report", suspects=[suspect(1, EPOCH + 1, 4)], finishes=[])
+    judgement = b.judged(members)
+    assert (judgement["culprit"]["node"], judgement["reason"]) == (2, "rank 1 on node 2 (h1) exited with code 3; its last line: boom")
+    assert [each["node"] for each in judgement["failures"]] == [1]
+    assert [note.split(" had ended")[0] for note in judgement["notes"]] == ["node 2", "node 1"]
+
+
 # The end
 
 

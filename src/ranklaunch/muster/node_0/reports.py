@@ -197,18 +197,18 @@ class Reports:
     # What a node says
 
     def suspect(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
+        node.suspects = [_own(node, message["suspect"])]
 
     def succeed(self, node: Node, message: Message) -> None:
         unseen = message.get("unseen", 0)  # an older version says nothing of it
         node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
-        node.finishes = [blame.finish(message["finish"])]
+        node.finishes = [_finish(node, message["finish"])]
         self.done += not node.done
         node.done = True
 
     def file(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
-        node.finishes = [blame.finish(each) for each in message["finishes"]]
+        node.suspects = [_own(node, each) for each in message["suspects"]]
+        node.finishes = [_finish(node, each) for each in message["finishes"]]
         node.notes = [showing.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         state = message.get("state", {})
         node.state = state if isinstance(state, dict) else {}
@@ -313,6 +313,21 @@ class Reports:
     @property
     def _left(self) -> list[Node]:
         return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]
+
+
+# A node speaks of itself, whatever it says. Node 0 alone has ranks on others: mpirun's, or those that DeepSpeed's runner starts.
+
+
+def _own(node: Node, message: Message) -> Suspect:
+    said: Suspect = blame.clipped(blame.suspect(message))
+    if not node.index:
+        return said
+    return replace(said, node=node.index, culprit=said.culprit and replace(said.culprit, node=node.index))
+
+
+def _finish(node: Node, message: Message) -> Finish:
+    said = blame.finish(message)
+    return replace(said, node=node.index) if node.index else said
 
 
 # What the end of a connection says of the node behind it: whether it may come back, and what became of it where it does not.
