@@ -84,6 +84,17 @@ def test_any_node_tells_of_every_rank_of_all_and_of_their_stacks(as_process: Sta
     assert not [path for job in jobs for path in job.log_dir.glob("**/*.sock")]
 
 
+def test_a_job_that_lasts_only_after_its_restart_is_asked_too(as_process: Starter) -> None:
+    """Its first round is over before there is a socket."""
+    program = as_process.folder / "train.py"
+    program.write_text('import os, time\nif os.environ["RANKLAUNCH_RESTART_COUNT"] == "0":\n    os._exit(3)\ntime.sleep(600)\n')
+    job = as_process.spawn(1, program, env={"RANKLAUNCH_MAX_RESTARTS": "1"})
+    sleep_until(lambda: list(job.log_dir.rglob("node_0.sock")), "there is no socket")
+    assert [rank["rank"] for rank in status(job.log_dir)["ranks"]] == [0]
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+
+
 def test_a_rank_that_floods_its_output_keeps_nobody_from_asking(as_process: Starter) -> None:
     """Who is asked goes round within 0.8 s, or says what it knew before: here, twice, what it has just seen."""
     job = as_process.spawn(1, child("floods.py"))

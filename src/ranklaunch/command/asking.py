@@ -23,10 +23,10 @@ from ranklaunch.verdict import folders
 ANSWER_S = 60.0  # for all nodes to take evidence; else it answers within a second
 MOST_PLAN = 64 * 1024 * 1024  # bytes
 MOST_ANSWER = 256 * 1024 * 1024
-_FOLDER = re.compile(r"(?:job|node|attempt)_.{1,200}")
+_FOLDER = re.compile(r"(?:job|node|attempt|restart)_.{1,200}")
 _SOCKET = re.compile(r"node_[0-9]{1,7}\.sock")
 _OTHERS = "belongs to user id {}: only that user and root may ask it"
-DEEPEST = 3  # folders between a log folder and its attempts: of a job, of a node, and the attempt itself
+DEEPEST = 4  # folders below a log folder: of a job, of a node, of an attempt, and of a restart in which a job has lasted at first
 
 
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
