@@ -159,9 +159,8 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     """The variables that say it, else the number that ends the pod's name."""
-    if nodes == 1 and not reader.by_user(NODE_INDEX):  # whatever the cluster's own variables say then
-        reader.ledger.note(NODE_INDEX.value, "0", "one node")
-        return 0
+    if nodes == 1 and not reader.by_user(NODE_INDEX):
+        return base.of_one_node(reader, NODE_INDEX)
     index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
     _refuse_other_name(reader, index)
     if index >= nodes:
@@ -198,6 +197,8 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
         hosts, source = _host_file(reader, task, HOSTS)
     if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
         reader.ledger.note(HOSTS.value, "localhost", "default")
+        if len(hosts) > 1:
+            reader.warn(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is 1: this node trains by itself")
         return ("localhost",)
     hosts = hosts or _made_hosts(reader, task, nodes, variable)
     return _counted(reader, hosts, source, nodes)

@@ -270,8 +270,7 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
 
 def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
     if len(hosts) == 1 and not reader.by_user(NODE_INDEX):
-        reader.ledger.note(NODE_INDEX.value, "0", "one node")
-        return 0
+        return base.of_one_node(reader, NODE_INDEX)
     index = reader.get(NODE_INDEX)
     _refuse_without_srun(reader, hosts)
     if index >= len(hosts):

@@ -327,3 +327,10 @@ def test_hosts_without_their_count() -> None:
     """Each of them would train alone."""
     found = refused("MA_NUM_HOSTS", "VC_WORKER_NUM", VC_TASK_INDEX="1")
     assert "VC_WORKER_HOSTS names 4 hosts, but MA_NUM_HOSTS is not set: expected as many names as nodes" in found
+
+
+def test_one_node_is_told_of_names_and_an_index_that_say_otherwise() -> None:
+    assert plan(nodes=1, VC_TASK_INDEX="1", VC_WORKER_HOSTS="a,b").warnings == (
+        "VC_TASK_INDEX is 1, but the job has one node: this one trains by itself",
+        "VC_WORKER_HOSTS names 2 hosts, but MA_NUM_HOSTS is 1: this node trains by itself",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ranklaunch.files import join
@@ -52,9 +53,8 @@ def per_rank(reader: Reader) -> bool:
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
     """The index of this node, as an option or a variable says it."""
-    if nodes == 1 and reader.given(variable) and not reader.by_user(variable):  # whatever the platform's variables say then
-        reader.ledger.note(variable.value, "0", "one node")
-        return 0
+    if nodes == 1 and reader.given(variable) and not reader.by_user(variable):
+        return of_one_node(reader, variable)
     own = reader.get(variable)
     if nodes > 1 and not reader.given(variable):
         which = f"{variable.both} does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
@@ -62,6 +62,15 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
     elif own >= nodes:
         reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")
     return min(own, nodes - 1)
+
+
+def of_one_node(reader: Reader, variable: Variable[int]) -> int:
+    """The index of the only node, whatever the platform's variables say then."""
+    reader.ledger.note(variable.value, "0", "one node")
+    told = reader.candidates(variable)
+    if told and re.fullmatch(r"0*[1-9][0-9]{0,8}", told[0].value.strip()):
+        reader.warn(f"{told[0].source} is {told[0].value.strip()}, but the job has one node: this one trains by itself")
+    return 0
 
 
 # Whose folders are looked at, beside a node's own: each of a thousand that start at once would read a thousand.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ranklaunch import showing
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
@@ -135,9 +136,8 @@ def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), 
         if number >= nodes:
             reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
         return min(number, nodes - 1)
-    if nodes == 1:  # whatever the engine's own numbers say then
-        reader.ledger.note(NODE_INDEX.value, "0", "one node")
-        return 0
+    if nodes == 1:
+        return base.of_one_node(reader, variable)
     number = reader.get(variable)
     told = [(reader.told(variable), number)] if reader.given(variable) else []
     if not told and not ways:
