@@ -80,6 +80,12 @@ def test_a_stop_request_is_no_failure() -> None:
     assert (judgement.outcome, judgement.exit_code) == ("stopped", 143)
 
 
+def test_a_rank_is_not_its_own_companion() -> None:
+    """Its launcher has seen it end, and its output says why."""
+    judgement = blame.judge([suspect(1, 1), suspect(2, 1), suspect(3, 2)])
+    assert [other.rank for other in judgement.failures] == [2]
+
+
 def test_only_some_others_are_listed() -> None:
     judgement = blame.judge(suspect(n, n) for n in range(100))
     assert [other.rank for other in judgement.failures] == list(range(1, 1 + blame.MOST_FAILURES))

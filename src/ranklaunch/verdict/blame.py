@@ -81,6 +81,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
     """At least one suspect is needed."""
     first, *others = ordered(_with_proof(list(suspects)))
     culprit = first.culprit
+    others = [other for other in others if not _is_same(other.culprit, culprit)]
     return Judgement(
         outcome=first.outcome,
         exit_code=first.exit_code,
@@ -140,6 +141,11 @@ def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
             suspects = [s for s in suspects if s is not proof and s is not seen]
             suspects.append(replace(seen, culprit=culprit, reason=reason))
     return suspects
+
+
+def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
+    """The same rank, seen once by its process and once by its output."""
+    return bool(one and other and one.rank is not None and (one.node, one.rank) == (other.node, other.rank))
 
 
 def _may_be(culprit: Culprit, proof: Culprit) -> bool:
