@@ -417,6 +417,7 @@ WHEEL = {
     "ranklaunch/supervise/watching/pacing.py",
     "ranklaunch/supervise/watching/sampler.py",
     "ranklaunch/supervise/watching/tool.py",
+    "ranklaunch/supervise/watching/uncaught.py",
     "ranklaunch/supervise/watching/watching.py",
     "ranklaunch/supervise/words.py",
     "ranklaunch/system/__init__.py",

@@ -3,6 +3,7 @@ ranks in $WHO ("1", "0,2" or "all"), while the others go on to the next exchange
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 
 RANK = int(os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK_ID") or 0)
@@ -23,6 +25,7 @@ AT, LAST = int(os.environ.get("AT", "8")), 16
 LONG = float(os.environ.get("LONG", "10"))
 STEP_S = 0.2
 PAYLOAD = 64 * 1024
+LABEL = "label 1003 out of range"
 SPINS = WHAT == "others spin"
 PRINTS = WHAT not in ("rank 0 alone prints", "tqdm")
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
@@ -153,6 +156,21 @@ def is_stuck(star: Star) -> None:
 def accepts(star: Star) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.accept()
+
+
+def raises(star: Star) -> None:
+    """And waits for the others while it exits, as mpi4py does in MPI_Finalize."""
+    atexit.register(time.sleep, 1e6)
+    raise ValueError(LABEL)
+
+
+def catches(star: Star) -> None:
+    """And waits all the same."""
+    try:
+        raise ValueError(LABEL)
+    except ValueError:
+        traceback.print_exc()
+    time.sleep(1e6)
 
 
 def waits_for_child(star: Star) -> None:
@@ -287,6 +305,8 @@ HAPPENS: dict[str, Callable[[Star], None]] = {
     "loader on an empty fifo": loader_waits,
     "state D": is_stuck,
     "accepts nobody": accepts,
+    "raises": raises,
+    "catches": catches,
     "its child is stopped": waits_for_child,
     "others spin": sleeps,
     "leaves too soon": leaves,

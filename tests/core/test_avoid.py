@@ -10,6 +10,7 @@ from ranklaunch.muster.node_0 import reports
 from ranklaunch.values import replace
 from ranklaunch.verdict import avoid
 from ranklaunch.verdict.model import Culprit, KnownError, Verdict
+from ranklaunch.watch import who
 
 HOSTS = ("h0", "h1", "h2")
 ERROR = KnownError("ecc", "cause", "a line", "memory of the device is broken", "replace it", "a source", "elsewhere")
@@ -17,6 +18,7 @@ CULPRIT = Culprit(1, 4, 12, 1, None, False, (), "rank 4", "h1", "", ERROR)
 FAILED = Verdict("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT, (), "", "")
 LOST = replace(FAILED, culprit=None, reason=reports.gone_suspect(2, "h2", True, 0.0, " for 30 s").reason)
 KILLED = replace(FAILED, reason=reports.gone_suspect(2, "h2", False, 0.0).reason, culprit=reports.gone_suspect(2, "h2", False, 0.0).culprit)
+RAISED = [who.Known(0, 0), who.Known(1, 1, raised=who.Raised(1, 9.0, False, "Traceback ...", "ValueError: label 1003"))]
 HUNG = replace(FAILED, culprit=None, reason="the job hangs")
 
 
@@ -36,6 +38,9 @@ CASES = {
     "a hang of one node's job": (HUNG, HOSTS[:1], hang(0), None),
     "a hang that somebody stopped": (
         replace(HUNG, outcome="stopped"), HOSTS, hang(1), ("h1", 1, "the job hung, by rank 11: it sleeps"),
+    ),
+    "a hang by an exception": (
+        HUNG, HOSTS, {"suspects": [who.suspects(RAISED)[0]._asdict()]}, None,
     ),
     "a success": (replace(HUNG, outcome="succeeded"), HOSTS, hang(1), None),
     "a node that there is not": (replace(LOST, reason="node 7 does not answer: it is down"), HOSTS, None, None),

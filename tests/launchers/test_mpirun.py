@@ -98,6 +98,25 @@ def test_ranks_meet_on_uneven_hosts(job: MakeJob) -> None:
     assert first.log("rank_3.log") == "sum 4\n"
 
 
+RAISES = """
+from mpi4py import MPI
+for step in range(1, 9):
+    print("step:", step, MPI.COMM_WORLD.allreduce(1), flush=True)
+    assert step < 5 or MPI.COMM_WORLD.rank != 1, "label 1003"
+"""
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("mpi4py"), reason="mpi4py is not installed")
+def test_who_waits_in_mpi_finalize_after_an_exception_is_to_blame(job: MakeJob) -> None:
+    started = job()
+    (started.folder / "train.py").write_text(RAISES, encoding="utf-8")
+    started.start(started.folder / "train.py", env=own(started, RANKLAUNCH_HANG="stop", RANKLAUNCH_HANG_S="5"))
+    verdict = started.end(1)
+    assert verdict["reason"] == "rank 1 on node 1 (h1) exited with code 1: AssertionError: label 1003"
+    assert verdict["failures"] == []
+    assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("horovod"), reason="Horovod is not installed")
 def test_horovod_on_two_hosts(job: MakeJob) -> None:
     started = job(2)

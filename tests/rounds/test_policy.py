@@ -56,6 +56,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
         ({"by": known("python-import-error"), "began": False, "place": None}, "python-import-error would come again"),
         ({"by": known("no-space-left", "")}, "it is so"),
         ({"judgement": Judgement("failed", 75, "no rank moves (RANKLAUNCH_HANG=stop)")}, "RANKLAUNCH_HANG=restart lets it"),
+        ({"judgement": Judgement("failed", 1, "an exception", notes=("RANKLAUNCH_HANG=stop has ended rank 1",))}, "lets it start again"),
         ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "asked for the stop"),
     ]
 )

@@ -27,6 +27,7 @@ from ranklaunch.supervise.watching import watching
 from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.sampler import Sampler
 from ranklaunch.supervise.watching.tool import Tool
+from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.watch.expect import parse
@@ -178,6 +179,50 @@ def test_who_writes_that_it_waits_says_nothing() -> None:
         assert heard.look({0: output}, 5.0)[0] == counted
 
 
+LABEL = "ValueError: label 1003 out of range"
+IN_MODULE = f'Traceback (most recent call last):\n  File "/job/train.py", line 9, in <module>\n    main()\n{LABEL}\n'
+IN_MAIN = IN_MODULE.replace("<module>", "main")
+CHAINED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+ENDINGS = {
+    "Python's own words": (IN_MODULE, True),
+    "below others": ("step: 7\n" + IN_MODULE, True),
+    "of python -m": (IN_MODULE.replace("/job/train.py", "<frozen runpy>").replace("<module>", "_run_module_as_main"), True),
+    "of PyTorch's hook": ("".join(f"[rank1]: {line}\n" for line in IN_MAIN.splitlines()), True),
+    "raised from another": (IN_MAIN + CHAINED + IN_MODULE, True),
+    "caught in a function": (IN_MAIN, False),
+    "of a module that was imported there": (IN_MODULE + CHAINED + IN_MAIN, False),
+    "of a thread": ("Exception in thread Thread-1:\n" + IN_MAIN.replace("main", "_bootstrap_inner"), None),
+    "logged": ("2026-01-01 12:00:00 ERROR the loader has failed\n" + IN_MODULE, None),
+    "ignored": ("Exception ignored in: <function f>\n" + IN_MODULE, None),
+    "survived": (IN_MODULE + "step: 8 loss: 0.5\n" * 2, None),
+    "no exception": ("step: 8 loss: 0.5\n", None),
+}
+
+
+def test_exceptions_that_outputs_end_with() -> None:
+    def check(said: str, sure: bool | None) -> None:
+        output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
+        output.feed(said.encode())
+        looks = [Uncaught().look({3: output}, {}, now) for now in (5.5, 65.0)]
+        assert [[(each.rank, each.silent_s, each.sure, each.line) for each in look] for look in looks] == [
+            [], [] if sure is None else [(3, 60.0, sure, LABEL)],
+        ]  # fmt: skip
+
+    helpers.check_each(check, ENDINGS)
+
+
+def test_of_a_long_traceback_the_last_whole_lines_are_told() -> None:
+    output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
+    frames = "".join(f'  File "/job/train.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(60))
+    said = IN_MODULE.replace(LABEL, f"{frames}{LABEL}")
+    output.feed(said.encode())
+    (raised,) = Uncaught().look({3: output}, {3: tree.Identity(77, 0)}, 9.0)
+    assert (raised.sure, raised.pid, len(raised.said) <= 1000) == (True, 77, True)
+    first, *others = raised.said.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert others == said.splitlines()[-len(others) :]
+
+
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
     heard = Heard(0.0, parse("step every 60s"))
@@ -198,6 +243,34 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
     assert "rank 1: its process is stopped (state T)" in job.err.text
     assert "it moves again" in job.err.text
     assert "hang" not in job.verdict
+
+
+@pytest.mark.parametrize(
+    ("what", "mode", "code", "reason"),
+    [
+        ("raises", "stop", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
+        ("raises", "restart", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
+        ("catches", "stop", 75, "; rank 1: its output ends with an exception: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
+    ],
+)
+def test_a_rank_that_waits_after_an_exception_is_to_blame_where_nobody_caught_it(
+    as_process: Starter, what: str, mode: str, code: int, reason: str
+) -> None:
+    asked = {"RANKLAUNCH_HANG_S": "5", "RANKLAUNCH_HANG": mode}
+    job = as_process.spawn(2, child("hangs.py"), env={**asked, "WHAT": what, "WHO": "1", "STAR_PORT": str(free_port())})
+    assert job.end() == code
+    verdict = job.verdict
+    assert verdict["reason"].endswith(reason)
+    assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
+    if code == 1:
+        culprit = verdict["culprit"]
+        assert (culprit["rank"], culprit["exit_code"], culprit["error"]["name"]) == (1, 1, "python-uncaught-exception")
+        assert culprit["pid"] == next(line["pid"] for line in job.events if line["event"] == "spawn" and line["rank"] == 1)
+        assert verdict["notes"][0].startswith(f"RANKLAUNCH_HANG={mode} has ended rank 1, which waited at its exit: the job hangs: for ")
+        assert [victim["rank"] for victim in verdict["victims"]] == [0]
+        assert verdict["failures"] == []
+    else:
+        assert verdict["culprit"] is None
 
 
 # A job in this process

@@ -10,6 +10,7 @@ from ranklaunch.watch.detector import ALARM, OVER, WARNING, Change, Detector, Li
 from ranklaunch.watch.expect import parse
 from ranklaunch.watch.frames import Frame, Rule
 from ranklaunch.watch.sample import Seen
+from ranklaunch.watch.who import Raised
 
 LIMITS = Limits(hang_s=300, first_step_s=1800)
 STILL = Seen(0, "S", 0, 0, 0.01, False, False, False, 0.0, step=7)
@@ -92,6 +93,37 @@ def test_ranks_that_wrote_steps_and_move_their_cpus_alone_hang() -> None:
     busy = UNSTEADY._replace(gap=100.0)
     assert kinds(fed(*[frame(busy, devices=True)] * 9)) == [(300, WARNING), (540, ALARM)]
     assert fed(*[frame(busy._replace(io=1 << 20))] * 50) == fed(*[frame(busy, traffic=True)] * 50) == []
+
+
+RAISED = Raised(1, 60.0, True, "Traceback ...", "ValueError: label 1003")
+
+
+def raising(at: int, first: Seen = UNSTEADY, **more: object) -> list[Frame]:
+    """Nine windows of two ranks, of which the second has raised an exception so many windows before the first."""
+    silent = [60.0 * (window + at) for window in range(9)]
+    ranks = (first, UNSTEADY._replace(rank=1))
+    return [frame(*ranks)._replace(raised=(RAISED._replace(silent_s=each, **more),)) for each in silent]  # type: ignore[arg-type]
+
+
+def test_what_cpus_do_after_an_exception_that_nobody_caught_is_no_life() -> None:
+    """MPI_Finalize asks again and again whether the others have come."""
+    assert kinds(fed(*raising(1))) == [(180, WARNING), (300, ALARM)]
+    assert fed(*raising(9)) == fed(*raising(1, sure=False)) == []  # the others have gone on since; it may have been caught
+    assert fed(*raising(1, first=LIFE["I/O"])) == []
+    begins = UNSTEADY._replace(step=-1)
+    assert fed(*[each._replace(ranks=(begins, begins)) for each in raising(1)]) == []
+
+
+def test_exceptions_count_from_the_last_sign_of_life_on() -> None:
+    detector = Detector(range(1), LIMITS, 0.0)
+    windows = [frame(LIFE["output"])] * 9 + raising(1)
+    for number, each in enumerate(windows, 1):
+        detector.feed(0, each, 60.0 * number)
+    assert detector.raised(60.0 * len(windows) + 5) == {1: RAISED._replace(silent_s=545.0)}
+    detector.feed(0, raising(3)[8], 60.0 * len(windows))
+    assert detector.raised(60.0 * len(windows)) == {1: RAISED._replace(silent_s=660.0)}
+    detector.feed(0, raising(5)[8], 60.0 * len(windows))
+    assert detector.raised(60.0 * len(windows)) == {}
 
 
 def test_a_node_that_says_nothing_is_not_silent() -> None:

@@ -9,6 +9,7 @@ import pytest
 from ranklaunch.watch.expect import NUMBER, parse
 from ranklaunch.watch.frames import Frame, Rule, packed, unpacked
 from ranklaunch.watch.sample import Device, Look, Place, Said, Seen, Traffic, Window, flows, moving, works
+from ranklaunch.watch.who import Raised
 
 BEGUN = Look("1", "S", output=100, io=1000, cpu_s=5.0, wanted_s=5.0)
 
@@ -105,6 +106,11 @@ def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
     text = json.dumps(packed(frame))
     assert len(text) < 96 * 1024
     assert unpacked(json.loads(text)) == frame
+    raised = Raised(1023, 86400.5, True, "\x00" * 9999, "\x00" * 9999, 1 << 22)
+    text = json.dumps(packed(frame._replace(raised=(raised,) * 1024)))
+    assert len(text) < 128 * 1024
+    told = unpacked(json.loads(text)).raised
+    assert told[:5] == (raised._replace(said="\x00" * 1000, line="\x00" * 200),) * 4 + (raised._replace(said="", line=""),)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Suspect, groups, sentence, suspects
+from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Raised, Suspect, groups, sentence, suspects
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)
@@ -69,6 +69,31 @@ def test_the_better_witness_is_heard() -> None:
     recorded, lagging = Missing((2,), "has not come to all_reduce 17 of group 0", "fr.json"), Missing((3,), "is 2 behind")
     assert suspects(known, [recorded], [lagging]) == (Suspect(2, 0, "has not come to all_reduce 17 of group 0", "fr.json"),)
     assert [each.rank for each in suspects(known, [], [lagging])] == [3]
+
+
+RAISED = Raised(5, 9.0, True, "Traceback ...", "ValueError: label 1003")
+WHY = "its output ends with an exception that nobody caught: ValueError: label 1003"
+
+
+def test_an_exception_at_the_end_of_an_output_is_the_best_witness() -> None:
+    """Of several, one that nobody caught, and then the first."""
+    missing = Missing((2,), "has not come to all_reduce 17 of group 0", "fr.json")
+    assert suspects(but(5, raised=RAISED), [missing]) == (Suspect(5, 1, WHY, raised=RAISED),)
+    caught, later = RAISED._replace(rank=1, silent_s=99.0, sure=False), RAISED._replace(rank=2, silent_s=2.0)
+    raised = {each.rank: each for each in (caught, later, RAISED)}
+    found = suspects([each._replace(raised=raised.get(each.rank)) for each in IDLE])
+    assert [(each.rank, each.raised) for each in found] == [(5, RAISED), (2, later), (1, None)]
+    assert found[2].why == "its output ends with an exception: ValueError: label 1003"
+
+
+def test_who_is_still_in_its_program_has_caught_its_exception() -> None:
+    exits = "    shutdown (/job/train.py:12)\n"
+    assert [each.rank for each in suspects(but(5, raised=RAISED, stack=exits))] == [5]
+    assert suspects(but(5, raised=RAISED, stack=IN_TORCH.format(n=1))) == ()
+
+
+def test_where_all_have_an_exception_it_sets_nobody_apart() -> None:
+    assert suspects([each._replace(raised=RAISED) for each in IDLE]) == ()
 
 
 def test_all_alike() -> None:

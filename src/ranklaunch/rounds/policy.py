@@ -20,7 +20,7 @@ PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress,
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
 
-HANG_STOPS = "RANKLAUNCH_HANG=stop"  # in the reason of a job that was ended so
+HANG_STOPS = "RANKLAUNCH_HANG=stop"  # in the reason of a job that was ended so, or a note
 
 Place = tuple[int, int]  # epoch and step
 
@@ -134,7 +134,7 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return "no rank had been started yet"
     if seen.away:
         return f"{seen.away} is gone, or has not said that its ranks have ended"
-    if HANG_STOPS in judgement.reason:
+    if any(HANG_STOPS in text for text in (judgement.reason, *judgement.notes)):
         return f"{HANG_STOPS} ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
     if seen.finished:
         return "a rank had ended with 0 before"

@@ -35,13 +35,14 @@ AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 class Ending(Value):
     """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: the one of a launcher's
-    whose end it was. from_elsewhere: another node said so. at: monotonic seconds. killed: ranklaunch itself was."""
+    whose end it was. culprit: who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was."""
 
     outcome: str
     exit_code: int
     reason: str
     child: Child | None = None
     rank: Watched | None = None
+    culprit: Culprit | None = None
     from_elsewhere: bool = False
     at: float = 0.0
     killed: bool = False
@@ -83,7 +84,8 @@ def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = ()) -> tuple[st
     """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
     if ending.outcome == "succeeded":
         return ()
-    return (*full_disks(plan), *_of_arguments(plan, found), *_waited_for(plan, found))
+    own = [placed(plan, errors.reason(ending.reason))] if ending.culprit else []
+    return (*own, *full_disks(plan), *_of_arguments(plan, found), *_waited_for(plan, found))
 
 
 def _waited_for(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
@@ -121,9 +123,8 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
     by then names a cause."""
     began = circumstances.wall(0.0)  # asked once: a busy machine's second answer could put what came later before what came first
     circumstances = replace(circumstances, wall=lambda at: began + at)
-    found: list[Suspect] = []
-    if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
-        found.append(_of_ending(plan, ending, circumstances.wall(ending.at)))
+    is_own = not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded"
+    found = [_of_ending(plan, ending, circumstances.wall(ending.at))] if is_own else []
     found += [_of_daemon(plan, each, circumstances.wall(each.at)) for each in circumstances.daemons if each.at < ending.at]
     for child in ended:
         if child.failure_code and child.role not in UNJUDGED:
@@ -224,11 +225,11 @@ def are_full(plan: Plan, found: Iterable[tuple[str, bool]]) -> Iterable[str]:
 
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
     """Of ranklaunch itself: asked to stop, in vain waiting, killed."""
-    job = plan.job
-    culprit = None
+    job, culprit = plan.job, ending.culprit
     if ending.killed:
         culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", False, (), "ranklaunch", job.node.host, blame.iso(at))
-    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, placed(plan, errors.reason(ending.reason)), culprit)
+    reason = "" if ending.culprit else placed(plan, errors.reason(ending.reason))
+    return Suspect(culprit.node if culprit else job.node_index, at, ending.outcome, ending.exit_code, reason, culprit)
 
 
 def placed(plan: Plan, text: str) -> str:
@@ -378,8 +379,7 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
         if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     others = [child for child in ended if child is not ending.child and child.role not in UNJUDGED and child.ended.told]
-    told = [child for child in others if not _is(culprit, child, plan)]
-    for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
+    for child in sorted((c for c in others if not _is(culprit, c, plan)), key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.ended.told[-1]), child.process.name)
 

@@ -11,6 +11,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict.blame import ELSEWHERE
 from ranklaunch.verdict.model import Verdict
 
+_OF_PROGRAM = "its output ends with an exception"  # as a hang is put down to a rank for that
 _SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? does not answer: ")
 
 
@@ -50,7 +51,7 @@ def _by_hang(hang: Mapping[str, Any], nodes: int) -> tuple[int, str] | None:
     """Where all whom it may be put down to are on one of several nodes."""
     suspects = hang.get("suspects", ())
     on = {each["node"] for each in suspects}
-    if len(on) != 1 or nodes < 2:
+    if len(on) != 1 or nodes < 2 or suspects[0]["why"].startswith(_OF_PROGRAM):
         return None
     ranks = ", ".join(str(each["rank"]) for each in suspects[:8])
     return on.pop(), f"the job hung, by rank {ranks}: {suspects[0]['why']}"

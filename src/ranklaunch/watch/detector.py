@@ -2,7 +2,8 @@
 
 A hang is suspected where in five windows in a row no rank of any node moves: one burst spoils one window, not the whole time, and one
 pause makes no five. Or where ranks that had been writing steps are silent for five times the longest gap between these and move nothing
-else than their CPUs. Whatever a node cannot tell is left out, and a node that says nothing is never silent.
+else than their CPUs; or so where an exception has ended the program of one of them. Whatever a node cannot tell is left out, and a node
+that says nothing is never silent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Frame, Rule
 from ranklaunch.watch.sample import CPU, DEBUGGER, DEVICES, IO, OUTPUT, START, TRAFFIC, moving
+from ranklaunch.watch.who import Raised
 
 WINDOWS = 5
 GAPS = 5.0  # times the longest between steps
@@ -67,6 +69,17 @@ class Detector:
         self._broken: dict[int, str] = {}
         self._matched: dict[int, float] = {}  # rule: when its last match was
         self._gap = 0.0
+
+    def raised(self, now: float) -> dict[int, Raised]:
+        """Exceptions after which no rank of any node has shown more than its CPU and its device at work, but for what others may have been
+        in the middle of."""
+        since = self._silent_since()
+        if since is None:
+            return {}
+        least = since - 2 * self._limits.window_s - self._gap
+        nodes = [(node.frame, node.heard_at) for node in self._nodes.values() if node.frame and node.heard_at is not None]
+        found = [each._replace(silent_s=now - at + each.silent_s) for frame, at in nodes for each in frame.raised]
+        return {each.rank: each for each in found if now - each.silent_s >= least}
 
     @property
     def frames(self) -> dict[int, Frame]:
@@ -123,11 +136,20 @@ class Detector:
             since = max(flat)
             windows = min(node.flat for node in nodes)
             found.append((self._share(min((now - since) / ALMOST, windows * self._limits.window_s), since), since))
-        silent = [node.silent_since for node in nodes if node.silent_since is not None]
-        if len(silent) == len(nodes) and self._gap:
-            since = max(silent)
-            found.append(((now - since) / ALMOST / max(self._limits.hang_s, GAPS * self._gap), since))
+        silent = self._silent_since()
+        if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
+            found.append(((now - silent) / ALMOST / max(self._limits.hang_s, GAPS * self._gap), silent))
         return max(found)
+
+    def _silent_since(self) -> float | None:
+        """Since when all nodes are; None where one is not."""
+        since = [node.silent_since for node in self._nodes.values() if node.silent_since is not None]
+        return max(since) if len(since) == len(self._nodes) else None
+
+    def _misses_some(self, now: float) -> bool:
+        """Whether exceptions have ended the programs of some ranks, which the others wait for, with a core at work or not."""
+        ranks = {seen.rank for frame in self.frames.values() for seen in frame.ranks}
+        return 0 < sum(each.sure for each in self.raised(now).values()) < len(ranks)
 
     def _share(self, flat_s: float, since: float) -> float:
         """Before the first step the limit is another, by which it must have come."""

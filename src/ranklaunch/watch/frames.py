@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.watch.sample import Seen
+from ranklaunch.watch.who import Raised
 
 MOST_RANKS = 1500  # of a frame: what is beyond is counted with the last
 MOST_TEXT = 80
+MOST_RAISED, MOST_TOLD = 64, 4  # ranks of a frame that have raised an exception, and of which it is told
+MOST_OF_TRACEBACK, MOST_OF_LINE = 1000, 200  # characters
 _TRACED, _FULL, _STARTED = 1, 2, 4
 
 
@@ -21,7 +24,7 @@ class Rule(NamedTuple):
 
 class Frame(NamedTuple):
     """traffic, devices: whether there was any, and whether any worked; hears: whether any rank has a way to hear SIGTERM; None: this node
-    cannot tell. wall: when the window began, in seconds since 1970."""
+    cannot tell. wall: when the window began, in seconds since 1970. raised: of ranks whose output is here, wherever they run."""
 
     seconds: float
     wall: float
@@ -30,6 +33,7 @@ class Frame(NamedTuple):
     devices: bool | None = None
     rules: tuple[Rule, ...] = ()
     hears: bool | None = None
+    raised: tuple[Raised, ...] = ()
 
 
 def packed(frame: Frame) -> dict[str, Any]:
@@ -42,6 +46,7 @@ def packed(frame: Frame) -> dict[str, Any]:
         "hears": frame.hears,
         "ranks": [_packed(seen) for seen in frame.ranks[:MOST_RANKS]],
         "rules": [[None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank] for rule in frame.rules],
+        "raised": [_told(each, number < MOST_TOLD) for number, each in enumerate(frame.raised[:MOST_RAISED])],
     }
 
 
@@ -55,6 +60,7 @@ def unpacked(body: Any) -> Frame:
         devices=_answer(body["devices"]),
         hears=_answer(body["hears"]),
         rules=tuple(Rule(None if age is None else _number(age), str(wrong)[:MOST_TEXT], _rank(rank)) for age, wrong, rank in body["rules"]),
+        raised=tuple(_raised(*row) for row in body["raised"][:MOST_RAISED]),
     )
 
 
@@ -64,6 +70,11 @@ def _packed(seen: Seen) -> list[Any]:
     return [seen.rank, seen.state, seen.output, seen.io, cpu, flags, round(seen.silent_s), seen.step, round(seen.gap, 1)]
 
 
+def _told(raised: Raised, whole: bool) -> list[Any]:
+    text = (raised.said[-MOST_OF_TRACEBACK:], raised.line[:MOST_OF_LINE]) if whole else ("", "")
+    return [raised.rank, round(raised.silent_s, 1), raised.sure, *text, raised.pid]
+
+
 def _unpacked(row: Any) -> Seen:
     rank, state, output, io, cpu, flags, silent_s, step, gap = row
     return Seen(
@@ -71,6 +82,11 @@ def _unpacked(row: Any) -> Seen:
         cpu=None if cpu is None else _number(cpu) / 100, full=bool(int(flags) & _FULL), traced=bool(int(flags) & _TRACED),
         started=bool(int(flags) & _STARTED), silent_s=_number(silent_s), step=int(step), gap=_number(gap),
     )  # fmt: skip
+
+
+def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any) -> Raised:
+    text, name = str(said)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
+    return Raised(int(rank), _number(silent_s), sure is True, text, name, None if pid is None else int(pid))
 
 
 def _rank(value: Any) -> int | None:

@@ -1,5 +1,5 @@
-"""Who holds a job up, by the best of what is known: what collectives have recorded, then what the kernel says of each rank, then what
-sets one apart from the others. These are suspects: nobody has failed."""
+"""Who holds a job up, by the best of what is known: an exception that a rank's output ends with, what collectives have recorded, then what
+the kernel says of each rank, then what sets one apart from the others. These are suspects: nobody has failed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
 STOPPED, STUCK = "T", "D"
 ENDED = ("", "Z")
+_MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program
 RUNS_ON = "it runs on, and most others have ended"
 _STATES = {
     STOPPED: "its process is stopped (state T)",
@@ -31,6 +32,19 @@ _STATES = {
     "": "its process is gone",
     "Z": "its process has ended and nobody has asked for its status",
 }
+
+
+class Raised(NamedTuple):
+    """An exception that a rank's output ends with, and nothing behind it. silent_s: since then. sure: Python itself has printed it, as what
+    nobody caught. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
+    where its node knows that."""
+
+    rank: int
+    silent_s: float
+    sure: bool
+    said: str
+    line: str
+    pid: int | None = None
 
 
 class Known(NamedTuple):
@@ -45,6 +59,7 @@ class Known(NamedTuple):
     step: int = -1
     stack: str = ""
     file: str = ""
+    raised: Raised | None = None
 
 
 class Missing(NamedTuple):
@@ -56,17 +71,20 @@ class Missing(NamedTuple):
 
 
 class Suspect(NamedTuple):
+    """raised: the exception that has ended its program for sure."""
+
     rank: int
     node: int
     why: str
     file: str = ""
+    raised: Raised | None = None
 
 
 def suspects(known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = ()) -> tuple[Suspect, ...]:
-    """By the first kind of evidence that says anything, the most trusted first: recorders, NCCL's RAS, states, stacks, CPU time, steps.
-    None where all are alike."""
+    """By the first kind of evidence that says anything, the most trusted first: exceptions, recorders, NCCL's RAS, states, stacks, CPU
+    time, steps. None where all are alike."""
     at = {each.rank: each for each in known}
-    found = (*_told(recorded, at),) or (*_told(lagging, at),)
+    found = (*_by_exception(known),) or (*_told(recorded, at),) or (*_told(lagging, at),)
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_stack, _by_cpu, _by_step)
     for kind in kinds:
         found = found or tuple(kind(known))
@@ -87,6 +105,17 @@ def sentence(found: Sequence[Suspect]) -> str:
     for each in found:
         by_reason.setdefault(each.why, []).append(each.rank)
     return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
+
+
+def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
+    """Where not all have one, the first that came first. Who is still in its program has caught it."""
+    found = [(each, each.raised) for each in known if each.raised and _MODULE not in each.stack]
+    if len(found) == len(known):
+        return
+    for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
+        uncaught = " that nobody caught" if raised.sure else ""
+        why = f"its output ends with an exception{uncaught}{raised.line and f': {raised.line}'}"
+        yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 
 
 def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspect]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.watching import uncaught
 from ranklaunch.typed import Any
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
@@ -116,7 +117,21 @@ class Judging:
     def _fail(self, found: tuple[Suspect, ...]) -> None:
         self._waits = False
         if self._alarm and not self._of.ending():
-            self._of.fail(Ending("failed", WaitError.exit_code, f"{self._reason(found)} (RANKLAUNCH_HANG={self._mode})"))
+            self._of.fail(self._by_exception(found) or Ending("failed", WaitError.exit_code, f"{self._reason(found)} ({self._by_mode})"))
+
+    @property
+    def _by_mode(self) -> str:
+        return f"RANKLAUNCH_HANG={self._mode}"
+
+    def _by_exception(self, found: tuple[Suspect, ...]) -> Ending | None:
+        """As the job would have ended, had that rank not waited for the others at its exit."""
+        first = next((each for each in found if each.raised and each.raised.said), None)
+        if not first or not first.raised:
+            return None
+        at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
+        culprit = uncaught.culprit(self._of.plan(), first, first.raised, at)
+        reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {self._what}"
+        return Ending("failed", culprit.exit_code, reason, culprit=culprit)
 
     # In words
 
@@ -140,11 +155,13 @@ class Judging:
     def _known(self) -> list[Known]:
         """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
         frames = self._detector.frames.items()
+        raised = self._detector.raised(self._of.loop.clock())
         found = {
             seen.rank: Known(seen.rank, node, seen.state, seen.cpu, seen.full, seen.step)
             for node, frame in frames for seen in frame.ranks if seen.rank is not None
         }  # fmt: skip
-        return [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
+        known = [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
+        return [each._replace(raised=raised.get(each.rank)) for each in known]
 
     def _say(self, text: str, change: Change | None = None) -> None:
         """change: by which nothing moves."""

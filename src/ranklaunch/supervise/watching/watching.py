@@ -15,6 +15,7 @@ from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.judging import HANG, SAMPLE, Judging
 from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
+from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Identity
 from ranklaunch.typed import Any
@@ -39,6 +40,7 @@ class Watching(Companion):
         self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
         self._here = plan.job.node_index
         self._sampler = Sampler()
+        self._uncaught = Uncaught()
         self._window = Window()
         self._count = 0
         self._ranks: list[Identity] = []  # that live
@@ -112,6 +114,7 @@ class Watching(Companion):
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),
             hears=self._any_hears(),
+            raised=tuple(self._uncaught.look(outputs, self._of.ranks(), now)),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:

@@ -1,0 +1,92 @@
+"""Ranks whose output ends with an exception, and which do not end: at its exit a library may wait for the others, as MPI_Finalize does, and
+they wait for the rank.
+
+That nobody caught it, the output shows by what Python itself prints then: a traceback that begins in the program's own module, or one of
+PyTorch's hook. Who catches an exception in a function and prints it has a traceback that begins there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ranklaunch import errors, showing
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.output.pipe import TRACEBACK, Output, last_lines
+from ranklaunch.system.tree import Identity
+from ranklaunch.typed import NamedTuple
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Culprit
+from ranklaunch.watch.frames import MOST_OF_TRACEBACK
+from ranklaunch.watch.who import Raised, Suspect
+
+CODE = 1  # with which Python ends after it
+BEGINS = TRACEBACK.decode()
+SETTLED_S = 1.0  # without a word, after which a traceback is no longer being written
+_OF_PYTHON = re.compile(r'Traceback [^\n]*\n  File "[^"\n]*", line [0-9]+, in (?:<module>|_run_module_as_main)\n')
+_BEGINS = re.compile("^Traceback ", re.MULTILINE)
+
+
+class _Ending(NamedTuple):
+    sure: bool
+    said: str
+    line: str
+
+
+class Uncaught:
+    """Of all ranks whose output comes to this node. Each end of an output is read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[int, _Ending | None]] = {}
+
+    def look(self, outputs: Mapping[int, Output], ranks: Mapping[int, Identity], now: float) -> list[Raised]:
+        """The newest first."""
+        return sorted(self._all(outputs, ranks, now), key=lambda raised: raised.silent_s)
+
+    def _all(self, outputs: Mapping[int, Output], ranks: Mapping[int, Identity], now: float) -> Iterator[Raised]:
+        for rank, output in outputs.items():
+            silent_s = 0.0 if output.written_at is None else now - output.written_at
+            ending = self._ending(rank, output) if silent_s >= SETTLED_S and TRACEBACK in output.tail else None
+            if ending:
+                yield Raised(rank, silent_s, *ending, ranks[rank].pid if rank in ranks else None)
+
+    def _ending(self, rank: int, output: Output) -> _Ending | None:
+        taken, ending = self._read.get(rank, (-1, None))
+        if taken != output.taken:
+            ending = _ending(output.settled().decode(errors="replace"))
+            self._read[rank] = output.taken, ending
+        return ending
+
+
+def _ending(text: str) -> _Ending | None:
+    from ranklaunch.catalogue import last_exception
+    from ranklaunch.supervise.output import parting  # only failures need it
+
+    how, said = parting.ends_by_exception(text)
+    begins = [each.start() for each in _BEGINS.finditer(said)]
+    sure = how == parting.CERTAIN or bool(begins and _OF_PYTHON.match(said, begins[-1]))
+    line = last_exception(said) if how else ""
+    return _Ending(sure, _shortened(said), showing.printable(errors.quoted((line,))[0])) if line else None
+
+
+def _shortened(said: str) -> str:
+    """As much of it as a frame has room for, in whole lines: half a line may be half a secret."""
+    if len(said) <= MOST_OF_TRACEBACK:
+        return said
+    _, _, rest = said[len(BEGINS) - MOST_OF_TRACEBACK :].partition("\n")
+    return f"{BEGINS}\n{rest}"
+
+
+def culprit(plan: Plan, suspect: Suspect, raised: Raised, at: float) -> Culprit:
+    """As which a rank ends that has raised it. at: seconds since 1970."""
+    from ranklaunch.supervise import words
+
+    told, nodes = raised.said.encode(errors="replace"), plan.job.everyone
+    error = words.known(told, plan)
+    return Culprit(
+        node=suspect.node, rank=suspect.rank, pid=raised.pid, exit_code=CODE, signal=None, out_of_memory=False,
+        last_lines=errors.quoted(last_lines(told)), name=f"rank {suspect.rank}",
+        host=nodes[suspect.node].host if 0 <= suspect.node < len(nodes) and len(nodes) > 1 else "",
+        time=blame.iso(at), error=error and replace(error, line=showing.printable(errors.quoted((error.line,))[0])),
+    )  # fmt: skip
