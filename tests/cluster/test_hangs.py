@@ -125,6 +125,16 @@ def test_a_hang_ends_the_job_where_that_is_asked_for(job: Callable[[Case], HangJ
     assert verdict["culprit"] is None
 
 
+def test_an_exception_that_another_node_has_seen_is_the_reason_on_all(job: Callable[[Case], HangJob]) -> None:
+    """Its rank waits at its exit."""
+    started = job(Case("raises", "raises", who="3"))
+    started.run(RANKLAUNCH_HANG="stop")
+    verdict = started.end(1)
+    assert verdict["reason"] == "rank 3 on node 1 (h1) exited with code 1: ValueError: label 1003 out of range"
+    assert verdict["notes"][0].startswith("node 0 (h0): RANKLAUNCH_HANG=stop has ended rank 3, which waited at its exit: ")
+    assert [victim["rank"] for victim in started.nodes[1].verdict["victims"]] == [2]
+
+
 @pytest.mark.training
 def test_stacks_name_a_rank_that_does_not_come(job: Callable[[Case], HangJob]) -> None:
     """All wait, and nothing else sets it apart."""
