@@ -223,6 +223,14 @@ def test_of_a_long_traceback_the_last_whole_lines_are_told() -> None:
     assert others == said.splitlines()[-len(others) :]
 
 
+def test_no_secret_of_a_traceback_is_told() -> None:
+    output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
+    output.feed(IN_MODULE.replace(LABEL, "ValueError: api_key='s3cr3t-of-mine'").encode())
+    (raised,) = Uncaught().look({3: output}, {}, 9.0)
+    assert "ValueError: api_key=" in raised.said
+    assert "s3cr3t" not in raised.said + raised.line
+
+
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
     heard = Heard(0.0, parse("step every 60s"))

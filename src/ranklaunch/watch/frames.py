@@ -60,7 +60,7 @@ def unpacked(body: Any) -> Frame:
         devices=_answer(body["devices"]),
         hears=_answer(body["hears"]),
         rules=tuple(Rule(None if age is None else _number(age), str(wrong)[:MOST_TEXT], _rank(rank)) for age, wrong, rank in body["rules"]),
-        raised=tuple(_raised(*row) for row in body["raised"][:MOST_RAISED]),
+        raised=tuple(_raised(*row) for row in body.get("raised", ())[:MOST_RAISED]),
     )
 
 

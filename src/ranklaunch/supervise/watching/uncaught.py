@@ -67,7 +67,10 @@ def _ending(text: str) -> _Ending | None:
     begins = [each.start() for each in _BEGINS.finditer(said)]
     sure = how == parting.CERTAIN or bool(begins and _OF_PYTHON.match(said, begins[-1]))
     line = last_exception(said) if how else ""
-    return _Ending(sure, _shortened(said), showing.printable(errors.quoted((line,))[0])) if line else None
+    if not line:
+        return None
+    told = "\n".join(errors.quoted(said.split("\n")))  # what nodes tell each other is not encrypted
+    return _Ending(sure, _shortened(told), showing.printable(errors.quoted((line,))[0]))
 
 
 def _shortened(said: str) -> str:
