@@ -347,6 +347,7 @@ WHEEL = {
     "ranklaunch/supervise/desk/circle.py",
     "ranklaunch/supervise/desk/counter.py",
     "ranklaunch/supervise/desk/desk.py",
+    "ranklaunch/supervise/desk/ends.py",
     "ranklaunch/supervise/desk/saved.py",
     "ranklaunch/supervise/desk/saving.py",
     "ranklaunch/supervise/desk/stacked.py",

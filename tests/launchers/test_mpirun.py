@@ -477,6 +477,7 @@ def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     started.start("sh", "-c", words, options=("--grace-s", 20), env=own(started))
     stop_when_ready(started)
     assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+    assert [node.verdict["stop"]["ended_by_themselves"] for node in started.nodes] == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("script", ["{program}; code=$?; exit $code", "{program} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0"])

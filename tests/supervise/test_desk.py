@@ -214,6 +214,31 @@ def test_ranks_of_mpirun_that_outlast_the_grace_were_killed(as_process: Starter)
     assert (stop["ended_by_themselves"], stop["killed"]) == ([], [0, 1])
 
 
+SAVES_A_FOLDER = """
+import os, signal, sys, time
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    signal.signal(signal.SIGTERM, lambda *_: os.mkdir(sys.argv[1]))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.launchers
+@needs_mpirun
+def test_how_ranks_of_mpirun_have_ended_is_not_known_where_it_ends_them(as_process: Starter) -> None:
+    """It kills the one that saves a second after it has seen the other die of SIGTERM."""
+    folder = as_process.folder / "checkpoint-20"
+    env = {"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/checkpoint-*"}
+    job = as_process.run(sys.executable, "-c", SAVES_A_FOLDER, folder, options=("--method", "mpirun", "--slots", 2), env=env, grace_s=60)
+    job.out.wait_for("ready", 2)
+    opened(job.log_dir)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
+    known = [stop[name] for name in ("caught_by", "ended_by_themselves", "killed", "saved")]
+    assert (folder.exists(), known) == (True, [[0], [], [], "unknown"])
+
+
 @pytest.mark.parametrize("hears", [True, False])
 def test_a_program_behind_a_wrapper_has_heard_a_stop_request(as_process: Starter, hears: bool) -> None:
     """The wrapper dies of it, and the program is told as what it has left. Workers of a rank's own are not meant."""
@@ -297,7 +322,11 @@ def own_rank() -> Any:
     """An attempt whose rank is this process, which catches SIGINT, and not SIGUSR2."""
     own = tree.identify(os.getpid())
     stopper = SimpleNamespace(caught=lambda process: False, killed=set())
-    return SimpleNamespace(loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ends=lambda: {0: ""}, stopper=stopper)
+    attended: Any = SimpleNamespace(
+        loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ended=(), explained=None, stopper=stopper,
+        nodes=SimpleNamespace(hear=lambda *_: None),
+    )  # fmt: skip
+    return attended
 
 
 def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it() -> None:

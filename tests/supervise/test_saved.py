@@ -15,12 +15,14 @@ from testbench.waiting import sleep_until
 
 FILE, WRITTEN, FOLDER = (1, 10, 7, 4), (1, 11, 7, 4), (0, 10, 8, 4096)
 BOTH, NONE = (0, 1), ()
-CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, ...], str]] = {
+CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, ...] | None, str]] = {
     "written again": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, NONE, "yes"),
     "written, and killed afterwards": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, BOTH, "yes"),
     "the first": ({}, {"latest": FILE}, BOTH, NONE, "yes"),
     "a new folder": ({"latest": FILE}, {"latest": FILE, "step_2": FOLDER}, BOTH, NONE, "yes"),
     "a new folder, begun when they were killed": ({}, {"step_2": FOLDER}, BOTH, (1,), "unknown"),
+    "a new folder, and how one has ended is not known": ({}, {"step_2": FOLDER}, BOTH, None, "unknown"),
+    "written, and how one has ended is not known": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, None, "yes"),
     "killed before": ({"latest": FILE}, {"latest": FILE}, BOTH, (1,), "no"),
     "ended by themselves, no marker of this node": ({"latest": FILE}, {"latest": FILE}, BOTH, NONE, "unknown"),
     "one is gone": ({"latest": FILE, "step_1": FOLDER}, {"latest": FILE}, BOTH, NONE, "unknown"),
@@ -33,8 +35,11 @@ CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, .
 
 
 @helpers.for_each(CASES)
-def test_what_is_known(before: Marks | None, after: Marks | None, heard: tuple[int, ...], killed: tuple[int, ...], expected: str) -> None:
-    assert saved(before, after, heard, killed, any_rank=True) == expected
+def test_what_is_known(
+    before: Marks | None, after: Marks | None, heard: tuple[int, ...], killed: tuple[int, ...] | None, expected: str
+) -> None:
+    """killed: None where nobody knows."""
+    assert saved(before, after, heard, killed or (), any_rank=True, by_themselves=killed == ()) == expected
 
 
 def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -314,7 +314,7 @@ class Job:
         attended = Attended(
             plan=lambda: plan, ending=lambda: self.failed[0] if self.failed else None, running={}, ranks=dict, outputs=lambda: {0: output},
             nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append,
-            stopper=Stopper(loop, 1.0, list, self.said.append), ends=dict,
+            stopper=Stopper(loop, 1.0, list, self.said.append), ended=(), explained=lambda child, tail: None,
             take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[],
         )  # fmt: skip
         self.watching = watching.Watching(attended)

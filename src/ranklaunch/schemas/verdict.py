@@ -30,8 +30,8 @@ class Hang(TypedDict):
 
 class Stop(TypedDict):
     """What a stop request came to on this node. signal: the one by which it came. caught_by: ranks that had a way to hear it, or to be
-    asked to save because of it. ended_by_themselves, killed: how the ranks have ended that lived then. seconds: from the request until all
-    had ended. saved: no where nobody heard it."""
+    asked to save because of it. ended_by_themselves, killed: how the ranks have ended that lived then, but those of whose end nobody knows.
+    seconds: from the request until all had ended. saved: no where nobody heard it."""
 
     signal: str
     caught_by: list[int]

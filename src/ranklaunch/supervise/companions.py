@@ -8,7 +8,7 @@ from functools import partial
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.judge import Ending, Explain
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
@@ -28,9 +28,10 @@ class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
     is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. stopper: ends what runs,
-    once it has begun. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank. take: has evidence taken
-    on all nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that
-    the job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended."""
+    once it has begun. ended: its own children that have, in that order. explained: which rank of a launcher failed first, by what that
+    has written. take: has evidence taken on all nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes
+    have found. alarm: tools are told that the job hangs. said: ranks that were on their way out by themselves have said why by now: what
+    they write later is about being ended."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -43,7 +44,8 @@ class Attended(Value):
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
     stopper: Stopper
-    ends: Callable[[], Mapping[int, str]]
+    ended: Sequence[Child]
+    explained: Explain
     take: Callable[[str, bool], None]
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.supervise.desk import ends
 from ranklaunch.system import disk, tree
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ranklaunch.verdict import folders
 if TYPE_CHECKING:
     from ranklaunch.supervise.desk.saved import Look, Marks
 
+ENDED_WELL = "ended well"  # of words: node 0's launcher says so of the ranks of all nodes
 BEFORE_S = 0.5  # that a stop may be later where a job names markers
 
 
@@ -34,6 +36,7 @@ class Stops(Companion):
         self._seconds = 0.0
         self._clock = -1
         self._over = False
+        self._told_well = False
         self._before: Marks | None = None
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
@@ -48,6 +51,7 @@ class Stops(Companion):
         look = self._look()  # before ranks hear of it: one that saves at once must not be sooner
         self._before = look.found(BEFORE_S) if look else None
         self._ranks = dict(self._attended.ranks())
+        self._attended.nodes.hear(ENDED_WELL, self._on_ended_well)
         # Whoever signals all processes has told those whose launcher is gone, whom nobody here will tell.
         self._catch = {rank for rank, process in self._ranks.items() if tree.catches(process.pid, number)}
 
@@ -69,6 +73,7 @@ class Stops(Companion):
     def stopped(self) -> None:
         self._over = True
         if self._signal:
+            self._tell_nodes()
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")
             after = self._look() if self._before is not None else None
@@ -77,28 +82,49 @@ class Stops(Companion):
 
     def facts(self) -> Mapping[str, Any]:
         """stop: caught_by: ranks that had a way to hear the signal, or what asked them to save because of the stop; ended_by_themselves and
-        killed: how those that lived then have ended; saved: whether a checkpoint was completed since, as far as that is known."""
+        killed: how those that lived then have ended, as far as anybody knows; saved: whether a checkpoint was completed since, as far as
+        that is known."""
         if not self._signal:
             return {}
         from ranklaunch.supervise.desk.saved import saved  # once the ranks have ended
 
-        ends = self._attended.ends()
+        found = self._ends()
         caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
-        by_us = self._attended.stopper.killed - tree.refused.keys()  # of mpirun's ranks, nobody knows more
-        killed = [rank for rank, process in self._ranks.items() if ends.get(rank, "SIGKILL" if process in by_us else "") == "SIGKILL"]
-        gone = [rank for rank, process in self._ranks.items() if rank in ends or not _lives(process)]
+        killed = [rank for rank, end in found.items() if end == "SIGKILL"]
+        by_themselves = [rank for rank in found if rank not in killed]
+        all_by_themselves = len(by_themselves) == len(self._ranks)
         stop = {
             "signal": name_of(self._signal),
             "caught_by": sorted(caught),
-            "ended_by_themselves": sorted(rank for rank in gone if rank not in killed),
+            "ended_by_themselves": sorted(by_themselves),
             "killed": sorted(killed),
             "seconds": round(self._seconds, 3),
-            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks)),
+            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks), by_themselves=all_by_themselves),
         }
         return {"stop": stop}
 
     def _has_heard(self, rank: tree.Identity) -> bool:
         return rank in self._saving or self._attended.stopper.caught(rank)
+
+    def _ends(self) -> dict[int, str]:
+        """By rank, of those that lived at the request: the name of the signal that killed it, else "". One of whose end nobody
+        knows, which mpirun may have killed, is not there."""
+        seen = ends.seen(self._attended.plan(), self._attended.ended)
+        by_us = self._attended.stopper.killed - tree.refused.keys()
+        found = {rank: "SIGKILL" for rank, process in self._ranks.items() if process in by_us}
+        if self._told_well or ends.told_well(self._attended.ended, self._attended.explained):
+            found = {**dict.fromkeys(self._ranks, ""), **found}
+        return {**found, **{rank: end for rank, end in seen.items() if rank in self._ranks}}
+
+    def _tell_nodes(self) -> None:
+        """The others know of one launcher's ranks no more than what node 0 has heard of it."""
+        if not self._attended.plan().muster:
+            return
+        if ends.told_well(self._attended.ended, self._attended.explained, of_all_nodes=True):
+            self._attended.nodes.tell_nodes(ENDED_WELL, None)
+
+    def _on_ended_well(self, node: int, body: object) -> None:
+        self._told_well = True
 
     def close(self) -> None:
         if self._clock >= 0:
@@ -127,8 +153,3 @@ class Stops(Companion):
                 os.write(self._clock, text.encode())
         except OSError:
             pass
-
-
-def _lives(process: tree.Identity) -> bool:
-    found = tree.entry(process.pid)
-    return found is not None and found.start == process.start and found.state not in "ZX"

@@ -165,14 +165,6 @@ class Launchers:
     def _is_program(self, child: Child) -> bool:
         return child.role == LAUNCHER and self._around.plan().runs == PROGRAM
 
-    def ends(self, ended: Iterable[Child]) -> dict[int, str]:
-        """How ranks of this node have ended, by rank: the name of the signal that killed it, else "" ."""
-        own = {child.process.rank: child.ended.signal for child in ended if child.process.rank is not None}
-        own |= dict((self._around.plan().job.node.first_rank, child.ended.signal) for child in ended if self._is_program(child))  # noqa: C402
-        groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
-        watched = {each.rank: each.signal for ranks in groups for each in ranks.ended if each.rank is not None}
-        return {rank: name_of(number) if number else "" for rank, number in {**watched, **own}.items()}
-
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
         ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]

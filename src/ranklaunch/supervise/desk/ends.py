@@ -1,0 +1,34 @@
+"""How the ranks of this node have ended, as far as anybody knows: a launcher mostly hears of an end, and makes it forgotten, before
+ranklaunch can look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.ranks.child import LAUNCHER, Child
+from ranklaunch.system.signals import name_of
+
+
+def seen(plan: Plan, ended: Sequence[Child]) -> dict[int, str]:
+    """By rank, the name of the signal that killed it, else "". ended: ranklaunch's own children, of which a program that starts its ranks
+    itself stands for the first."""
+    own = {child.process.rank: child.ended.signal for child in ended if child.process.rank is not None}
+    programs = [child for child in ended if child.role == LAUNCHER and plan.runs == PROGRAM]
+    own.update((plan.job.node.first_rank, child.ended.signal) for child in programs)
+    groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
+    watched = {each.rank: each.signal for ranks in groups for each in ranks.ended if each.rank is not None and each.status is not None}
+    return {rank: name_of(number) if number else "" for rank, number in {**watched, **own}.items()}
+
+
+def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes: bool = False) -> bool:
+    """Whether launchers say of all their ranks that they have ended with 0, for none that has killed a rank ends so without a word of it.
+    of_all_nodes: and there are launchers with ranks on all of them."""
+    launchers = [child for child in ended if child.role == LAUNCHER and child.process.conduct.launches]
+    reach = any(child.process.conduct.carriers for child in launchers) if of_all_nodes else bool(launchers)
+    return reach and not any(child.failure_code or explained(child, _words(child)) for child in launchers)
+
+
+def _words(child: Child) -> str:
+    return judge.decoded(child.reader.output.tail) if child.reader else ""
