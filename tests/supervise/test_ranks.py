@@ -200,6 +200,23 @@ def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     assert launchers.silent_s() == 0
 
 
+def test_ends_are_looked_at_before_a_halted_launcher_can_make_them_forgotten() -> None:
+    popen = subprocess.Popen(["sleep", "600"])
+    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    seen = []
+    below: Any = SimpleNamespace(look=lambda: seen.append(tree.is_stopped(child.identity)))
+    child.below = below
+    try:
+        child.halt()
+        sleep_until(lambda: tree.is_stopped(child.identity), "it is not stopped")
+        child.go_on()
+        sleep_until(lambda: not tree.is_stopped(child.identity), "it does not go on")
+    finally:
+        popen.kill()
+        popen.wait()
+    assert seen == [True]
+
+
 def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> None:
     """torchrun --max_restarts: rank 1 fails, and all of its ranks are started anew, in another folder."""
     loop, started = Loop(), []

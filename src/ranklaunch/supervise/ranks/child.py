@@ -145,6 +145,8 @@ class Child:
 
     def go_on(self) -> None:
         if self.halted and self.alive:
+            for ranks in filter(None, (self.announced, self.below)):
+                ranks.look()  # before it can make their ends forgotten
             self.halted = False
             self._send_down(signal.SIGCONT)
 
