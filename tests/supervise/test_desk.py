@@ -216,8 +216,13 @@ def test_ranks_of_mpirun_that_outlast_the_grace_were_killed(as_process: Starter)
 
 SAVES_A_FOLDER = """
 import os, signal, sys, time
+def save(*_):
+    os.mkdir(sys.argv[1])
+    time.sleep(float(sys.argv[2]))
+    os.mkdir(sys.argv[1] + "/complete")
+    os._exit(0)
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
-    signal.signal(signal.SIGTERM, lambda *_: os.mkdir(sys.argv[1]))
+    signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -225,18 +230,19 @@ time.sleep(600)
 
 @pytest.mark.launchers
 @needs_mpirun
-def test_how_ranks_of_mpirun_have_ended_is_not_known_where_it_ends_them(as_process: Starter) -> None:
-    """It kills the one that saves a second after it has seen the other die of SIGTERM."""
+@pytest.mark.parametrize(("takes_s", "is_whole"), [(2.5, True), (600, False)])
+def test_a_rank_of_mpirun_that_saves_has_half_of_the_grace_before_others_die(as_process: Starter, takes_s: float, is_whole: bool) -> None:
+    """mpirun kills it a second after it has seen the other die of SIGTERM, and says of neither how it has ended."""
     folder = as_process.folder / "checkpoint-20"
-    env = {"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/checkpoint-*"}
-    job = as_process.run(sys.executable, "-c", SAVES_A_FOLDER, folder, options=("--method", "mpirun", "--slots", 2), env=env, grace_s=60)
+    words, env = (SAVES_A_FOLDER, folder, takes_s), {"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/checkpoint-*"}
+    job = as_process.run(sys.executable, "-c", *words, options=("--method", "mpirun", "--slots", 2), env=env, grace_s=12)
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
     job.send(signal.SIGTERM)
     assert job.end() == 143
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     known = [stop[name] for name in ("caught_by", "ended_by_themselves", "killed", "saved")]
-    assert (folder.exists(), known) == (True, [[0], [], [], "unknown"])
+    assert (known, folder.exists(), (folder / "complete").exists()) == ([[0], [], [], "unknown"], True, is_whole)
 
 
 @pytest.mark.parametrize("hears", [True, False])

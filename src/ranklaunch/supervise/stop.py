@@ -18,7 +18,7 @@ from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
-from ranklaunch.typed import TYPE_CHECKING
+from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.unread import Unread
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SETTLE_S = 1.0  # for ranks that end at once; a launcher that saw it would end the others, which may be saving
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
+SPARED_SHARE = 0.5  # of the budget, before ranks that would die of the signal are told while others have heard it
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
 LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
 LEAST_S = 1.0  # for what is left when ranks have spent the budget before the stop has begun
@@ -33,6 +34,15 @@ SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the
 WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
 REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be signalled: for what these wait for was killed
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
+
+
+class Spared(NamedTuple):
+    """Ranks that are not told yet. hearing: those that were, and whose end is waited for, until then."""
+
+    ranks: list[tree.Identity]
+    number: int
+    hearing: list[tree.Identity]
+    until: float
 
 
 class Teller:
@@ -46,11 +56,24 @@ class Teller:
         self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
         self._told: set[tree.Identity] = set()
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
+        self._spared: list[Spared] = []
+        self.says_where = False
         self.aborts: Callable[[tree.Identity], bool] = lambda rank: False  # ends one that hears nothing in a way that says where it is
 
     @property
     def waiting(self) -> bool:
-        return bool(self._shells)
+        return bool(self._shells or self._spared)
+
+    def tell_in_turn(self, ranks: Iterable[tree.Identity], number: int, until: float) -> None:
+        """Ranks whose launcher ends all once one has died. Those that hear it may be saving: others, which would die of it, are told when
+        these have ended, or at that time."""
+        told, hearing = list(ranks), tree.Hearing(number)
+        first = [rank for rank in told if hearing.of(rank) or hears_behind(rank, number)]
+        others = list(set(told).difference(first))
+        if first and others and not self.says_where:
+            self._spared.append(Spared(others, number, first, until))
+            told = first
+        self.tell(told, number)
 
     def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
         hearing = tree.Hearing(number)
@@ -76,6 +99,9 @@ class Teller:
         return bool(heard)
 
     def look(self) -> None:
+        for spared in [each for each in self._spared if self._clock() >= each.until or not any(map(_lives, each.hearing))]:
+            self._spared.remove(spared)
+            self.tell(spared.ranks, spared.number)
         for number in {number for number, _ in self._shells.values()}:
             hearing = tree.Hearing(number)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
@@ -104,6 +130,11 @@ class Teller:
             waited_for = tree.descendants(shell.pid) if number == signal.SIGINT else []
             for process in (shell, *waited_for):
                 self._send(process, number)
+
+
+def _lives(process: tree.Identity) -> bool:
+    found = tree.entry(process.pid)
+    return bool(found and found.start == process.start and found.state not in "ZX")
 
 
 class Stopper:
@@ -157,7 +188,7 @@ class Stopper:
             child.wake()
         for child in self._leaders():
             self._signal(child, number)
-        self._teller.tell(self.carried(), number)
+        self._teller.tell_in_turn(self.carried(), number, self._spares_until())
         bequeath("told", "1")
         self._say_refused()
         self._look()
@@ -193,7 +224,7 @@ class Stopper:
         from ranklaunch.supervise.taking.abort import Aborts  # few stops need it
 
         self._aborts = Aborts()
-        self._teller.aborts = self._aborts.end
+        self._teller.aborts, self._teller.says_where = self._aborts.end, True
 
     def _tell_rest(self) -> None:
         """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that
@@ -283,7 +314,9 @@ class Stopper:
         conduct, is_dead = child.process.conduct, child.is_dead()
         if conduct.impatient or conduct.to_groups:
             child.halt()
-        if conduct.deaf or conduct.to_groups:
+        if conduct.carriers:
+            self._teller.tell_in_turn(child.ranks(), number, self._spares_until())
+        elif conduct.deaf or conduct.to_groups:
             self._teller.tell(child.ranks() if conduct.deaf else child.left(), number)
         elif conduct.ranks_below:
             tree.send_to_child(child.identity, number)
@@ -296,6 +329,9 @@ class Stopper:
             self._timers.append(self._loop.after(SETTLE_S, child.serve))
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, child.halt_with_ranks))
+
+    def _spares_until(self) -> float:
+        return self._due - self._grace_s * SPARED_SHARE
 
     def _look(self) -> None:
         """At what has become of those that were told, as long as that matters."""

@@ -153,8 +153,7 @@ class Child:
     def wake(self) -> None:
         """What somebody else has stopped passes nothing on, and ends nothing."""
         for process in () if self.halted else (self.identity, *self.between()):
-            if tree.is_stopped(process):
-                tree.send(process, signal.SIGCONT)
+            wake(process)
 
     def between(self) -> list[tree.Identity]:
         """Of a launcher: who stands between it and its ranks."""
