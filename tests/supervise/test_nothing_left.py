@@ -128,7 +128,7 @@ def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Star
     job.out.wait_for("ready", 2)
     supervisor = job.supervisor
     os.kill(supervisor, signal.SIGSTOP)
-    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "its supervisor has not taken SIGTERM for 10 s" in job.err.text
@@ -156,7 +156,7 @@ def test_ranks_of_torchrun_are_told_past_it(as_process: Starter) -> None:
     (torchrun,) = tree.generation(supervisor, 1)
     for held in (supervisor, torchrun.pid):
         os.kill(held, signal.SIGSTOP)
-        sleep_until(lambda held=held: tree.is_stopped(tree.identify(held)), "it is not stopped")  # type: ignore[misc]
+        sleep_until(lambda held=held: tree.state(tree.identify(held)) == "T", "it is not stopped")  # type: ignore[misc]
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "its ranks are told, and have 60 s" in job.err.text
@@ -184,7 +184,7 @@ def test_other_stop_requests_of_a_supervisor_that_is_held(as_process: Starter, n
     job.out.wait_for("ready", 2)
     supervisor = job.supervisor
     os.kill(supervisor, signal.SIGSTOP)
-    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     for number in numbers:
         job.send(number)
         sleep_until(lambda number=number: tree.is_pending(supervisor, number), "it is not passed on")  # type: ignore[misc]
@@ -197,7 +197,7 @@ def test_pid_1_that_does_not_come_to_take_a_stop_request(as_pid_1: Starter) -> N
     job = as_pid_1.spawn(2, child("saves_on_term.py"), grace_s=300)
     job.out.wait_for("ready", 2)
     os.kill(job.pid, signal.SIGSTOP)
-    sleep_until(lambda: tree.is_stopped(tree.identify(job.pid)), "it is not stopped")
+    sleep_until(lambda: tree.state(tree.identify(job.pid)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
     job.err.wait_for("its supervisor has not taken SIGTERM for 10 s")
     job.err.wait_for("its ranks are told, and have 300 s")
@@ -214,7 +214,7 @@ def test_a_supervisor_that_takes_a_stop_request_late_ends_the_job_itself(as_proc
     job.out.wait_for("ready", 2)
     supervisor = job.supervisor
     os.kill(supervisor, signal.SIGSTOP)
-    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
     sleep_until(lambda: tree.is_pending(supervisor, signal.SIGTERM), "SIGTERM is not passed on")
     os.kill(supervisor, signal.SIGCONT)

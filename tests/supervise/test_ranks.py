@@ -145,9 +145,9 @@ def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None
     (rank,) = sleep_until(lambda: tree.generation(popen.pid, 2), "a rank")
     (between,) = tree.generation(popen.pid, 1)
     child.halt()
-    sleep_until(lambda: [tree.is_stopped(each) for each in (child.identity, between, rank)] == [True, True, False], "halted")
+    sleep_until(lambda: [tree.state(each) == "T" for each in (child.identity, between, rank)] == [True, True, False], "halted")
     child.go_on()
-    sleep_until(lambda: not any(tree.is_stopped(each) for each in (child.identity, between)), "gone on")
+    sleep_until(lambda: not any(tree.state(each) == "T" for each in (child.identity, between)), "gone on")
     for each in (rank, between):
         tree.send(each, signal.SIGKILL)
     popen.kill()
@@ -204,13 +204,13 @@ def test_ends_are_looked_at_before_a_halted_launcher_can_make_them_forgotten() -
     popen = subprocess.Popen(["sleep", "600"])
     child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
     seen = []
-    below: Any = SimpleNamespace(look=lambda: seen.append(tree.is_stopped(child.identity)))
+    below: Any = SimpleNamespace(look=lambda: seen.append(tree.state(child.identity) == "T"))
     child.below = below
     try:
         child.halt()
-        sleep_until(lambda: tree.is_stopped(child.identity), "it is not stopped")
+        sleep_until(lambda: tree.state(child.identity) == "T", "it is not stopped")
         child.go_on()
-        sleep_until(lambda: not tree.is_stopped(child.identity), "it does not go on")
+        sleep_until(lambda: tree.state(child.identity) != "T", "it does not go on")
     finally:
         popen.kill()
         popen.wait()

@@ -99,7 +99,7 @@ class Teller:
         return bool(heard)
 
     def look(self) -> None:
-        for spared in [each for each in self._spared if self._clock() >= each.until or not any(map(_lives, each.hearing))]:
+        for spared in [each for each in self._spared if self._clock() >= each.until or all(tree.state(p) in "ZX" for p in each.hearing)]:
             self._spared.remove(spared)
             self.tell(spared.ranks, spared.number)
         for number in {number for number, _ in self._shells.values()}:
@@ -130,11 +130,6 @@ class Teller:
             waited_for = tree.descendants(shell.pid) if number == signal.SIGINT else []
             for process in (shell, *waited_for):
                 self._send(process, number)
-
-
-def _lives(process: tree.Identity) -> bool:
-    found = tree.entry(process.pid)
-    return bool(found and found.start == process.start and found.state not in "ZX")
 
 
 class Stopper:
@@ -286,13 +281,11 @@ class Stopper:
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
 
     def _note_all(self, number: int) -> None:
-        """All have been sent it."""
         for child in (*self._leaders(), *self._services()):
             note(child, number)
         self._say_refused()
 
     def _say_refused(self) -> None:
-        """Once each."""
         for process in tree.refused.keys() - self._refused:
             self._say(f"{tree.refused[process]} cannot be signalled: whether it ends is its own affair")
         self._refused |= tree.refused.keys()

@@ -259,10 +259,10 @@ def _is_shell(pid: int) -> bool:
         return False
 
 
-def is_stopped(process: Identity) -> bool:
-    """By SIGSTOP or one like it."""
+def state(process: Identity) -> str:
+    """As /proc has it, T of one that SIGSTOP has stopped; X also of one that is gone."""
     found = entry(process.pid)
-    return bool(found and found.start == process.start and found.state == "T")
+    return found.state if found and found.start == process.start else "X"
 
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:

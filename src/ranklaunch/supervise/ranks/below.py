@@ -91,7 +91,7 @@ class Below(Ranks):
 
     def _end(self, rank: Watched) -> None:
         """While its launcher is halted, it is told by nobody."""
-        rank.surely = tree.is_stopped(self._launcher)
+        rank.surely = tree.state(self._launcher) == "T"
         super()._end(rank)
 
     def _enter(self, place: str) -> None:

@@ -224,7 +224,7 @@ class Lone:
 
 
 def wake(process: tree.Identity) -> None:
-    if tree.is_stopped(process):
+    if tree.state(process) == "T":
         tree.send(process, signal.SIGCONT)
 
 

@@ -35,7 +35,7 @@ class Aborts:
         self.told.add(process)
         _dump_no_core(process.pid)
         sent = tree.send(process, signal.SIGABRT)
-        if tree.is_stopped(process):
+        if tree.state(process) == "T":
             tree.send(process, signal.SIGCONT)
         return sent
 
