@@ -91,6 +91,8 @@ TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_st
         (["  train_samples_per_second =       32.0"], 32, 0.5, 1),
         ([f"step {n}: loss 0.1, {n * 8}.0 samples/s" for n in range(1, 6)], 32, 0.5, 3),
         (["speed 32 images/sec"], 32, 0.5, 1),
+        (["8-32 samples/s"], 32, 0.5, 1),
+        (["run-32 samples/s"], 32, 0.5, 1),
         (["loss 1.750 samples/s: 32"], 32, 0.5, 1),
         (["step 3/6 samples/s = 32.0, lr 0.1"], 32, 0.5, 1),
         (["3,200.0 samples/s"], 3200, 0.005, 1),
@@ -114,9 +116,12 @@ def test_lines_of_steps(lines: list[str], throughput: float, latency: float, ste
 
 
 def test_without_any_figure_nothing_is_claimed() -> None:
-    unclear = "loss 0.3 samples/s 32", "loss 0.3 samples/s 32 lr 0.1"
+    unclear = "loss 0.3 samples/s 32", "loss 0.3 samples/s 32 lr 0.1", "loss 0.3 samples/s -32"
+    below_zero = [f"{before}-1,500.5 samples/s" for before in ("step 3 ", "", "rate:", "rate=", "(", "[", "loss 0.1,", "|", "'")]
     for text in (
         *unclear,
+        *below_zero,
+        "samples/s: -32",
         "",
         "epoch 1 loss 0.3",
         "0.0 samples/s",

@@ -47,9 +47,10 @@ _TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_
 _MANY = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]*)?(?![0-9])|{_NUMBER})"
 _A_SECOND = r"(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
 _LABELLED = re.compile(rf"{_A_SECOND}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})", re.IGNORECASE)
-_WORDS = re.compile(rf"(?<![0-9.,])({_MANY}) ?{_A_SECOND}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})", re.IGNORECASE)
+_NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # before it; that of 100-200 is a dash
+_WORDS = re.compile(rf"(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{_A_SECOND}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})", re.IGNORECASE)
 # Behind that: a number of which nothing says what it counts, so that it may be these samples, and the number before them the loss.
-_EITHER = re.compile(rf"\s{{1,4}}{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
+_EITHER = re.compile(rf"\s{{1,4}}-?{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
 _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
 _BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
 
