@@ -14,7 +14,8 @@ class Files(Protocol):
     """Paths are those in the container; a view may put them below another root. No method raises for a file that is not there."""
 
     def text(self, path: str, limit: int) -> str | None:
-        """The file's text, or None where it cannot be read. Raises ValueError when it is larger than limit bytes or not UTF-8."""
+        """The file's text without the byte order mark that some editors write, or None where it cannot be read. Raises ValueError when it
+        is larger than limit bytes or not UTF-8."""
 
     def exists(self, path: str) -> bool: ...
 

@@ -107,6 +107,12 @@ def test_without_a_root(root: str, tmp_path: Path) -> None:
     assert DiskFiles(root).text(str(tmp_path / "x"), 9) == "y"
 
 
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "accelerate.yaml"
+    path.write_text("\ufeffcompute_environment: \ufeff", encoding="utf-8")
+    assert DiskFiles().text(str(path), 99) == "compute_environment: \ufeff"
+
+
 def test_a_folder_below_more_than_python_goes_down(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
         make_folder(f"{tmp_path}/{'a/' * 3000}")

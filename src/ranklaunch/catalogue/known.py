@@ -84,7 +84,6 @@ def _read(files: Files, path: str) -> list[KnownError]:
         if text is None:
             msg = "it cannot be read"
             raise ValueError(msg)
-        text = text[1:] if text.startswith("\ufeff") else text  # a byte order mark, which editors leave
         return of_family(json.loads(text, object_pairs_hook=_each_once) if path.endswith(".json") else _toml(text))
     except (ValueError, RecursionError) as error:
         msg = f"{path}: {unreadable(error):.300}"

@@ -192,7 +192,7 @@ class DiskFiles:
             if size > limit:
                 msg = f"{size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
-            return _all_of(fd, limit).decode()
+            return _all_of(fd, limit).decode("utf-8-sig")
         except OSError:
             return None
         finally:
