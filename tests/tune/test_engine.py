@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import sys
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from tune_jobs import BEST, FEW, GIB, experiments, found, tune
 from ranklaunch.tune.model import TUNERS
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
+from testbench.places import child
 from testbench.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.processes
@@ -33,13 +35,19 @@ def test_each_tuner_finds_the_best(tuner: str, as_process: Starter) -> None:
 
 def test_what_does_not_fit_is_told_by_the_verdict(as_process: Starter) -> None:
     """And all that is written of a search, and of its experiments."""
-    job = tune(as_process, "--tuner", "gridsearch", config=FEW, TUNED_LIMIT=18 * GIB)  # stage 1 has no room for 8 samples, stage 2 has
+    words = ("--api-key", "abc123", "--name", "two words")
+    limit = 18 * GIB  # stage 1 has no room for 8 samples, stage 2 has
+    job = tune(as_process, "--tuner", "gridsearch", config=FEW, words=words, TUNED_LIMIT=limit)
     assert job.end(4 * DEADLINE_S) == 0, job.err.text
     states = {name: each["status"] for name, each in experiments(job.log_dir).items()}
     assert states["z1_mbs8_gas1"] == "out of memory"
     results = found(job.log_dir)
     assert (results["best"]["name"], results["best"]["confirmed"]) == (BEST, True)
     check_written(job)
+    with_best = (job.log_dir / "tune" / "summary.txt").read_text().splitlines()[-1]
+    options = f"--method=spawn --slots=2 --python={sys.executable} --grace-s=5 --log-dir={job.log_dir}/run"
+    program = f"{child('tuned.py')} --deepspeed_config {job.log_dir}/tune/ds_config_optimal.json --api-key '***' --name 'two words'"
+    assert with_best == f"with the best: ranklaunch run {options} -- {program}"
 
 
 def check_written(job: Job) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -177,8 +176,3 @@ def optimal_words(search: Search, path: str) -> tuple[str, ...]:
     """The program's arguments with the best configuration, which is in this file."""
     best = search.best
     return words.changed(search.settings.words, path, search.experiment(best.name).args) if best else search.settings.words
-
-
-def command(search: Search, before: Sequence[str], path: str) -> str:
-    """The command line that uses it. before: all that stands before the program's arguments."""
-    return shlex.join((*before, *optimal_words(search, path)))

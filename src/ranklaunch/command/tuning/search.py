@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Mapping
 
@@ -13,6 +14,7 @@ from ranklaunch.files import join
 from ranklaunch.plan.model import Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tuning
+from ranklaunch.secrets import redact
 from ranklaunch.system import disk, memory
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, plot, results, table, words
@@ -103,12 +105,14 @@ class Searches:
             say(line)
 
     def _use(self, search: Search) -> list[str]:
-        """How to start the program with what was found."""
+        """How to start the program with what was found, as this search was told to."""
         if not search.best:
             return []
-        program = self.site.plan.job.program
-        own = program.words[: len(program.words) - len(program.args)]
-        return [f"with the best: {results.command(search, ('ranklaunch', 'run', '--', *own), join(self.site.results, results.OPTIMAL))}"]
+        options = self.site.request.options
+        logs = {settings.LOG_DIR.value: self._run_logs()} if settings.LOG_DIR.value in options else {}
+        args = results.optimal_words(search, join(self.site.results, results.OPTIMAL))
+        argv = ("ranklaunch", "run", *_options({**options, **logs}), "--", *self._program(), *args)
+        return [f"with the best: {shlex.join(redact.argv(argv))}"]
 
     def summary(self, search: Search) -> str:
         best, metric = search.best, search.settings.metric
@@ -136,21 +140,34 @@ class Searches:
         """As the user would start it, in this very container; its nodes meet beside those of the search."""
         site = self.site
         job = site.plan.job
-        logs = settings.log_dir(reader_of(site.request))
-        config = join(folders.node(join(logs, RUN_LOGS), job.node_index), CONFIG)
+        logs = self._run_logs()
+        config = join(folders.node(logs, job.node_index), CONFIG)
         disk.write(config, json.dumps(body["config"], indent=1).encode() + b"\n", 0o644)
         args = words.changed(job.program.args, config, {str(name): str(value) for name, value in body["args"].items()})
-        program = job.program.words[: len(job.program.words) - len(job.program.args)]
-        kept = {**site.request.options, settings.METHOD.value: site.plan.method, settings.MUSTER_PORT.value: str(int(body["port"]))}
-        given = [
-            _option(name, value) for name, value in kept.items() if name not in {v.value for v in (*tuning.VARIABLES, settings.LOG_DIR)}
-        ]
-        argv = (*own_command(), "run", *given, f"{settings.LOG_DIR.option}={join(logs, RUN_LOGS)}", "--", *program, *args)
+        here = {
+            settings.METHOD.value: site.plan.method, settings.MUSTER_PORT.value: str(int(body["port"])), settings.LOG_DIR.value: logs,
+        }  # fmt: skip
+        argv = (*own_command(), "run", *_options({**site.request.options, **here}), "--", *self._program(), *args)
         unset = tuple(name for variable in tuning.VARIABLES for name in variable.names if name in site.request.env)
         return Process(
-            name="run", argv=argv, log=join(join(logs, RUN_LOGS), f"console_{job.node_index}.log"), unset=unset, cwd=job.folder or None,
+            name="run", argv=argv, log=join(logs, f"console_{job.node_index}.log"), unset=unset, cwd=job.folder or None,
             node=job.node_index,
         )  # fmt: skip
+
+    def _run_logs(self) -> str:
+        """Not those of the search, whose verdict stands there."""
+        return join(settings.log_dir(reader_of(self.site.request)), RUN_LOGS)
+
+    def _program(self) -> tuple[str, ...]:
+        """Without its arguments."""
+        program = self.site.plan.job.program
+        return program.words[: len(program.words) - len(program.args)]
+
+
+def _options(given: Mapping[str, str]) -> list[str]:
+    """Of run, without those of the search alone."""
+    of_search = {variable.value for variable in tuning.VARIABLES}
+    return [_option(name, value) for name, value in given.items() if name not in of_search]
 
 
 def _option(name: str, value: str) -> str:
