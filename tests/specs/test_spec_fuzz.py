@@ -42,7 +42,7 @@ def values(draw: st.DrawFn, kind: str) -> dict[str, Any]:
         "args": draw(st.lists(TEXT, max_size=5)),
         "env": draw(st.dictionaries(NAMES, TEXT, max_size=4)),
         "annotations": {} if kind in ("modelarts", "slurm") else {"example.com/note": draw(TEXT)},
-        "modelarts": {"flavor": "some.flavor"},
+        "modelarts": {"flavor": "some.flavor"} if kind == "modelarts" else {},
     }
 
 

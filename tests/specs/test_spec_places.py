@@ -17,7 +17,7 @@ import helpers
 import pytest
 import spec_cases
 
-from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS
+from ranklaunch.specs.model import BY_SCRIPT, KINDS, OF_CLOUDS
 
 AFTER = ("--", "train.py", "--text", "a 'b' $c")
 JOB = ("--name", "llm", "--nodes", "2", "--devices", "8")
@@ -85,6 +85,10 @@ REFUSED = {
     "a directive as a line": ("pbs", ("--set", 'batch.setup=["#PBS -m n"]'), "put it into batch.directives, without #PBS"),
     "parts of a CPU": ("dstack", ("--cpu", "100m"), "resources.cpu='100m': expected an integer of at least 1 with dstack"),
     "no CPU": ("flux", ("--cpu", "0"), "resources.cpu='0': expected an integer of at least 1 with flux"),
+    "a partition": ("lsf", ("--partition", "gpuq"), "slurm.partition: use batch.queue"),
+    "Slurm's lines": ("flux", ("--set", 'slurm.setup=["true"]'), "slurm.setup: use batch.setup"),
+    "no /dev/shm": ("dstack", ("--set", "shm.enabled=false"), "shm.enabled: dstack has no place for it; leave it out"),
+    "RDMA": ("sky", ("--set", "network.rdma.count=2"), "network.rdma.count: sky has no place for it; leave it out"),
     "memory of LSF": ("lsf", ("--memory", "1Gi"), "resources.memory: its unit is the cluster's"),
 }
 
@@ -94,6 +98,21 @@ def test_what_a_place_would_not_run_is_refused(kind: str, options: tuple[str, ..
     found = spec(kind, *options)
     assert (found.code, found.out) == (78, ""), found.err
     assert said in found.err, found.err
+
+
+OF_KINDS: dict[str, tuple[str, ...]] = {
+    "modelarts.poolId=p": ("modelarts",),
+    "slurm.qos=q": ("slurm",),
+    "cloud.spot=true": OF_CLOUDS,
+    'batch.setup=["module load x"]': BY_SCRIPT,
+}
+
+
+@helpers.for_each([(kind, value) for kind in KINDS for value, kinds in OF_KINDS.items() if kind not in kinds])
+def test_a_value_of_other_kinds_is_refused(kind: str, value: str) -> None:
+    found = helpers.call("spec", kind, *JOB, "--set", value, *AFTER)
+    assert (found.code, found.out) == (78, "")
+    assert re.search(rf"{value.partition('=')[0]}: ({kind} has no place for it; leave it out|use slurm\.)", found.err), found.err
 
 
 @pytest.mark.parametrize("memory", ["16", "0", "512m"])

@@ -14,34 +14,36 @@ from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 # What nobody but the engines of Kubernetes has, or the charts' own platforms.
 NOWHERE_ELSE = (
     "namespace", "image.pull", "device.resourceName", "device.extra", "envFrom", "volumes", "volumeMounts", "network.hostNetwork",
-    "network.rdma.resource", "muster.", "rankTable.", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
+    "network.rdma.", "muster.", "rankTable.", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
     "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.",
 )  # fmt: skip
+# Which kinds a group of values is for.
+OWN: Mapping[str, tuple[str, ...]] = {"modelarts.": ("modelarts",), "slurm.": ("slurm",), "cloud.": OF_CLOUDS, "batch.": BY_SCRIPT}
 OF_AWS = ("cloud.instanceType", "cloud.role", "cloud.executionRole")
-ON_HOSTS = (*NOWHERE_ELSE, "cloud.", "image.", "shm.", "restart.")
+ON_HOSTS = (*NOWHERE_ELSE, "image.", "shm.", "restart.")
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
     "modelarts": (
         "namespace", "resources.", "image.pull", "device.resourceName", "device.extra", "envFrom", "volumes", "volumeMounts", "shm.",
-        "network.hostNetwork", "network.rdma.resource", "muster.", "rankTable.", "scheduling.", "restart.noRetryExitCodes",
+        "network.hostNetwork", "network.rdma.", "muster.", "rankTable.", "scheduling.", "restart.noRetryExitCodes",
         "restart.onEviction", "lifecycle.ttlSeconds", "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels",
         "annotations", "mpi.", "trainer.",
     ),
     "slurm": (
-        "namespace", "image.pull", "envFrom", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
+        "namespace", "image.pull", "envFrom", "shm.", "network.hostNetwork", "network.rdma.", "muster.",
         "rankTable.configMapName", "rankTable.label", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
         "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.", "device.extra",
     ),
     "sky": (
-        *NOWHERE_ELSE, "batch.", "shm.", "lifecycle.deadlineSeconds", "restart.noRetryExitCodes", "cloud.fleets", *OF_AWS, "cloud.compute",
+        *NOWHERE_ELSE, "shm.", "lifecycle.deadlineSeconds", "restart.noRetryExitCodes", "cloud.fleets", *OF_AWS, "cloud.compute",
     ),
-    "dstack": (*NOWHERE_ELSE, "batch.", "restart.", "cloud.infra", "cloud.code", *OF_AWS, "cloud.compute"),
+    "dstack": (*NOWHERE_ELSE, "shm.enabled", "restart.", "cloud.infra", "cloud.code", *OF_AWS, "cloud.compute"),
     "aws_batch": (
-        *NOWHERE_ELSE, "batch.", "workingDir", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", "cloud.code",
+        *NOWHERE_ELSE, "shm.enabled", "workingDir", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", "cloud.code",
         "cloud.compute",
     ),
     "azureml": (
-        *NOWHERE_ELSE, "batch.", "resources.", "restart.", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", *OF_AWS,
+        *NOWHERE_ELSE, "shm.enabled", "resources.", "restart.", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", *OF_AWS,
     ),
     "lsf": (*ON_HOSTS, "resources.memory"),
     "pbs": ON_HOSTS,
@@ -55,6 +57,7 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
     "mpijob": ("restart.maxRestarts", "trainer."),
     "acjob": ("scheduling.kueueQueue", "mpi.", "trainer."),
 }  # fmt: skip
+OF_SCRIPTS = ("account", "output", "setup", "directives")  # what Slurm and the other batch systems have alike
 OF_PODS = ("extraEnv", "initContainers", "extraContainers", "podTemplate")  # what no other platform than those of Kubernetes has
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
@@ -83,7 +86,10 @@ WHY: Mapping[str, str] = {
     "sky restart.noRetryExitCodes": "SkyPilot has no codes after which it never starts anew",
     **{f"{kind} restart.maxRestarts": "the system starts a job anew after lost hosts alone (batch.directives)" for kind in BY_SCRIPT},
     **{f"{kind} image.repository": "the program runs on the hosts themselves; let batch.setup start a container" for kind in BY_SCRIPT},
-    **{f"{kind} scheduling.queue": "use batch.queue" for kind in BY_SCRIPT},
+    **{f"{kind} {path}": "use batch.queue" for kind in BY_SCRIPT for path in ("scheduling.queue", "slurm.partition")},
+    **{f"{kind} slurm.{name}": f"use batch.{name}" for kind in BY_SCRIPT for name in OF_SCRIPTS},
+    **{f"slurm batch.{name}": f"use slurm.{name}" for name in OF_SCRIPTS},
+    "slurm batch.queue": "use slurm.partition",
     "lsf resources.memory": 'its unit is the cluster\'s; use batch.directives, such as ["-M 400GB"]',
     "flux resources.memory": "Flux gives no memory",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
@@ -100,7 +106,8 @@ def problems(spec: JobSpec) -> list[str]:
 
 
 def _foreign(spec: JobSpec) -> Iterator[str]:
-    foreign = FOREIGN[spec.engine] + (() if spec.engine in OF_KUBERNETES else OF_PODS)
+    of_others = tuple(group for group, kinds in OWN.items() if spec.engine not in kinds)
+    foreign = FOREIGN[spec.engine] + of_others + (() if spec.engine in OF_KUBERNETES else OF_PODS)
     for path, value, key in keys.given(spec):
         if path.startswith(foreign) and value != key.default:
             why = WHY.get(f"{spec.engine} {path}", f"{spec.engine} has no place for it; leave it out")
