@@ -9,6 +9,8 @@ from ranklaunch.typed import Protocol, TypeVar
 
 T = TypeVar("T")
 
+BYTE_ORDER_MARK = "\ufeff"  # with which some editors begin a text
+
 
 class Files(Protocol):
     """Paths are those in the container; a view may put them below another root. No method raises for a file that is not there."""

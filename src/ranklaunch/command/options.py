@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import MANY_DIGITS, ConfigError, UsageError, has_many_digits, nearest
-from ranklaunch.files import NoFiles
+from ranklaunch.files import BYTE_ORDER_MARK, NoFiles
 from ranklaunch.plan.planning import Request, every_variable
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Program
@@ -249,7 +249,7 @@ def read_env_file(path: str) -> dict[str, str]:
 
 def parse_env(text: str, where: str) -> dict[str, str]:
     """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
-    text = text[1:] if text.startswith("\ufeff") else text  # a byte order mark, which editors leave
+    text = text.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip().startswith("{"):
         return _json_env(text, where)
     if "\0" in text:

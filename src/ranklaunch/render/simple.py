@@ -11,6 +11,7 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.files import BYTE_ORDER_MARK
 from ranklaunch.typed import Any, Union
 from ranklaunch.values import Value
 
@@ -134,8 +135,8 @@ def _first(paths: Iterable[str]) -> str:
 
 def _source(path: str) -> str:
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            return file.read(_LONGEST + 1)
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read(_LONGEST + 1).removeprefix(BYTE_ORDER_MARK)
     except (OSError, UnicodeError):
         raise NotSimple from None
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.files import BYTE_ORDER_MARK
 
 GONE = "the working folder was removed, so a relative path names nothing: give an absolute one"
 BLOCK = 1024 * 1024
@@ -192,7 +193,7 @@ class DiskFiles:
             if size > limit:
                 msg = f"{size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
-            return _all_of(fd, limit).decode("utf-8-sig")
+            return _all_of(fd, limit).decode().removeprefix(BYTE_ORDER_MARK)
         except OSError:
             return None
         finally:
