@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import socket
 from collections.abc import Callable
 
@@ -26,6 +25,7 @@ class Stream:
         self._on_end = on_end
         self._queue = bytearray()
         self._waiting = False  # for the socket to take more
+        self._why: OSError | None = None  # it is over, where that is known before all has been read
         sock.setblocking(False)
         loop.on_readable(sock.fileno(), self._read)
 
@@ -59,7 +59,7 @@ class Stream:
         if data:
             self._on_data(data)
         else:
-            self._end(None)
+            self._end(self._why)
 
     def _write(self) -> None:
         try:
@@ -70,20 +70,21 @@ class Stream:
         except OSError as error:
             # What the other side said before it went is still to be read, and may say why.
             self._queue.clear()
-            self._loop.after(0, functools.partial(self._read_rest, error))
+            self._why = self._why or error  # the socket says it once
+            self._loop.after(0, self._read_rest)
             return
         if self._waiting != bool(self._queue):
             self._waiting = bool(self._queue)
             self._loop.change(self._sock.fileno(), self._read, self._write if self._queue else None)
 
-    def _read_rest(self, error: OSError) -> None:
+    def _read_rest(self) -> None:
         while not self.closed:
             try:
                 data = self._sock.recv(READ)
             except OSError:
                 data = b""
             if not data:
-                self._end(error)
+                self._end(self._why)
                 return
             self._on_data(data)
 
