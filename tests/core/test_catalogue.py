@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, find, reported, shipped
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, beside_report, find, reported, shipped
 from ranklaunch.catalogue.literals import needed
 from ranklaunch.plan.planning import every_variable
 from testbench import places
@@ -338,6 +338,12 @@ def test_of_what_ranks_wrote_before_what_pytorch_marks_as_anothers_is_left_out(r
     own = f"[rank3]: {FRAMES}KeyError: 'loss'\n"
     assert before_report(f"step 1\n{marked}{own}{report}more\n", rank=3) == f"step 1\n{own}"
     assert before_report(f"step 1\n{marked}{own}{report}more\n") == f"step 1\n{marked}{own}"
+
+
+def test_srun_may_tell_of_a_task_before_what_that_wrote() -> None:
+    told = "srun: error: h1: task 3: Exited with exit code 1\n"
+    assert beside_report(f"hi\n{told}[rank1]: {LOST}\nKeyError: 'loss'\n", 3) == "hi\nKeyError: 'loss'\n"
+    assert beside_report("rank 3 exits with return code = 1\n", 3) == ""
 
 
 def test_line_belongs_to_its_most_specific_entry() -> None:

@@ -330,6 +330,19 @@ def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
+    """Also where its words come behind srun's."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm"), method="deepspeed")
+    own, told = f"{TRACEBACK.decode()}IndexError: tile 8\n", "srun: error: h1: task 1: Exited with exit code 1\n"
+    child = of_torchrun(plan, 1 << 8, tail="".join(["hi\n", *([told, own] if late else [own, told]), "srun: Terminating\n"]).encode())
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.culprit.rank, found.culprit.error.line) == (1, "IndexError: tile 8")
+
+
 def test_a_rank_that_pdsh_told_of_says_why_itself() -> None:
     """DeepSpeed's runner has all hosts in one output, and pdsh writes last, of a host whose ranks were told to end."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")

@@ -19,6 +19,7 @@ from ranklaunch.command import launch
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.output.demux import Demux
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import Stopper
@@ -203,7 +204,7 @@ def test_exceptions_that_outputs_end_with() -> None:
     def check(said: str, sure: bool | None) -> None:
         output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
         output.feed(said.encode())
-        looks = [Uncaught().look({3: output}, {}, now) for now in (5.5, 65.0)]
+        looks = [Uncaught(lambda rank: b"").look({3: output}, {}, now) for now in (5.5, 65.0)]
         assert [[(each.rank, each.silent_s, each.sure, each.line) for each in look] for look in looks] == [
             [], [] if sure is None else [(3, 60.0, sure, LABEL)],
         ]  # fmt: skip
@@ -211,12 +212,22 @@ def test_exceptions_that_outputs_end_with() -> None:
     helpers.check_each(check, ENDINGS)
 
 
+def test_of_a_launchers_rank_standard_error_is_the_last() -> None:
+    """mpirun may pass on what a rank wrote to standard output behind the traceback, which came later."""
+    own, output = (Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None) for _ in range(2))
+    demux = Demux(r"\[1,(?P<rank>[0-9]+)\]<std(?:out|err)>:", own, lambda key: output)
+    demux.feed(b"".join(b"[1,3]<stderr>:" + line for line in IN_MODULE.encode().splitlines(keepends=True)))
+    demux.feed(b"[1,3]<stdout>:step: 9 loss: 0.5\n")
+    assert Uncaught(lambda rank: b"").look({3: output}, {}, 9.0) == []
+    assert [raised.line for raised in Uncaught(lambda rank: demux.tail_of(str(rank))).look({3: output}, {}, 9.0)] == [LABEL]
+
+
 def test_of_a_long_traceback_the_last_whole_lines_are_told() -> None:
     output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
     frames = "".join(f'  File "/job/train.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(60))
     said = IN_MODULE.replace(LABEL, f"{frames}{LABEL}")
     output.feed(said.encode())
-    (raised,) = Uncaught().look({3: output}, {3: tree.Identity(77, 0)}, 9.0)
+    (raised,) = Uncaught(lambda rank: b"").look({3: output}, {3: tree.Identity(77, 0)}, 9.0)
     assert (raised.sure, raised.pid, len(raised.said) <= 1000) == (True, 77, True)
     first, *others = raised.said.splitlines()
     assert first == "Traceback (most recent call last):"
@@ -226,7 +237,7 @@ def test_of_a_long_traceback_the_last_whole_lines_are_told() -> None:
 def test_no_secret_of_a_traceback_is_told() -> None:
     output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
     output.feed(IN_MODULE.replace(LABEL, "ValueError: api_key='s3cr3t-of-mine'").encode())
-    (raised,) = Uncaught().look({3: output}, {}, 9.0)
+    (raised,) = Uncaught(lambda rank: b"").look({3: output}, {}, 9.0)
     assert "ValueError: api_key=" in raised.said
     assert "s3cr3t" not in raised.said + raised.line
 

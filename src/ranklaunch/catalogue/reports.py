@@ -6,9 +6,9 @@ import re
 
 _BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _TORCHRUN_ENDS = "closing signal SIGTERM"
-_ENDS = (  # of DeepSpeed's launch.py and of our own program below MPICH, and of srun
-    r"\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = ",
-    r"^srun: error: \S{1,300}: tasks? \d",
+_BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
+_ENDS = (
+    rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}"  # the second also of our own program, below MPICH
 )
 _OF_A_RANK = re.compile(r"\[rank(\d{1,7})\]:")  # PyTorch writes it before the lines of a rank's exception
 
@@ -29,12 +29,18 @@ def before_report(text: str, host: str = "", rank: int | None = None) -> str:
     """What ranks had written when their launcher said that one had failed; "" where it did not. host: whose lines these are, where pdsh has
     put the name of a host before each; rank: which it was, so that lines which are marked as another's are left out."""
     of_host = "".join(line[len(host) + 2 :] for line in text.splitlines(keepends=True) if line.startswith(f"{host}: ")) if host else ""
-    said = _before_end(of_host or text) or _before_torchruns(text)
-    return said if rank is None else "".join(line for line in said.splitlines(keepends=True) if _may_be_of(rank, line))
+    return _of(rank, _before_end(of_host or text) or _before_torchruns(text))
+
+
+def beside_report(text: str, rank: int | None = None) -> str:
+    """What ranks have written at all, where srun has told of one: it may do so while what that wrote is still on its way."""
+    if not re.search(_BY_SRUN, text, re.MULTILINE):
+        return ""
+    return _of(rank, "".join(line for line in text.splitlines(keepends=True) if not line.startswith("srun: ")))
 
 
 def _before_end(text: str) -> str:
-    end = re.search("|".join(_ENDS), text, re.MULTILINE)
+    end = re.search(_ENDS, text, re.MULTILINE)
     return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
@@ -45,6 +51,10 @@ def _before_torchruns(text: str) -> str:
         return ""
     said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_TORCHRUN_ENDS)[0]
     return said[: said.rfind("\n") + 1]
+
+
+def _of(rank: int | None, said: str) -> str:
+    return said if rank is None else "".join(line for line in said.splitlines(keepends=True) if _may_be_of(rank, line))
 
 
 def _may_be_of(rank: int, line: str) -> bool:

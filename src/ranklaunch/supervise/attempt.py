@@ -156,9 +156,9 @@ class Attempt:
     def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
-            outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
-            stopper=self._stopper, ended=self._children.ended, explained=self._launchers.explained, take=self.companions.take,
-            env=self._around.env, evidence=self.companions.hear_evidence,
+            outputs=lambda: self._logs.by_rank, tail_of=self._logs.tail_of, nodes=self._nodes, loop=self._loop, record=self._record,
+            say=self._say, fail=self._fail, stopper=self._stopper, ended=self._children.ended, explained=self._launchers.explained,
+            take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, said=lambda: closing.remember_ranks(self._children, self._logs),
         )  # fmt: skip
 

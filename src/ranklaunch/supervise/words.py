@@ -93,11 +93,13 @@ def of_others(tail: bytes, plan: Plan) -> str:
 
 
 def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
-    """What the rank that failed may have written into its launcher's output, before the launcher's words about that."""
+    """What the rank that failed may have written into its launcher's output: mostly before the launcher's words about that."""
     from ranklaunch import catalogue
 
-    host = next((node.host for node in plan.job.nodes if node.index == failure.node), "")
-    return catalogue.before_report(tail.decode(errors="replace"), host, failure.rank).encode()
+    text, host = tail.decode(errors="replace"), next((node.host for node in plan.job.nodes if node.index == failure.node), "")
+    before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
+    found = catalogue.find(beside) if beside and not catalogue.find(before) else None
+    return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:

@@ -8,7 +8,7 @@ PyTorch's hook. Who catches an exception in a function and prints it has a trace
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch import errors, showing
 from ranklaunch.plan.model import Plan
@@ -35,9 +35,11 @@ class _Ending(NamedTuple):
 
 
 class Uncaught:
-    """Of all ranks whose output comes to this node. Each end of an output is read once."""
+    """Of all ranks whose output comes to this node. Each end of an output is read once. tail_of: of a launcher's ranks, whose standard
+    error may have come before what they had written to the other stream; b"" of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, tail_of: Callable[[int], bytes]) -> None:
+        self._tail_of = tail_of
         self._read: dict[int, tuple[int, _Ending | None]] = {}
 
     def look(self, outputs: Mapping[int, Output], ranks: Mapping[int, Identity], now: float) -> list[Raised]:
@@ -54,7 +56,7 @@ class Uncaught:
     def _ending(self, rank: int, output: Output) -> _Ending | None:
         taken, ending = self._read.get(rank, (-1, None))
         if taken != output.taken:
-            ending = _ending(output.settled().decode(errors="replace"))
+            ending = _ending((self._tail_of(rank) or output.settled()).decode(errors="replace"))
             self._read[rank] = output.taken, ending
         return ending
 

@@ -40,7 +40,7 @@ class Watching(Companion):
         self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
         self._here = plan.job.node_index
         self._sampler = Sampler()
-        self._uncaught = Uncaught()
+        self._uncaught = Uncaught(self._of.tail_of)
         self._window = Window()
         self._count = 0
         self._ranks: list[Identity] = []  # that live
