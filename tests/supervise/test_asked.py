@@ -266,6 +266,14 @@ def test_a_deadline_bounds_the_grace_of_all_nodes(deadline: int, stop: str, end:
         assert [node.asked for node in nodes] == [[f"end by {end} s", "stop"], [f"end by {end} s"]]
 
 
+@helpers.for_each([(2, "0.5"), (10, "4"), (30, "14"), (60, "29"), (90, "58")])
+def test_ranks_that_were_asked_to_save_have_half_of_the_time_before_the_stop(deadline: int, stop: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(InMemory(Path(folder))) as job:
+        (node,) = job.of(1, RANKLAUNCH_GRACE_S="30", RANKLAUNCH_SAVE_FILE=f"{folder}/save")
+        (answer,) = node.ask(do="save", deadline_s=deadline)
+        assert list(save._text(answer))[-1] == f"the job is stopped in {stop} s"
+
+
 @pytest.mark.parametrize("deadline", ["x", math.inf, math.nan, -1, []])
 def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemory) -> None:
     (node,) = job.of()

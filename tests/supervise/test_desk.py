@@ -173,10 +173,10 @@ def test_ranks_that_go_on_are_killed_before_a_deadline_on_all_nodes(as_process: 
     for job in jobs:
         job.out.wait_for("ready", 1)
         opened(job.log_dir, jobs.index(job))
-    assert "the job is stopped in 0 s" in asked("save", jobs[1].log_dir, "--deadline", 4).stdout
+    assert "the job is stopped in 1 s" in asked("save", jobs[1].log_dir, "--deadline", 4).stdout
     assert codes(jobs) == [143, 143]
     for node, job in enumerate(jobs):
-        assert "1 process left after the grace of 2 s: SIGKILL" in job.err.text
+        assert "1 process left after the grace of 1 s: SIGKILL" in job.err.text
         stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
         assert (stop["caught_by"], stop["killed"], stop["saved"]) == ([node], [node], "unknown")
 
