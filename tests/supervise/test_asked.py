@@ -256,7 +256,7 @@ def test_a_job_that_could_not_be_asked_to_save(nodes: list[dict[str, object]], t
     assert (list(save._text(answer)), list(save._failure(answer))) == (told, failure)
 
 
-@helpers.for_each([(0, "0", "0"), (2, "0", "1"), (10, "0", "8"), (60, "28", "58")])
+@helpers.for_each([(0, "0", "0"), (2, "0.5", "1"), (10, "1", "8"), (60, "28", "58")])
 def test_a_deadline_bounds_the_grace_of_all_nodes(deadline: int, stop: str, end: str) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(InMemory(Path(folder))) as job:
         nodes = job.of(2, RANKLAUNCH_GRACE_S="30")

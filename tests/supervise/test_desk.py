@@ -155,13 +155,30 @@ def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it
     job = as_process.spawn(2, child("saves_on_term.py"), "--writes", marker, env={"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/lat*"})
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
-    assert "the job is stopped in 0 s" in asked("save", job.log_dir, "--deadline", 1).stdout
+    assert "the job is stopped in 1 s" in asked("save", job.log_dir, "--deadline", 9).stdout
     assert job.end() == 143
     assert job.out.text.count("saved") == 2
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
         "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("end", "saved", "code"), [("sys.exit(143)", "yes", None), ("raise OSError(28, 'disk is full')", "unknown", 1)])
+def test_a_folder_of_a_rank_that_fails_to_save_is_no_checkpoint(as_process: Starter, end: str, saved: str, code: int | None) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(
+        "import os, signal, sys, time\ndef save(*_):\n    os.makedirs('checkpoint-1')\n    time.sleep(0.3)\n    "
+        f"{end}\nsignal.signal(15, save)\nprint('ready', flush=True)\ntime.sleep(600)\n"
+    )
+    job = as_process.spawn(1, program, env={"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/checkpoint-*"})
+    job.out.wait_for("ready", 1)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    verdict = checked_verdict(job.of_attempt(1) / "verdict.json")
+    assert verdict["stop"]["saved"] == saved
+    note = [f"rank 0 failed with exit code {code} while it was being stopped: see rank_0.log"] if code else []
+    assert verdict["notes"] == note
 
 
 def test_ranks_that_go_on_are_killed_before_a_deadline_on_all_nodes(as_process: Starter) -> None:
@@ -176,7 +193,7 @@ def test_ranks_that_go_on_are_killed_before_a_deadline_on_all_nodes(as_process: 
     assert "the job is stopped in 1 s" in asked("save", jobs[1].log_dir, "--deadline", 4).stdout
     assert codes(jobs) == [143, 143]
     for node, job in enumerate(jobs):
-        assert "1 process left after the grace of 1 s: SIGKILL" in job.err.text
+        assert re.search(r"1 process left after the grace of [01](?:\.[0-9])? s: SIGKILL", job.err.text)
         stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
         assert (stop["caught_by"], stop["killed"], stop["saved"]) == ([node], [node], "unknown")
 

@@ -39,7 +39,7 @@ def test_what_is_known(
     before: Marks | None, after: Marks | None, heard: tuple[int, ...], killed: tuple[int, ...] | None, expected: str
 ) -> None:
     """killed: None where nobody knows."""
-    assert saved(before, after, heard, killed or (), any_rank=True, by_themselves=killed == ()) == expected
+    assert saved(before, after, heard, killed or (), any_rank=True, all_well=killed == ()) == expected
 
 
 def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def _refuse_more(table: RankTable, me: Container) -> None:
         nodes = "1 node" if me.nodes == 1 else f"{me.nodes} nodes"
         msg = (
             f"it has {len(table.servers)} entries for {nodes}, and nothing but the node index, {me.node}, says which of them is this "
-            f"container's ({_told(me)}): RANKLAUNCH_NODES and RANKLAUNCH_NODE say it"
+            f"container's ({_told(me)}): RANKLAUNCH_HOSTS and RANKLAUNCH_NODE say it"
         )
         raise ConfigError(msg)
 

@@ -150,6 +150,7 @@ class Guest:
         if self._open and not self._answer:
             self._answer = json.dumps(answer).encode() + b"\n"
             self._loop.change(self._connection.fileno(), None, self._write)
+            self._write()  # what is short: this may be the last that the supervisor does
 
     def _write(self) -> None:
         try:

@@ -26,6 +26,7 @@ SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
 MARGIN_S = 2.0  # between the end of the grace and a deadline; half of a deadline that is nearer than twice that
 SAVES_SHARE = 0.5  # of what is left until then, for ranks that were asked to save: those that do not catch SIGTERM would die of the stop
+ANSWERS_S = 1.0  # before a stop, for whoever has asked for it to hear of all nodes
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
 
@@ -167,7 +168,7 @@ class Desk:
         if deadline is not None:
             left = max(float(deadline) - MARGIN_S, float(deadline) / 2)
             self._asked.end_by(self._loop.clock() + left, self._saving.ways)
-            stop_in_s = max(left - plan.limits.grace_s, left * SAVES_SHARE if self._saving.ways else 0.0)
+            stop_in_s = max(left - plan.limits.grace_s, left * SAVES_SHARE if self._saving.ways else min(ANSWERS_S, left / 2))
             if plan.job.node_index == 0:  # which tells the others
                 self._loop.after(stop_in_s, self._asked.stop)
                 asked["stop_in_s"] = round(stop_in_s, 1)

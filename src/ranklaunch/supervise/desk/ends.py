@@ -14,12 +14,22 @@ from ranklaunch.system.signals import name_of
 def seen(plan: Plan, ended: Sequence[Child]) -> dict[int, str]:
     """By rank, the name of the signal that killed it, else "". ended: ranklaunch's own children, of which a program that starts its ranks
     itself stands for the first."""
-    own = {child.process.rank: child.ended.signal for child in ended if child.process.rank is not None}
+    return {rank: name_of(number) if number else "" for rank, (_, number) in _found(plan, ended).items()}
+
+
+def well(plan: Plan, ended: Sequence[Child], number: int) -> set[int]:
+    """Ranks that have ended with 0, or by themselves as one says it that ends because of this signal."""
+    return {rank for rank, end in _found(plan, ended).items() if end in ((0, 0), (128 + number, 0))}
+
+
+def _found(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, int]]:
+    """By rank, the exit code and the signal, 0 for none."""
+    own = {child.process.rank: (child.ended.code, child.ended.signal) for child in ended if child.process.rank is not None}
     programs = [child for child in ended if child.role == LAUNCHER and plan.runs == PROGRAM]
-    own.update((plan.job.node.first_rank, child.ended.signal) for child in programs)
+    own.update((plan.job.node.first_rank, (child.ended.code, child.ended.signal)) for child in programs)
     groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
-    watched = {each.rank: each.signal for ranks in groups for each in ranks.ended if each.rank is not None and each.status is not None}
-    return {rank: name_of(number) if number else "" for rank, number in {**watched, **own}.items()}
+    each_of = [each for ranks in groups for each in ranks.ended if each.rank is not None and each.status is not None]
+    return {**{each.rank: (each.code, each.signal) for each in each_of if each.rank is not None}, **own}
 
 
 def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes: bool = False) -> bool:

@@ -36,14 +36,14 @@ class Look:
 
 
 def saved(
-    before: Marks | None, after: Marks | None, heard: Collection[int], killed: Collection[int], *, any_rank: bool, by_themselves: bool
+    before: Marks | None, after: Marks | None, heard: Collection[int], killed: Collection[int], *, any_rank: bool, all_well: bool
 ) -> str:
     """yes, no or unknown. before, after: None where there are no markers, or they could not be looked at. heard, killed: the ranks that
-    had a way to hear the request, and those that were killed after it. by_themselves: of all it is known that they ended so. A file is
-    written when all is there; a folder is made first, so a new one is a checkpoint only then."""
+    had a way to hear the request, and those that were killed after it. all_well: none is known to have failed, nor may have been killed.
+    A file is written when all is there; a folder is made first, so a new one is a checkpoint only then."""
     looked = before is not None and after is not None
     new = [mark for path, mark in (after or {}).items() if looked and list((before or {}).get(path, ())) != list(mark)]
-    if any(is_file or by_themselves for is_file, *_ in new):
+    if any(is_file or all_well for is_file, *_ in new):
         return "yes"
     return "no" if (any_rank and not heard) or (looked and killed and not new) else "unknown"
 

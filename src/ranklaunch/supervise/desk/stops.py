@@ -92,14 +92,14 @@ class Stops(Companion):
         caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
         killed = [rank for rank, end in found.items() if end == "SIGKILL"]
         by_themselves = [rank for rank in found if rank not in killed]
-        all_by_themselves = len(by_themselves) == len(self._ranks)
+        well = self._ranks.keys() if self._well() else ends.well(self._attended.plan(), self._attended.ended, self._signal)
         stop = {
             "signal": name_of(self._signal),
             "caught_by": sorted(caught),
             "ended_by_themselves": sorted(by_themselves),
             "killed": sorted(killed),
             "seconds": round(self._seconds, 3),
-            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks), by_themselves=all_by_themselves),
+            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks), all_well=self._ranks.keys() <= well),
         }
         return {"stop": stop}
 
@@ -112,9 +112,12 @@ class Stops(Companion):
         seen = ends.seen(self._attended.plan(), self._attended.ended)
         by_us = self._attended.stopper.killed - tree.refused.keys()
         found = {rank: "SIGKILL" for rank, process in self._ranks.items() if process in by_us}
-        if self._told_well or ends.told_well(self._attended.ended, self._attended.explained):
+        if self._well():
             found = {**dict.fromkeys(self._ranks, ""), **found}
         return {**found, **{rank: end for rank, end in seen.items() if rank in self._ranks}}
+
+    def _well(self) -> bool:
+        return self._told_well or ends.told_well(self._attended.ended, self._attended.explained)
 
     def _tell_nodes(self) -> None:
         """The others know of one launcher's ranks no more than what node 0 has heard of it."""
