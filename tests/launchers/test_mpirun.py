@@ -22,6 +22,7 @@ from testbench.hosts import Hosts
 from testbench.jobs.on_hosts import LauncherJob
 from testbench.jobs.users import as_user, as_user_alone, copied_for_all, needs_root, open_to_all
 from testbench.places import EXAMPLES, child
+from testbench.waiting import sleep_until
 
 ATTEMPT_S = 240
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -462,6 +463,21 @@ def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
     started.start(child("saves_on_term.py"), "--takes", 1, options=("--grace-s", 20), env=own(started))
     stop_when_ready(started)
     assert os.listdir(started.folder / "run") == []
+
+
+@pytest.mark.parametrize(("stopped", "code"), [pytest.param(True, 143, marks=pytest.mark.table), (False, 70)])
+def test_an_sshd_that_ends_before_a_stop_is_heard_of(job: MakeJob, stopped: bool, code: int) -> None:
+    """As where a platform signals all processes of a job, this one last."""
+    started = job(2)
+    started.start(child("saves_on_term.py"), env=own(started))
+    started.said(0, "ready", 2)
+    (server,) = (pid for pid in started.nodes[1].host.pids() if re.search(rb"sshd[ \0]-D", Path(f"/proc/{pid}/cmdline").read_bytes()))
+    os.kill(server, signal.SIGTERM)
+    if stopped:
+        sleep_until(lambda: re.search('"exit".*"sshd"', started.nodes[1].log("events.jsonl")), "sshd's end")
+        started.nodes[1].popen.send_signal(signal.SIGTERM)
+    reason = "stopped by SIGTERM" if stopped else "sshd ended while the ranks needed it"
+    assert started.end(code)["reason"] == f"node 1 (h1): {reason}"
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,32 @@ def test_scancel_stops_every_rank(slurm: Slurm) -> None:
         wait_until(lambda host=host: not ranks_on(slurm, host), f"ranks on {host.name}", LONG_S)
 
 
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    open("saved." + os.environ["OMPI_COMM_WORLD_RANK"], "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@needs_mpirun
+def test_scancel_stops_ranks_of_mpirun(slurm: Slurm) -> None:
+    """Slurm signals mpirun and the servers of ssh too, which end before ranklaunch has heard of the stop."""
+    with start(slurm, "--method", "mpirun", "--slots", "2", program(slurm, SAVES), **of_mpi(slurm)) as job:
+        logs = [slurm.folder / f"ranklaunch-logs/job_1.0/node_0/attempt_1/rank_{rank}.log" for rank in range(4)]
+        wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
+        assert job.poll() is None, job.communicate()
+        slurm.run("scancel", "1", check=True)
+        out, err = job.communicate(timeout=LONG_S)
+
+    assert [(each["outcome"], each["exit_code"]) for each in verdicts(slurm)] == [("stopped", 143)] * 2, out + err
+    assert all("stopped by SIGTERM" in each["reason"] for each in verdicts(slurm))
+    assert sorted(path.name for path in slurm.folder.glob("saved.*")) == [f"saved.{rank}" for rank in range(4)]
+
+
 def ranks_on(slurm: Slurm, host: Any) -> list[int]:
     name = f"{slurm.folder}/train.py".encode()
     return [pid for pid in host.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -21,7 +21,7 @@ from ranklaunch.supervise import closing, judge, words
 from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
-from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
+from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.supervise.ranks.watched import Watched
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
@@ -200,6 +200,17 @@ def test_a_signal_that_a_rank_has_died_of_too_stops_the_job(status: int | None, 
     child.end = child.end if status is not None else None
     now = (child.end.at if child.end else 0.0) + late
     assert closing.is_stop_too(plan, Ending("failed", 1, "", child), number, now) == stops
+
+
+@pytest.mark.parametrize(
+    ("role", "status", "waits"),
+    [(SERVICE, 0, True), (SERVICE, 15, True), (SERVICE, 2, True), (SERVICE, 9, False), (SERVICE, 1 << 8, False), (RANK, 15, False)],
+)
+def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status: int, waits: bool) -> None:
+    child = Child(helpers.plan(helpers.local(), method="spawn").processes[0], tree.identify(os.getpid()), role)
+    child.end = End(status, 1.0)
+    assert closing.failure(child)
+    assert closing.may_be_stopped(child) == waits
 
 
 @pytest.mark.parametrize(("code", "failed"), [(143, False), (1, True)])

@@ -289,14 +289,13 @@ class Attempt:
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
-        if child.failure_code:
-            self._fail(Ending("failed", child.code_of_job, "", child))
-        elif child.announced and child.announced.alive:
-            self._fail(Ending("failed", 128 + signal.SIGKILL, closing.left_running(child, child.announced.alive)))
+        failed = closing.failure(child)
+        if failed and closing.may_be_stopped(child):
+            self._loop.after(judge.OF_A_STOP_S, partial(self._fail, failed))
+        elif failed:
+            self._fail(failed)
         elif child.role == STEP or child.process.conduct.may_end:
             return
-        elif child.role == SERVICE:
-            self._fail(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
         elif not any(other.role in DECIDING for other in self._children.running.values()):
             self._succeed()
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch import showing
+from ranklaunch.errors import DEFECT
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.ranks.child import LAUNCHER
+from ranklaunch.supervise.ranks.child import LAUNCHER, SERVICE
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import STOPPING
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import as_dict
 from ranklaunch.verdict import blame, folders
@@ -102,7 +105,24 @@ def held(shared: frozenset[tuple[str, int]], before: Held | None) -> Held:
     return found.and_more(before) if before else found
 
 
-def left_running(launcher: Child, ranks: Sequence[Watched]) -> str:
+def failure(child: Child) -> Ending | None:
+    """Of the job, by how a child has ended."""
+    if child.failure_code:
+        return judge.Ending("failed", child.code_of_job, "", child)
+    if child.announced and child.announced.alive:
+        return judge.Ending("failed", 128 + signal.SIGKILL, _left_running(child, child.announced.alive))
+    if child.role == SERVICE and not child.process.conduct.may_end:
+        return judge.Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it")
+    return None
+
+
+def may_be_stopped(child: Child) -> bool:
+    """Whether it may have ended because the job is being stopped: who signals all processes of a job, as Slurm does, may reach a service
+    before this process, and sshd ends with 0 then."""
+    return child.role == SERVICE and (not child.ended.code or child.ended.signal in STOPPING)
+
+
+def _left_running(launcher: Child, ranks: Sequence[Watched]) -> str:
     """Of one that ended with 0 before these."""
     numbers = ", ".join(str(rank.rank) for rank in ranks)
     which, them = (f"ranks {numbers} were", "them") if len(ranks) > 1 else (f"rank {numbers} was", "it")
