@@ -174,6 +174,36 @@ def test_scancel_stops_ranks_of_mpirun(slurm: Slurm) -> None:
     assert sorted(path.name for path in slurm.folder.glob("saved.*")) == [f"saved.{rank}" for rank in range(4)]
 
 
+ASKED = """
+import os, signal, sys, time
+def save(number, frame):
+    open("asked." + os.environ["RANK"], "x").close()
+    time.sleep(2)
+    sys.exit()
+signal.signal(signal.SIGUSR1, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_script_that_is_warned_has_all_ranks_asked_to_save(slurm: Slurm) -> None:
+    """As docs/slurm.md has it. Here Slurm signals all processes of a step, of which torchrun would die."""
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--save-signal", "USR1", "--method", "torchrun", "--slots", "2"])
+    trap = f"trap '{' '.join([*RANKLAUNCH, 'save'])} ranklaunch-logs/job_$SLURM_JOB_ID.0' USR1"
+    script.write_text(f"#!/bin/bash\n{trap}\nsrun {words} {program(slurm, ASKED)} &\nwait $! || wait $!\n")
+    slurm.run("sbatch", "--output=out", *ONE_EACH, script, check=True)
+    attempts = [slurm.folder / f"ranklaunch-logs/job_1.0/node_{i}/attempt_1" for i in range(2)]
+    logs = [attempts[rank // 2] / f"rank_{rank}.log" for rank in range(4)]
+    wait_until(lambda: all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
+    wait_until(lambda: all([*a.glob("*.sock")] or "socket" in (a / "plan.json").read_text() for a in attempts), "sockets", LONG_S)
+    slurm.run("scancel", "--batch", "--signal=USR1", "1", check=True)
+
+    ends_as(slurm, "COMPLETED")
+    assert sorted(path.name for path in slurm.folder.glob("asked.*")) == [f"asked.{rank}" for rank in range(4)]
+    assert [verdict["outcome"] for verdict in verdicts(slurm)] == ["succeeded"] * 2
+
+
 def ranks_on(slurm: Slurm, host: Any) -> list[int]:
     name = f"{slurm.folder}/train.py".encode()
     return [pid for pid in host.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
