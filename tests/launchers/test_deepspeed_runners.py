@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from testbench import slurm as slurm_bench
-from testbench.hosts import Hosts
+from testbench.hosts import Entered, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
 from testbench.slurm import Slurm
+from testbench.waiting import sleep_until
 
 pytestmark = [
     pytest.mark.processes,
@@ -28,7 +30,8 @@ pytestmark = [
 LONG_S = 300
 MPICH = shutil.which("mpirun.mpich")
 RANK = """
-import json, os, socket, sys, time
+import json, os, signal, socket, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM} if "saves" in sys.argv else ())
 names = ("LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "FOO", "SLURM_LOCALID", "SLURM_NTASKS")
 told, rank = sys.argv[-1], os.environ.get("RANK") or os.environ["SLURM_PROCID"]
 with open(f"{told}/{rank}.part", "w") as file:
@@ -36,6 +39,11 @@ with open(f"{told}/{rank}.part", "w") as file:
 os.rename(f"{told}/{rank}.part", f"{told}/{rank}.json")
 while len([name for name in os.listdir(told) if name.endswith(".json")]) < 4:
     time.sleep(0.05)
+if "saves" in sys.argv:
+    signal.sigwait({signal.SIGTERM})
+    time.sleep(3 * int(rank))
+    open(f"{told}/{rank}.saved", "w").close()
+    sys.exit(0)
 if rank == "3":
     print("no image 17", flush=True)
     sys.exit(42)
@@ -53,18 +61,21 @@ def told(tmp_path: Path) -> Path:
     return folder
 
 
-def run(told: Path) -> list[object]:
-    return [*RANKLAUNCH, "run", "--python", sys.executable, "--grace-s", 5, "--", told.parent / "program.py", told]
+def run(told: Path, *words: object, grace_s: int = 5) -> list[object]:
+    return [*RANKLAUNCH, "run", "--python", sys.executable, "--grace-s", grace_s, "--", told.parent / "program.py", *words, told]
 
 
 def seen(told: Path) -> list[dict[str, str]]:
     return [json.loads((told / f"{rank}.json").read_text()) for rank in range(len(list(told.glob("*.json"))))]
 
 
-@pytest.mark.skipif(not MPICH or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs MPICH (mpirun.mpich) and sshd")
-def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
-    """Its helper ends with 0 whatever its rank ended with."""
-    folder = told.parent
+needs_mpich = pytest.mark.skipif(
+    not MPICH or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs MPICH (mpirun.mpich) and sshd"
+)
+
+
+def by_mpich(made: Hosts, folder: Path, words: list[object]) -> list[Entered]:
+    """On the first and the last of three hosts."""
     (folder / "bin").mkdir()
     (folder / "bin" / "mpirun").symlink_to(str(MPICH))
     (folder / "bin" / "hydra_pmi_proxy").symlink_to(Path(str(MPICH)).with_name("hydra_pmi_proxy"))  # which is looked for beside it
@@ -72,10 +83,17 @@ def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
     env = {name: os.environ[name] for name in ("HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
     env = {**env, **COMMON, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "RANKLAUNCH_RUN_DIR": str(folder)}
     env |= {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "mpich", "RANKLAUNCH_HOSTS": "h0,h1,h2", "RANKLAUNCH_LOG_DIR": str(folder / "logs")}
-    of_each = [
-        host.popen(run(told), env={**env, "RANKLAUNCH_NODE": str(host.index)}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for host in hosts(3)
+    return [
+        host.popen(words, env={**env, "RANKLAUNCH_NODE": str(host.index)}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for host in made
     ]
+
+
+@needs_mpich
+def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
+    """Its helper ends with 0 whatever its rank ended with."""
+    folder = told.parent
+    of_each = by_mpich(hosts(3), folder, run(told))
     texts = [node.communicate(timeout=LONG_S)[0] for node in of_each]
     assert [node.returncode for node in of_each] == [42] * 3, texts
     assert [(each["host"], each["LOCAL_RANK"], each["MASTER_ADDR"], each["FOO"]) for each in seen(told)] == [
@@ -85,6 +103,17 @@ def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
         culprit = checked_verdict(folder / "logs" / f"node_{index}" / "attempt_1" / "verdict.json")["culprit"]
         assert (culprit["rank"], culprit["node"], culprit["host"], culprit["exit_code"]) == (3, 1, "h2", 42)
         assert culprit["last_lines"][-1] == "no image 17"
+
+
+@needs_mpich
+def test_all_ranks_of_mpich_have_time_to_save(hosts: Callable[..., Hosts], told: Path) -> None:
+    """Its proxy ends all of a node when a helper dies, which waits for a rank and hears nothing."""
+    of_each = by_mpich(hosts(3), told.parent, run(told, "saves", grace_s=60))
+    sleep_until(lambda: len(list(told.glob("*.json"))) == 4, "ranks that wait for the signal", LONG_S)
+    of_each[0].send_signal(signal.SIGTERM)
+    texts = [node.communicate(timeout=LONG_S)[0] for node in of_each]
+    assert [node.returncode for node in of_each] == [143] * 3, texts
+    assert sorted(int(path.stem) for path in told.glob("*.saved")) == [0, 1, 2, 3], texts
 
 
 @pytest.mark.skipif(bool(slurm_bench.missing()), reason=slurm_bench.missing())

@@ -496,15 +496,27 @@ def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     assert [node.verdict["stop"]["ended_by_themselves"] for node in started.nodes] == [[0], [1], [2]]
 
 
-@pytest.mark.parametrize("script", ["{program}; code=$?; exit $code", "{program} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0"])
+WRAPPER = f"{sys.executable} -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))'"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "{program}; code=$?; exit $code",
+        "{program} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0",
+        f"exec {WRAPPER} {{program}}",
+        pytest.param(f"{WRAPPER} {{program}} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0", marks=pytest.mark.table),
+    ],
+)
 def test_programs_in_scripts_have_time_to_save(job: MakeJob, script: str) -> None:
-    """The shell would die of the signal alone, and Open MPI then kills the rank's process group."""
+    """The shell, or what else waits for the program, would die of the signal alone, and Open MPI then kills the rank's process group."""
     started = job(3)
     program = f"{sys.executable} -u {child('saves_on_term.py')} --takes $((5 - 2 * OMPI_COMM_WORLD_RANK))"
     started.start("bash", "-c", script.format(program=program), options=("--grace-s", 60), env=own(started))
     began = time.monotonic()
     stop_when_ready(started)
     assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+    assert [node.verdict["stop"]["caught_by"] for node in started.nodes] == [[0], [1], [2]]
     assert time.monotonic() - began < 55
 
 

@@ -13,12 +13,12 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, hears_behind, note, unread, wake
+from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
-from ranklaunch.typed import TYPE_CHECKING, NamedTuple
+from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.unread import Unread
@@ -36,25 +36,17 @@ REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be si
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
 
 
-class Spared(NamedTuple):
-    """Ranks that are not told yet. hearing: those that were, and whose end is waited for, until then."""
-
-    ranks: list[tree.Identity]
-    number: int
-    hearing: list[tree.Identity]
-    until: float
-
-
 class Teller:
-    """Passes a signal to ranks: to themselves, or to the programs in them where they are shells that would die of it. look(), again and
-    again, tells programs that catch it later, and such a shell itself once no program in it does. own: processes that ranklaunch itself
-    has started."""
+    """Passes a signal to ranks: to themselves, or to the programs in them where they are shells that would die of it, or wrappers whose
+    death would end all. look(), again and again, tells programs that catch it later, and such a shell itself once no program in it does.
+    own: processes that ranklaunch itself has started."""
 
     def __init__(self, clock: Callable[[], float], own: Callable[[], Collection[tree.Identity]]) -> None:
         self._clock = clock
         self._own = own
         self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
         self._told: set[tree.Identity] = set()
+        self._bound: set[tree.Identity] = set()  # ranks whose launcher ends all once one has died
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
         self._spared: list[Spared] = []
         self.says_where = False
@@ -68,7 +60,8 @@ class Teller:
         """Ranks whose launcher ends all once one has died. Those that hear it may be saving: others, which would die of it, are told when
         these have ended, or at that time."""
         told, hearing = list(ranks), tree.Hearing(number)
-        first = [rank for rank in told if hearing.of(rank) or hears_behind(rank, number)]
+        self._bound.update(told)
+        first = [rank for rank in told if hearing.of(rank) or heard_behind(rank, hearing)]
         others = list(set(told).difference(first))
         if first and others and not self.says_where:
             self._spared.append(Spared(others, number, first, until))
@@ -83,9 +76,10 @@ class Teller:
                 self._shells[rank] = number, None
             elif not heard and self.aborts(rank):
                 continue
-            hears = bool(heard) or hears_behind(rank, number)  # before a wrapper dies of it
-            sent = [self._send(process, number) for process in heard or [rank]]
-            if hears and any(sent):
+            behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
+            meant = heard or (behind if rank in self._bound else []) or [rank]
+            sent = [self._send(process, number) for process in meant]
+            if (heard or behind) and any(sent):
                 self.caught.add(rank)
             wake(rank)
 

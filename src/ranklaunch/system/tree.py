@@ -196,20 +196,21 @@ class Hearing:
         left = [root]
         while left:
             process = left.pop()
-            shell = _is_shell(process.pid)
+            shell = is_shell(process.pid)
             if self._heard_by(process.pid, shell):
                 found.append(process)
             elif shell or self._through_all:
-                left += [Identity(pid, child.start) for pid, child in self._children(process.pid) if child.state not in "ZX"]
+                left += self.children(process.pid)
         return found
 
-    def _children(self, pid: int) -> list[tuple[int, Entry]]:
+    def children(self, pid: int) -> list[Identity]:
+        """Those that live."""
         if self._below is None:
             try:
                 self._below = by_parent()
             except OSError:  # no descriptor left
                 self._below = {}
-        return self._below.get(pid, [])
+        return [Identity(child, found.start) for child, found in self._below.get(pid, []) if found.state not in "ZX"]
 
     def _heard_by(self, pid: int, shell: bool) -> bool:
         """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches.
@@ -251,7 +252,7 @@ def _waits_for_signals(pid: int) -> bool:
     )
 
 
-def _is_shell(pid: int) -> bool:
+def is_shell(pid: int) -> bool:
     """By its file: a script is called after its own."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS

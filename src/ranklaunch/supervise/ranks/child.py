@@ -9,7 +9,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of, signal_of
-from ranklaunch.typed import TYPE_CHECKING
+from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:
@@ -223,19 +223,28 @@ class Lone:
                 del self._beside[launcher]
 
 
+class Spared(NamedTuple):
+    """Ranks that are not told yet. hearing: those that were, and whose end is waited for, until then."""
+
+    ranks: list[tree.Identity]
+    number: int
+    hearing: list[tree.Identity]
+    until: float
+
+
 def wake(process: tree.Identity) -> None:
     if tree.state(process) == "T":
         tree.send(process, signal.SIGCONT)
 
 
-def hears_behind(rank: tree.Identity, number: int) -> bool:
-    """Whether the program behind a wrapper hears a signal, which the wrapper would only die of."""
+def heard_behind(rank: tree.Identity, hearing: tree.Hearing) -> list[tree.Identity]:
+    """Who hears a signal behind wrappers, which would only die of it."""
     try:
         from ranklaunch.supervise.ranks import wrapped  # where there are ranks to end
 
-        return wrapped.hears(rank, number)
+        return wrapped.heard(rank, hearing)
     except (OSError, ImportError):  # no descriptor left
-        return False
+        return []
 
 
 def unread(clock: Callable[[], float]) -> Unread | None:
