@@ -132,17 +132,21 @@ def test_deepspeed_by_open_mpi(slurm: Slurm) -> None:
     assert said == [f"rank {rank} of 4 on h{rank // 2}" for rank in range(4)]
 
 
+def cancel(slurm: Slurm, job: Any, logs: list[Path]) -> None:
+    """Once each rank has written that it is ready. Slurm signals the ranks too, whose end may be seen before the request to stop is."""
+    wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
+    assert job.poll() is None, job.communicate()
+    slurm.run("scancel", "1", check=True)
+    said = "".join(job.communicate(timeout=LONG_S))
+    assert [(each["outcome"], each["exit_code"]) for each in verdicts(slurm)] == [("stopped", 143)] * 2, said
+    assert all("stopped by SIGTERM" in each["reason"] for each in verdicts(slurm))
+
+
 def test_scancel_stops_every_rank(slurm: Slurm) -> None:
     with start(slurm, "--method", "spawn", "--slots", "2", program(slurm, WAITS)) as job:
         logs = [slurm.folder / f"ranklaunch-logs/job_1.0/node_{rank // 2}/attempt_1/rank_{rank}.log" for rank in range(4)]
-        wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
-        assert job.poll() is None, job.communicate()
-        slurm.run("scancel", "1", check=True)
-        out, err = job.communicate(timeout=LONG_S)
+        cancel(slurm, job, logs)
 
-    # Slurm signals the ranks too, whose end may be seen before the request to stop is.
-    assert [(each["outcome"], each["exit_code"]) for each in verdicts(slurm)] == [("stopped", 143)] * 2, out + err
-    assert all("stopped by SIGTERM" in each["reason"] for each in verdicts(slurm))
     ends_as(slurm, "CANCELLED")
     for host in slurm.hosts:
         wait_until(lambda host=host: not ranks_on(slurm, host), f"ranks on {host.name}", LONG_S)
@@ -164,13 +168,8 @@ def test_scancel_stops_ranks_of_mpirun(slurm: Slurm) -> None:
     """Slurm signals mpirun and the servers of ssh too, which end before ranklaunch has heard of the stop."""
     with start(slurm, "--method", "mpirun", "--slots", "2", program(slurm, SAVES), **of_mpi(slurm)) as job:
         logs = [slurm.folder / f"ranklaunch-logs/job_1.0/node_0/attempt_1/rank_{rank}.log" for rank in range(4)]
-        wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
-        assert job.poll() is None, job.communicate()
-        slurm.run("scancel", "1", check=True)
-        out, err = job.communicate(timeout=LONG_S)
+        cancel(slurm, job, logs)
 
-    assert [(each["outcome"], each["exit_code"]) for each in verdicts(slurm)] == [("stopped", 143)] * 2, out + err
-    assert all("stopped by SIGTERM" in each["reason"] for each in verdicts(slurm))
     assert sorted(path.name for path in slurm.folder.glob("saved.*")) == [f"saved.{rank}" for rank in range(4)]
 
 

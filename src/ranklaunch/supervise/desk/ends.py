@@ -28,8 +28,8 @@ def _found(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, in
     programs = [child for child in ended if child.role == LAUNCHER and plan.runs == PROGRAM]
     own.update((plan.job.node.first_rank, (child.ended.code, child.ended.signal)) for child in programs)
     groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
-    each_of = [each for ranks in groups for each in ranks.ended if each.rank is not None and each.status is not None]
-    return {**{each.rank: (each.code, each.signal) for each in each_of if each.rank is not None}, **own}
+    ends = (each for ranks in groups for each in ranks.ended if each.status is not None)
+    return {**{each.rank: (each.code, each.signal) for each in ends if each.rank is not None}, **own}
 
 
 def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes: bool = False) -> bool:
