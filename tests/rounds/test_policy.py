@@ -55,8 +55,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
         ({"code": 33}, "RANKLAUNCH_NO_RESTART_CODES"),
         ({"by": known("python-import-error"), "began": False, "place": None}, "python-import-error would come again"),
         ({"by": known("no-space-left", "")}, "it is so"),
-        ({"judgement": Judgement("failed", 75, "no rank moves (RANKLAUNCH_HANG=stop)")}, "RANKLAUNCH_HANG=restart lets it"),
-        ({"judgement": Judgement("failed", 1, "an exception", notes=("RANKLAUNCH_HANG=stop has ended rank 1",))}, "lets it start again"),
+        ({"hung": True}, "RANKLAUNCH_HANG=restart lets it start again"),
         ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "asked for the stop"),
     ]
 )
@@ -70,6 +69,11 @@ def test_what_is_never_started_again(why: dict[str, Any], what: str) -> None:
 def test_a_hang_that_may_be_restarted_is() -> None:
     hang = Judgement("failed", 75, "no rank has moved for 300 s (RANKLAUNCH_HANG=restart)")
     assert decide([], seen(judgement=hang), THREE).again
+
+
+def test_a_program_that_names_the_setting_has_not_hung() -> None:
+    by_itself = Judgement("failed", 1, "rank 0 exited with code 1: ValueError: RANKLAUNCH_HANG=stop is not for this cluster")
+    assert decide([], seen(judgement=by_itself), THREE).again
 
 
 def test_what_would_come_again_at_the_start_may_be_another_thing_later() -> None:

@@ -275,10 +275,12 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
 def test_a_rank_that_waits_after_an_exception_is_to_blame_where_nobody_caught_it(
     as_process: Starter, what: str, mode: str, code: int, reason: str
 ) -> None:
-    asked = {"RANKLAUNCH_HANG_S": "5", "RANKLAUNCH_HANG": mode}
+    asked = {"RANKLAUNCH_HANG_S": "5", "RANKLAUNCH_HANG": mode, "RANKLAUNCH_MAX_RESTARTS": "1" if mode == "stop" else "0"}
     job = as_process.spawn(2, child("hangs.py"), env={**asked, "WHAT": what, "WHO": "1", "STAR_PORT": str(free_port())})
     assert job.end() == code
     verdict = job.verdict
+    if mode == "stop":
+        assert verdict["notes"][-1].startswith("not started again: RANKLAUNCH_HANG=stop ends a job that hangs; ")
     assert verdict["reason"].endswith(reason)
     assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
     if code == 1:

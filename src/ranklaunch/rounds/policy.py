@@ -20,8 +20,6 @@ PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress,
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
 
-HANG_STOPS = "RANKLAUNCH_HANG=stop"  # in the reason of a job that was ended so, or a note
-
 Place = tuple[int, int]  # epoch and step
 
 
@@ -34,14 +32,15 @@ class Settings(Value):
 
 class Seen(Value):
     """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
-    finished: a rank had ended with 0 by itself. began: a step had been seen. place: the highest step in what ranks wrote. mark: the
-    number of the newest checkpoint that this round has made, None where there is none or nobody can tell; marks: it was looked for, and
-    could be read. seconds: from the release to the failure."""
+    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. began: a step had been seen. place: the highest
+    step in what ranks wrote. mark: the number of the newest checkpoint that this round has made, None where there is none or nobody can
+    tell; marks: it was looked for, and could be read. seconds: from the release to the failure."""
 
     number: int
     judgement: Judgement
     launched: bool
     away: str = ""
+    hung: bool = False
     finished: bool = False
     began: bool = False
     place: Place | None = None
@@ -134,8 +133,8 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return "no rank had been started yet"
     if seen.away:
         return f"{seen.away} is gone, or has not said that its ranks have ended"
-    if any(HANG_STOPS in text for text in (judgement.reason, *judgement.notes)):
-        return f"{HANG_STOPS} ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
+    if seen.hung:
+        return "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
     if seen.finished:
         return "a rank had ended with 0 before"
     if judgement.exit_code in settings.never:

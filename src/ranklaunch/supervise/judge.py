@@ -34,8 +34,8 @@ AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
 class Ending(Value):
-    """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: the one of a launcher's
-    whose end it was. culprit: who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was."""
+    """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: that of a launcher's. culprit:
+    who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was. hung: the job was."""
 
     outcome: str
     exit_code: int
@@ -46,6 +46,7 @@ class Ending(Value):
     from_elsewhere: bool = False
     at: float = 0.0
     killed: bool = False
+    hung: bool = False
 
 
 class Circumstances(Value):
@@ -234,8 +235,7 @@ def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
 
 def placed(plan: Plan, text: str) -> str:
     """A text with the node that it is about, where there are several."""
-    job = plan.job
-    return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.everyone) > 1 else text
+    return f"{blame.place(plan.job.node_index, plan.job.node.host)}: {text}" if len(plan.job.everyone) > 1 else text
 
 
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:

@@ -61,6 +61,7 @@ def _seen(asked: Decide, states: list[State]) -> Seen:
         judgement=asked.judgement,
         launched=asked.released,
         away=asked.away or next(iter(_each(states, "gone", str)), ""),
+        hung=any(_each(states, "hung", bool)),
         finished=any(_each(states, "finished", bool)),
         began=bool(places),
         place=max(places, default=None),

@@ -45,6 +45,8 @@ def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapp
     """What a node says beside that. request: the signal of the first stop request, and when that came: after the failure, or before a
     launcher had told of it."""
     found: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
+    if ending.hung and plan.watch.hang == "stop":
+        found["hung"] = True
     if request and (request[1] >= ending.at or ending.outcome == "stopped"):
         found["stop"] = [128 + request[0], placed(plan, stopped_by(request[0]))]
     return found

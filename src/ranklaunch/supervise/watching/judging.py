@@ -117,7 +117,9 @@ class Judging:
     def _fail(self, found: tuple[Suspect, ...]) -> None:
         self._waits = False
         if self._alarm and not self._of.ending():
-            self._of.fail(self._by_exception(found) or Ending("failed", WaitError.exit_code, f"{self._reason(found)} ({self._by_mode})"))
+            self._of.fail(
+                self._by_exception(found) or Ending("failed", WaitError.exit_code, f"{self._reason(found)} ({self._by_mode})", hung=True)
+            )
 
     @property
     def _by_mode(self) -> str:
@@ -131,7 +133,7 @@ class Judging:
         at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
         culprit = uncaught.culprit(self._of.plan(), first, first.raised, at)
         reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {self._what}"
-        return Ending("failed", culprit.exit_code, reason, culprit=culprit)
+        return Ending("failed", culprit.exit_code, reason, culprit=culprit, hung=True)
 
     # In words
 
