@@ -18,7 +18,7 @@ from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
-from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.supervise.ranks.child import Child, End
 from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
 from ranklaunch.supervise.ranks.watched import Announced, Watched
 from ranklaunch.system import tree
@@ -152,6 +152,17 @@ def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None
         tree.send(each, signal.SIGKILL)
     popen.kill()
     popen.wait(60)
+
+
+def test_a_launcher_that_has_ended_is_not_halted() -> None:
+    """The end of a rank that was killed with it may be seen later than its own, when its pid may be another process's."""
+    popen = subprocess.Popen(["sleep", "600"])
+    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    popen.kill()
+    popen.wait(60)
+    child.end = End(signal.SIGKILL, 0.0, 0, (signal.SIGKILL,))
+    child.halt()
+    assert not child.halted
 
 
 @pytest.mark.parametrize("ranks", [0, 1])

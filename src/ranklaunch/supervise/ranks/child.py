@@ -130,8 +130,9 @@ class Child:
 
     def halt(self) -> None:
         """Until go_on(): it does nothing by itself, nor does who stands between it and its ranks."""
-        self.halted = True
-        self._send_down(signal.SIGSTOP)
+        if self.alive:  # else its pid may be another's by now
+            self.halted = True
+            self._send_down(signal.SIGSTOP)
 
     def halt_with_ranks(self) -> None:
         """A launcher that would kill its ranks, until they have ended by themselves."""
