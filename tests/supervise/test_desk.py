@@ -84,6 +84,14 @@ def test_any_node_tells_of_every_rank_of_all_and_of_their_stacks(as_process: Sta
     assert not [path for job in jobs for path in job.log_dir.glob("**/*.sock")]
 
 
+def test_whoever_asks_in_the_first_second_waits_for_the_answer(as_process: Starter) -> None:
+    job = as_process.spawn(1, child("saves_on_term.py"))
+    job.out.wait_for("ready", 1)
+    assert [rank["rank"] for rank in status(job.log_dir)["ranks"]] == [0]
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+
+
 def test_a_job_that_lasts_only_after_its_restart_is_asked_too(as_process: Starter) -> None:
     """Its first round is over before there is a socket."""
     program = as_process.folder / "train.py"

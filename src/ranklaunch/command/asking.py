@@ -20,6 +20,8 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 
+STARTS_S = 5.0  # a job can be asked once it has lasted a second, on a busy machine a little later
+AGAIN_S = 0.1
 ANSWER_S = 60.0  # for all nodes to take evidence; else it answers within a second
 MOST_PLAN = 64 * 1024 * 1024  # bytes
 MOST_ANSWER = 256 * 1024 * 1024
@@ -33,14 +35,34 @@ def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[
     """What the newest job that runs on this machine answers. logs: a log folder, or a folder in it; "" for that of this container's own
     environment. Raises WaitError where none runs."""
     top = disk.absolute(logs or own_logs(env))
+    deadline = time.monotonic() + STARTS_S
+    while True:
+        try:
+            return _newest(top, question)
+        except _SilentError as error:
+            silent = str(error)
+        if silent or time.monotonic() > deadline or not _starts(top):
+            msg = silent or f"no job that runs on this machine is found: {_looked(top)}; LOG_DIR names another folder of logs"
+            raise WaitError(msg)
+        time.sleep(AGAIN_S)
+
+
+def _newest(top: str, question: Mapping[str, Any]) -> dict[str, Any]:
     silent = ""
     for path in _sockets(top):
         try:
             return _checked(_asked(path, question), path)
         except _SilentError as error:
             silent = silent or str(error)
-    msg = silent or f"no job that runs on this machine is found: {_looked(top)}; LOG_DIR names another folder of logs"
-    raise WaitError(msg)
+    raise _SilentError(silent)
+
+
+def _starts(top: str) -> bool:
+    """Whether an attempt is so new that it may be asked in a moment."""
+    return any(
+        abs(time.time() - _written(folder, folders.PLAN)) < STARTS_S and folders.VERDICT not in _names(folder)
+        for folder in _folders(top, DEEPEST)
+    )
 
 
 def _looked(top: str) -> str:
@@ -72,7 +94,7 @@ def own_logs(env: Mapping[str, str]) -> str:
 
 def _sockets(top: str) -> Iterator[str]:
     """Those below a folder, of the newest attempts first."""
-    found = sorted(((_age(folder), folder) for folder in _folders(top, DEEPEST)), reverse=True)
+    found = sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top, DEEPEST)), reverse=True)
     for _, folder in found:
         names = [name for name in _names(folder) if _SOCKET.fullmatch(name)]
         yield from (os.path.join(folder, name) for name in sorted(names))
@@ -95,9 +117,10 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _age(folder: str) -> float:
+def _written(folder: str, name: str) -> float:
+    """In seconds since 1970; 0 where it is not there."""
     try:
-        return os.stat(os.path.join(folder, folders.EVENTS)).st_mtime
+        return os.stat(os.path.join(folder, name)).st_mtime
     except OSError:
         return 0.0
 
