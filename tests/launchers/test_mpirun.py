@@ -347,12 +347,9 @@ while True:
 """
 
 
-@pytest.mark.parametrize(
-    ("families", "reason"),
-    # sshd serves IPv6 where it can serve that alone.
-    [("IPv4", "what answers there is not an SSH server"), ("both", "sshd on node 1 (h1) exited with code 255: Bind to port 36666")],
-)
-def test_a_port_that_another_has_taken_is_named(hosts: Callable[..., Hosts], tmp_path: Path, families: str, reason: str) -> None:
+@pytest.mark.parametrize("families", ["IPv4", "both"])
+def test_a_port_that_another_has_taken_is_named(hosts: Callable[..., Hosts], tmp_path: Path, families: str) -> None:
+    """At once, also where sshd would go on to serve IPv6 alone."""
     made = hosts(2)
     (tmp_path / "run").mkdir()
     (tmp_path / "told").mkdir()
@@ -360,12 +357,12 @@ def test_a_port_that_another_has_taken_is_named(hosts: Callable[..., Hosts], tmp
     assert taken.stdout
     assert taken.stdout.readline() == "ready\n"
     started = LauncherJob(made, tmp_path, "mpirun", 1)
-    started.start("sh", "-c", WHERE, env=own(started, RANKLAUNCH_WAIT_S="5", RANKLAUNCH_MUSTER_TIMEOUT_S="600"))
+    started.start("sh", "-c", WHERE, env=own(started, RANKLAUNCH_WAIT_S="600", RANKLAUNCH_MUSTER_TIMEOUT_S="600"))
     codes = [node.popen.wait(ATTEMPT_S) for node in started.nodes]
     taken.kill()
     taken.communicate(timeout=60)
     assert codes == [75, 75], started.words()
-    assert reason in started.nodes[0].verdict["reason"], started.words()
+    assert "sshd on node 1 (h1) exited with code 255: Bind to port 36666" in started.nodes[0].verdict["reason"], started.words()
     assert "Bind to port 36666 on 0.0.0.0 failed: Address already in use" in started.nodes[1].log("sshd.log")
 
 

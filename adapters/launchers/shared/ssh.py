@@ -49,6 +49,7 @@ REMOTE_SHELL = Variable(
 VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOTE_SHELL)
 
 NAME = "sshd"
+TAKEN = " failed: Address already in use"  # it goes on with the other family, if that is free, and serves nobody who comes by this one
 NEW = "new"
 PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
@@ -245,7 +246,7 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
-    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code, sessions=sessions(reader))
+    conduct = Conduct(carriers=CARRIERS, quiet=True, failing=(TAKEN,), fails_as=WaitError.exit_code, sessions=sessions(reader))
     return Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", conduct=conduct)
 
 

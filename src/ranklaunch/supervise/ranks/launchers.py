@@ -120,16 +120,22 @@ class Launchers:
                 child.below.expect()
 
     def read(self, child: Child) -> None:
-        """A launcher tells which ranks it has started, and that it ends them after a failure."""
+        """A launcher tells which ranks it has started, and that it ends them after a failure; a service, that it is of no use."""
         said = child.reader.output.tail if child.reader else b""
         if child.announced:
             child.announced.read(said)
         failing = any(text.encode() in said for text in child.process.conduct.failing)
         if failing and not (self._around.ending() or child.told or child.ends_ranks):
-            self.look()
-            child.ends_ranks = True
-            self._fails(child, f"{child.process.name} says that a rank of it has failed")
+            self._on_failing(child)
         self._dismiss(child, said)
+
+    def _on_failing(self, child: Child) -> None:
+        self.look()
+        child.ends_ranks = True
+        if child.role == SERVICE:  # sshd hears it by then, and says by 255 that it was not to end
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: child.alive and tree.send(child.identity, signal.SIGQUIT))
+        else:
+            self._fails(child, f"{child.process.name} says that a rank of it has failed")
 
     def _dismiss(self, child: Child, said: bytes) -> None:
         """A launcher without ranks that has told all: it would take its time to end."""
