@@ -7,9 +7,14 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
+import pytest
+
+from ranklaunch.supervise.ranks import wrapped
 from ranklaunch.system import tree
 from testbench.places import child
+from testbench.waiting import sleep_until
 
 
 def started(stack: ExitStack, *words: str) -> subprocess.Popen[str]:
@@ -48,6 +53,52 @@ def test_who_sleeps_in_sigwait_hears_it() -> None:
         waiter.send_signal(signal.SIGTERM)
         assert waiter.wait(60) == 0
     assert asleep
+
+
+WRAPPER = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))"
+
+
+def test_a_program_behind_a_wrapper_may_have_any_words(tmp_path: Path) -> None:
+    """The flag is one of PyTorch's own example."""
+    program = tmp_path / "multiprocessing" / "train.py"
+    program.parent.mkdir()
+    program.write_text(Path(child("sigwaits.py")).read_text())
+    words = (sys.executable, "-c", WRAPPER, str(program), "--multiprocessing-distributed")
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as wrapper:
+        assert wrapper.stdout
+        assert wrapper.stdout.readline() == b"ready\n"
+        rank = tree.identify(wrapper.pid)
+        sleep_until(lambda: tree.state(rank) == "S", "the wrapper does not wait")
+        heard = wrapped.heard(rank, tree.Hearing(signal.SIGTERM))
+        (behind,) = tree.generation(wrapper.pid, 1)
+        tree.send(behind, signal.SIGTERM)
+    assert heard == [behind]
+
+
+WORKER = """
+import multiprocessing, sys
+worker = multiprocessing.get_context(sys.argv[1]).Process(target=input)
+worker.start()
+print("started", flush=True)
+sys.stdin.read()
+worker.kill()
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_are_known_by_the_words_that_python_gives_them(method: str) -> None:
+    words = (sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", WORKER, method)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == b"started\n"
+        of_children = lambda: [tree.command(each.pid) for each in tree.generation(parent.pid, 1)]  # noqa: E731
+        sleep_until(lambda: tree.command(parent.pid) not in of_children(), "they have not started")
+        children = of_children()
+        parent.communicate()
+    assert len(children) == 2, children  # one of which keeps count of what they share
+    for each in (*children, ["python", "-m", "joblib.externals.loky.backend.popen_loky_posix", "--process-name", "LokyProcess-1"]):
+        assert wrapped.is_worker(each), each
+    assert not wrapped.is_worker(["python", "-u", "train.py", *children[0][1:]])
 
 
 def test_an_interrupt_ends_a_start_at_once() -> None:

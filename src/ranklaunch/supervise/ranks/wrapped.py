@@ -4,8 +4,16 @@ place."""
 
 from __future__ import annotations
 
+import re
+
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Hearing, Identity
+
+FROZEN = "--multiprocessing-fork"  # the first word of a worker whose program has its Python in it
+_WORKER = re.compile(
+    r"(?:from )?(?:multiprocess(?:ing)?|(?:joblib\.externals\.)?loky\.backend)"
+    r"\.(?:spawn|forkserver|resource_tracker|semaphore_tracker|popen_loky_posix)\b"
+)
 
 
 def heard(rank: Identity, hearing: Hearing) -> list[Identity]:
@@ -29,4 +37,22 @@ def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
 
 
 def _is_another(words: list[str], wrapper: list[str]) -> bool:
-    return words != wrapper and not any("multiprocessing" in word for word in words)
+    return words != wrapper and not is_worker(words)
+
+
+def is_worker(words: list[str]) -> bool:
+    """Whether Python's multiprocessing, or joblib, has started it for its own work."""
+    return words[1:2] == [FROZEN] or bool(_WORKER.match(_code(words)))
+
+
+def _code(words: list[str]) -> str:
+    """What Python is to run by -c or -m: "" where it runs a file, whose words are its own."""
+    left = iter(words[1:])
+    for word in left:
+        if word in ("-c", "-m"):
+            return next(left, "")
+        if word in ("-X", "-W"):
+            next(left, "")
+        elif not word.startswith("-"):
+            break
+    return ""
