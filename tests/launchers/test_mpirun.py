@@ -500,6 +500,7 @@ WRAPPER = f"{sys.executable} -c 'import subprocess, sys; sys.exit(subprocess.cal
     "script",
     [
         "{program}; code=$?; exit $code",
+        "timeout 600 {program}; code=$?; exit $code",
         "{program} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0",
         f"exec {WRAPPER} {{program}}",
         pytest.param(f"{WRAPPER} {{program}} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0", marks=pytest.mark.table),

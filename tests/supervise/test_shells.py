@@ -50,6 +50,16 @@ def test_a_program_saves_before_its_shell_ends(as_process: Starter, script: str,
     assert time.monotonic() - began < 30
 
 
+def test_a_shell_ends_after_what_has_passed_the_signal_on(as_process: Starter) -> None:
+    """timeout ignores it from then on, and waits for its program."""
+    job = in_shell(as_process, "timeout 600 {program}; echo $?; exit 3", child("saves_on_term.py"), "--takes", 3, ranks=1)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.log(0).split() == [b"ready", b"saved", b"0"]
+    assert [event["exit_code"] for event in job.events if event["event"] == "exit"] == [3]
+
+
 def test_each_signal_comes_once(as_process: Starter) -> None:
     job = in_shell(as_process, SCRIPTS["without exec"], child("signals.py"), grace_s=3)
     job.out.wait_for("ready", 2)

@@ -45,7 +45,7 @@ class Teller:
         self._clock = clock
         self._own = own
         self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
-        self._told: set[tree.Identity] = set()
+        self._told: set[tree.Identity] = set()  # processes that heard it
         self._bound: set[tree.Identity] = set()  # ranks whose launcher ends all once one has died
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
         self._spared: list[Spared] = []
@@ -77,19 +77,18 @@ class Teller:
             elif not heard and self.aborts(rank):
                 continue
             behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
-            meant = heard or (behind if rank in self._bound else []) or [rank]
-            sent = [self._send(process, number) for process in meant]
+            meant = heard or (behind if rank in self._bound else [])
+            self._told.update(meant)
+            sent = [self._send(process, number) for process in meant or [rank]]
             if (heard or behind) and any(sent):
                 self.caught.add(rank)
             wake(rank)
 
     def tell_below(self, root: int) -> bool:
-        """SIGTERM for those that catch it of the processes that hang from root; whether there are any. None of them is told twice."""
-        hearing = tree.Hearing(signal.SIGTERM)
+        """SIGTERM for those that catch it of the processes that hang from root; whether there are any, or one is left that did."""
+        hearing = tree.Hearing(signal.SIGTERM, told=self._told)
         heard = [process for child in tree.generation(root, 1) for process in hearing.of(child)]
-        for process in heard:
-            if process not in self._told:
-                self._send(process, signal.SIGTERM)
+        self._tell_once(heard, signal.SIGTERM)
         return bool(heard)
 
     def look(self) -> None:
@@ -97,12 +96,16 @@ class Teller:
             self._spared.remove(spared)
             self.tell(spared.ranks, spared.number)
         for number in {number for number, _ in self._shells.values()}:
-            hearing = tree.Hearing(number)
+            hearing = tree.Hearing(number, told=self._told)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
                 self._look_into(shell, number, hearing.of(shell), since)
 
+    def _tell_once(self, heard: list[tree.Identity], number: int) -> None:
+        for process in [each for each in heard if each not in self._told]:
+            self._told.add(process)
+            self._send(process, number)
+
     def _send(self, process: tree.Identity, number: int) -> bool:
-        self._told.add(process)
         sent = tree.send(process, number)
         if not sent and process not in tree.refused and process in self._own():
             sent = tree.send_to_child(process, number)  # no descriptor is left
@@ -111,9 +114,7 @@ class Teller:
 
     def _look_into(self, shell: tree.Identity, number: int, heard: list[tree.Identity], since: float | None) -> None:
         now = self._clock()
-        for process in heard:
-            if process not in self._told:
-                self._send(process, number)
+        self._tell_once(heard, number)
         if heard:
             self._shells[shell] = number, None
         elif since is None:

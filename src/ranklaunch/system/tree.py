@@ -183,10 +183,11 @@ def command(pid: int) -> list[str]:
 
 class Hearing:
     """Who hears a signal, at the time of one look: the processes that catch it, or wait for it. through_all: they are looked for below
-    any process that does not, else below shells alone, which would die of it and leave those that they have started."""
+    any process that does not, else below shells alone, which would die of it and leave those that they have started. told: those that have
+    heard it before, and that count as long as they live: they may have passed it on, and ignore it since, as timeout does."""
 
-    def __init__(self, number: int, through_all: bool = False) -> None:
-        self._number = number
+    def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
+        self._number, self._told = number, told
         self._through_all = through_all
         self._below: dict[int, list[tuple[int, Entry]]] | None = None
 
@@ -197,7 +198,7 @@ class Hearing:
         while left:
             process = left.pop()
             shell = is_shell(process.pid)
-            if self._heard_by(process.pid, shell):
+            if process in self._told or self._heard_by(process.pid, shell):
                 found.append(process)
             elif shell or self._through_all:
                 left += self.children(process.pid)
