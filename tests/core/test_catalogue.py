@@ -19,7 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, beside_report, find, reported, shipped
+from ranklaunch.catalogue import (
+    CAUSE,
+    CONSEQUENCE,
+    STOPPED,
+    KnownError,
+    before_report,
+    beside_report,
+    find,
+    last_exception,
+    reported,
+    shipped,
+)
 from ranklaunch.catalogue.literals import needed
 from ranklaunch.plan.planning import every_variable
 from testbench import places
@@ -563,6 +574,35 @@ def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> Non
     assert name_of(f"{begin}{FRAMES}{OOM}\n{peers}{later}") == "cuda-out-of-memory"
     for elsewhere in ("Exception in thread Thread-1 (save):", "Process ForkPoolWorker-1:"):
         assert name_of(f"{begin}{elsewhere}\n{FRAMES}{OOM}\n{''.join(steps)}{later}") == "cuda-out-of-memory"
+
+
+def test_a_step_of_another_process_does_not_hide_why() -> None:
+    """It is taken before this exception holds its rank up."""
+    one, *more = [f"step {number} loss 0.5\n" for number in range(4)]
+    text = f"{one}{FRAMES}{OOM}\n{more[0]}"
+    assert find(text) is None
+    hooked = "".join(f"[rank3]: {line}\n" for line in f"{FRAMES}{OOM}".splitlines())
+    for told, shared in (
+        (text, True),
+        (f"{one}{hooked}{more[0]}", False),
+        (f"{one}Process SpawnProcess-1:\n{FRAMES}{OOM}\n{more[0]}", False),
+    ):
+        found = find(told, shared=shared)
+        assert found
+        assert found.error.name == "cuda-out-of-memory"
+        assert find(told + "".join(more), shared=shared) is None
+    assert last_exception(f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n{''.join(more)}") == "ValueError: bad sample"
+
+
+def test_a_process_that_the_program_had_started_says_why_that_failed() -> None:
+    own = f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n"
+    after = f"{FRAMES}RuntimeError: worker 1 failed\n"
+    found = find(own + after)
+    assert found
+    assert (found.error.name, found.line) == (UNCAUGHT, "ValueError: bad sample")
+    assert (
+        name_of(f"step 0 loss 0.5\n{own}{''.join(f'step {number} loss 0.5' + chr(10) for number in (1, 2, 3))}{after}") == "words-of-a-peer"
+    )
 
 
 def test_a_command_of_a_script_failed_only_if_nothing_came_after_it() -> None:

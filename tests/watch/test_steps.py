@@ -69,6 +69,14 @@ def test_lines_of_a_programs_own_form(line: str) -> None:
     assert steps.last.place == Place(0, 7)
 
 
+@pytest.mark.parametrize("order", [(1, 1, 1, 2, 2, 2, 3, 3, 3, 4), (1, 2, 1, 2, 3, 4, 3, 4), (1, 1, 2, 3, 2, 3, 4, 3)])
+def test_lines_of_several_ranks(order: tuple[int, ...]) -> None:
+    """In an output that they share, some a step behind others."""
+    steps = fed(*(f"step {n}/40 loss 0.4" for n in order))
+    assert steps.last
+    assert steps.last.place == Place(0, 4)
+
+
 @pytest.mark.parametrize("every", [1.0, 1.01, 10.0, 60.0])
 @pytest.mark.parametrize(
     "form", ["%Y-%m-%d %H:%M:%S,{ms:03d} - INFO - ", "[%H:%M:%S] ", "%H:%M:%S.{ms:03d} ", "%Y/%m/%d %H:%M ", "%d:%H:%M:%S "]

@@ -35,7 +35,7 @@ from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_w
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import OF_A_PART, Lines, Traceback, at_fault, last_tracebacks
+from ranklaunch.catalogue.tracebacks import OF_A_PART, OF_A_PROCESS, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
@@ -44,6 +44,7 @@ _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
+_BY_HOOK = r"\[rank\d{1,7}\]: "  # PyTorch's, of an exception that nobody has caught
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _BY_CPP = "terminate called "  # by no handler of Python's
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
@@ -66,19 +67,20 @@ class Finding(NamedTuple):
     number: int = 0
 
 
-def find(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> Finding | None:
+def find(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False) -> Finding | None:
     """The entry that explains best why the process with this output ended, if any does. errors: all there are, if not those that are
-    shipped. by_itself: whether it was not told to; else words that no entry knows do not count."""
+    shipped. by_itself: whether it was not told to; else words that no entry knows do not count. shared: several ranks write into it."""
     last = text[-_LONGEST_TEXT:].replace("\r\n", "\n").replace("\r", "\n").rsplit("\n", _MOST_LINES_AT_ALL)
-    found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors, by_itself)
+    found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors, by_itself, shared)
     return found[0] if found else None
 
 
-def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> list[Finding]:
+def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False) -> list[Finding]:
     """All that entries know of the text, the one that explains most first."""
     lines = Lines(text)
     claims = _claims(lines, errors or shipped())
     _judge_exceptions(lines, claims, errors or shipped())
+    _name_exception_of_a_process(lines, claims, errors or shipped())
     _drop_what_was_caught(lines, claims)
     _drop_waits_that_are_over(lines, claims)
     if not claims:
@@ -88,9 +90,10 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
-    _drop_what_was_survived(lines, claims)
-    if by_itself:
-        _drop_what_work_came_after(lines, claims, errors or shipped())
+    if not (claims and _is_of_one_of_several(lines, max(claims), shared)):
+        _drop_what_was_survived(lines, claims)
+        if by_itself:
+            _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -233,6 +236,16 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
                 claims[number] = any_exception
 
 
+def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
+    """Where the last exception only says that another process has failed: that of one which the program had started, right before it."""
+    if not claims or any(error.standing != WORDS or error.kind == CAUSE for error in claims.values()):
+        return
+    number = lines.last_of_a_process(min(claims))
+    if number >= 0 and not counted_on(lines.said, number, min(claims)):
+        found = of_exception(lines.bare[number], errors)
+        claims.update({number: found} if found else {})
+
+
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Where nothing else is known: the last line that an exception begins, although no frames stand above it. Loggers leave them out."""
     for number in range(len(lines.bare) - 1, max(-1, len(lines.bare) - 1 - _MOST_LINES), -1):
@@ -282,6 +295,16 @@ def _in_main_thread(lines: Lines, number: int) -> bool:
     go on then, whether or not they can do without it."""
     begin = lines.begin(number)
     return begin >= 0 and not (begin and lines.bare[begin - 1].startswith(OF_A_PART))
+
+
+def _is_of_one_of_several(lines: Lines, number: int, shared: bool) -> bool:
+    """Whether work that is told behind an exception may be that of other processes, which it has yet to hold up: where several write, and
+    behind that of a process that is told to have ended by it."""
+    begin = lines.begin(number)
+    if begin < 0:
+        return False
+    ended = _compiled_text(_BY_HOOK).match(lines.told[begin]) or lines.bare[max(0, begin - 1)].startswith(OF_A_PROCESS)
+    return bool(shared or ended) and not counted_on(lines.said, number, len(lines.said))
 
 
 def _is_of_program(error: KnownError) -> bool:

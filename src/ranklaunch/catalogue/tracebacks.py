@@ -65,6 +65,12 @@ class Lines:
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
         return next((each for each in above if self.bare[each].startswith((BEGINS, _GROUP))), -1)
 
+    def last_of_a_process(self, before: int) -> int:
+        """The number of the line that names the last exception by which a process has ended that the program had started; -1: none."""
+        begins = (each for each in range(before - 1, 0, -1) if self.bare[each] == BEGINS and self.bare[each - 1].startswith(OF_A_PROCESS))
+        begin = next(begins, before)
+        return next((each for each in range(begin + 1, before) if self.framed(each)), -1)
+
     def above(self, number: int) -> str:
         """What stands above the traceback, with those that its exception was raised from. number: of the line that names the exception."""
         while number > 0 and (begin := self.begin(number)) >= 0:
@@ -123,11 +129,13 @@ def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Se
 
 
 def last_exception(text: str) -> str:
-    """The line that names the last exception below a traceback, of any process but a thread's; "" where there is none."""
+    """The line that names the last exception below a traceback, of the program itself, else of a process that it has started, and of no
+    thread's; "" where there is none."""
     lines = Lines(text)
     ends = [last.endings[-1] for _, last in last_tracebacks(lines, ())]
     of_main = [number for number in ends if (begin := lines.begin(number)) >= 0 and not lines.bare[begin - 1].startswith(OF_A_PART)]
-    return lines.bare[max(of_main)].strip() if of_main else ""
+    number = max(of_main) if of_main else lines.last_of_a_process(len(lines.bare))
+    return lines.bare[number].strip() if number >= 0 else ""
 
 
 def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
@@ -313,7 +321,8 @@ CHAINED = (
     "The above exception was the direct cause of the following exception",
     "Original Traceback (most recent call last)",
 )
-OF_A_PART = ("Exception in thread ", "Process ")  # the others go on
+OF_A_PROCESS = "Process "  # of multiprocessing
+OF_A_PART = ("Exception in thread ", OF_A_PROCESS)  # the others go on
 IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
 # NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
 _REPLACED = "/numpy/core/_multiarray_umath.py"

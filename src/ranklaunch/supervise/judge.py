@@ -253,7 +253,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and not child.ended.told else b"")
-    error = _words().known(own if told else tail, plan, not child.ended.told)
+    error = _words().known(own if told else tail, plan, not child.ended.told, child.process.conduct.launches and not of_rank)
     lines = last_lines(own if apart else own or tail)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}

@@ -29,13 +29,13 @@ _TIMED_OUT = re.compile("time-?out|timed-out")
 _PREFIX = re.compile(r"^(?:\[(?:rank ?)?[0-9]+\]:? *)?(?:\| *)*")
 
 
-def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
+def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False) -> KnownError | None:
     """What the catalogue says of the last of an output, and which settings of the plan that is about. by_itself: whether the process ended
-    so; else what it says on its way out is no last word."""
+    so; else what it says on its way out is no last word. shared: several ranks write into it."""
     from ranklaunch import catalogue
 
     text, own = tail.decode(errors="replace"), plan.known_errors
-    finding = _by_own(text, own, by_itself) if own and tail else catalogue.find(text, (), by_itself)
+    finding = _by_own(text, own, by_itself, shared) if own and tail else catalogue.find(text, (), by_itself, shared)
     if not finding:
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
@@ -45,7 +45,7 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
 
 
-def _by_own(text: str, folder: str, by_itself: bool) -> Finding | None:
+def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:
     """With patterns of the user's, of which one may take for ever: in a process that may not. Where they take too long, they are not tried
     again, and there are those that are shipped."""
     from ranklaunch import catalogue
@@ -54,7 +54,7 @@ def _by_own(text: str, folder: str, by_itself: bool) -> Finding | None:
     entries = _own(folder)
 
     def told() -> list[object]:
-        finding = catalogue.find(text, entries, by_itself)
+        finding = catalogue.find(text, entries, by_itself, shared)
         return [entries.index(finding.error), finding.line, finding.number] if finding else []
 
     if entries and folder not in _too_slow:
@@ -63,7 +63,7 @@ def _by_own(text: str, folder: str, by_itself: bool) -> Finding | None:
             return catalogue.Finding(entries[found[0]], *found[1:]) if found else None
         except RanklaunchError:
             _too_slow.add(folder)
-    return catalogue.find(text, (), by_itself)
+    return catalogue.find(text, (), by_itself, shared)
 
 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
 
     text, host = tail.decode(errors="replace"), next((node.host for node in plan.job.nodes if node.index == failure.node), "")
     before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
-    found = catalogue.find(beside) if beside and not catalogue.find(before) else None
+    found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
 

@@ -157,19 +157,36 @@ class Steps:
 
 
 class _Form:
-    """A line of which the numbers alone differ: which of them counts?"""
+    """A line of which the numbers alone differ: which of them counts? Several ranks may write it, of which some are a step behind."""
 
     def __init__(self) -> None:
-        self._last: list[str] = []
-        self._by: dict[int, tuple[int, int]] = {}  # field: by how much it grows, and how many times it did
+        self._fields: list[_Field] = []
 
     def grown(self, numbers: list[str]) -> int | None:
-        """The number that counts, once that is sure."""
-        if len(self._last) == len(numbers):
-            for field, (before, now) in enumerate(zip(self._last, numbers)):
-                more = int(now[:15]) - int(before[:15]) if before.isdecimal() and now.isdecimal() else 0
-                by, times = self._by.get(field, (0, 0))
-                self._by[field] = (more, times + 1 if more == by else 1) if more > 0 else (0, 0)
-        self._last = numbers
-        sure = [field for field, (by, times) in self._by.items() if by > 0 and times >= SURE - 1]
-        return int(numbers[sure[0]][:15]) if sure else None
+        """The highest of the number that counts, once that is sure."""
+        if len(self._fields) != len(numbers):
+            self._fields = [_Field(number) for number in numbers]
+            return None
+        for field, number in zip(self._fields, numbers):
+            field.read(number)
+        return next((field.highest for field in self._fields if field.times >= SURE - 1), None)
+
+
+class _Field:
+    """by: how much it grows. times: how many times it has grown by that."""
+
+    def __init__(self, number: str) -> None:
+        self.by = self.times = 0
+        self.highest = _whole(number)
+
+    def read(self, number: str) -> None:
+        now, before = _whole(number), self.highest
+        if now is not None and before is not None and before - self.by <= now <= before:
+            return
+        more = now - before if now is not None and before is not None and now > before else 0
+        self.times = 0 if not more else self.times + 1 if more == self.by else 1
+        self.by, self.highest = more, now
+
+
+def _whole(number: str) -> int | None:
+    return int(number[:15]) if number.isdecimal() else None
