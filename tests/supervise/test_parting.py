@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ranklaunch.supervise.output.parting import CERTAIN, LIKELY, ends_by_exception
@@ -10,7 +14,15 @@ from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
 PLAIN = 'Traceback (most recent call last):\n  File "t.py", line 5, in <module>\n    load(17)\nValueError: no image 17\n'
-OF_HOOK = "".join(f"[rank3]: {line}\n" for line in PLAIN.splitlines())
+
+
+def by_hook(text: str, mark: str = "[rank3]: ") -> str:
+    """As PyTorch's hook for uncaught exceptions writes it."""
+    return "\n".join(line and f"{mark}{line}" for line in text.split("\n"))
+
+
+OF_HOOK = by_hook(PLAIN)
+IN_FUNCTION = PLAIN.replace("<module>", "main")
 CHAINED = f"{PLAIN}\nDuring handling of the above exception, another exception occurred:\n\n{PLAIN.replace('ValueError', 'OSError')}"
 WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_group() was not called\n"
 
@@ -26,6 +38,21 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
         (f"{PLAIN}Error in atexit._run_exitfuncs:\n{PLAIN}", LIKELY),
         (f"{PLAIN}wandb: Run history:\nwandb: loss 0.5\n", LIKELY),
         (f"{OF_HOOK[:-1]}\n[rank3]: in shard 3\n[rank3]: of 8\n", CERTAIN),  # a message of several lines
+        (by_hook(IN_FUNCTION + CHAINED), CERTAIN),
+        (by_hook(OF_HOOK), CERTAIN),  # of a second process group
+        (f"  7%|#    | 7/100 [00:01<00:09]{OF_HOOK}", CERTAIN),
+        (by_hook(PLAIN.replace("t.py", "<frozen runpy>").replace("<module>", "_run_module_as_main")), CERTAIN),
+        (by_hook(f"{PLAIN[:-1]} in DataLoader worker process 0.\nOriginal {IN_FUNCTION}"), CERTAIN),
+        (f"[rank3]: {PLAIN}", LIKELY),  # which a program may print of what it has caught, as those below
+        (f"[rank 3] {PLAIN}", LIKELY),
+        (by_hook(PLAIN, "[rank 3] "), LIKELY),
+        (by_hook(PLAIN, "[rank3]:"), LIKELY),
+        (by_hook(PLAIN, "[rank2]: "), LIKELY),
+        (by_hook(IN_FUNCTION), LIKELY),
+        (by_hook(PLAIN + CHAINED.replace("<module>", "main")), LIKELY),
+        ("".join(f"[rank3]: {line}\n" for line in CHAINED.splitlines()), LIKELY),
+        (OF_HOOK.replace("[rank3]:     load", "    load"), LIKELY),
+        (f"{OF_HOOK}[rank3]: \n", CERTAIN),
         (f"{PLAIN}sample 17 left out\n", ""),
         (f"E1124 04:50:00.123456 140 data.py:33] sample 17 is unreadable\n{PLAIN}", ""),
         (f"\x1b[32m2026-11-24\x1b[0m | \x1b[31m\x1b[1mERROR\x1b[0m | sample 17\n{PLAIN}", ""),
@@ -41,15 +68,48 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
     ],
 )
 def test_how_it_ends(text: str, how: str) -> None:
-    assert ends_by_exception(text)[0] == how
+    assert ends_by_exception(text, 3)[0] == how
 
 
 @pytest.mark.parametrize("mark", ["[x] ", "[0] ", "2026-11-25 13:00:00 ", "13:00:0%d.123 ", "r0: ", "n7 %d.5s | "])
 @pytest.mark.parametrize(("text", "how"), [(f"step 4\n{PLAIN}", LIKELY), (f"step 4\n{OF_HOOK}{WARNED}", CERTAIN), (f"{PLAIN}step 5\n", "")])
 def test_how_it_ends_behind_a_filter(mark: str, text: str, how: str) -> None:
     marked = "".join(f"{mark.replace('%d', str(number))}{line}\n" for number, line in enumerate(text.splitlines()))
-    assert ends_by_exception(marked) == ends_by_exception(text)
-    assert ends_by_exception(marked)[0] == how
+    assert ends_by_exception(marked, 3) == ends_by_exception(text, 3)
+    assert ends_by_exception(marked, 3)[0] == how
+
+
+# Of its second process group, and of one.
+HOOKED = """
+import os, sys
+import torch.distributed as dist
+if os.fork():
+    os.wait()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.destroy_process_group()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+def load():
+    raise KeyError("no image 17\\n\\nof 8")
+try:
+    load()
+except KeyError as error:
+    if "chained" in sys.argv:
+        raise RuntimeError("no data\\n\\nof 8") from error
+    raise
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.training
+@pytest.mark.parametrize("how", ["single", "chained"])
+def test_pytorchs_hook_is_known(how: str, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(HOOKED)
+    command = [sys.executable, str(program), how]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=tmp_path).stderr
+    of_one, _, of_two = said.partition("[rank0]: [rank0]: Traceback")
+    assert [ends_by_exception(text, 0)[0] for text in (of_one, f"[rank0]: [rank0]: Traceback{of_two}")] == [CERTAIN, CERTAIN], said
+    assert ends_by_exception(of_one, 1)[0] != CERTAIN  # rank 1 tells of rank 0
 
 
 WORKER = f"{PLAIN.replace('no image 17', 'Caught ValueError in DataLoader worker process 0.')}Original {PLAIN}"
@@ -59,7 +119,7 @@ WORKER = f"{PLAIN.replace('no image 17', 'Caught ValueError in DataLoader worker
     ("before", "words"), [(f"{PLAIN}step 4\n", OF_HOOK), ("WARNING:root:skipped\n" + PLAIN, PLAIN), ("step 4\n", CHAINED), ("", WORKER)]
 )
 def test_the_words_that_ended_it_are_the_last_exceptions(before: str, words: str) -> None:
-    assert ends_by_exception(before + words)[1] == "\n".join(line for line in words.splitlines() if line)
+    assert ends_by_exception(before + words, 3)[1] == "\n".join(line for line in words.splitlines() if line)
 
 
 def suspect(rank: int, at: float, error: str = "", *, late: bool = False, signal: str | None = None, code: int = 1) -> Suspect:

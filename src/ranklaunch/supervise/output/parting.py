@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 CERTAIN, LIKELY = "certain", "likely"
 WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
 GRAIN_S = 0.05  # of the times that files have
-_RANK = re.compile(r"\[rank ?[0-9]+\]:? ?")  # before each line of what PyTorch's hook for uncaught exceptions writes
+_MARK = r"\[rank[0-9]{1,9}\]: "  # before each line of what PyTorch's hook for uncaught exceptions writes
+_MARKED = re.compile(rf"(({_MARK})\2{{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
+_OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
 _MOST_OF_MESSAGE = {CERTAIN: 12, LIKELY: 1}  # lines: behind what was caught, the program may go on to say something
 
 
@@ -48,7 +50,7 @@ def with_parting(
     named = None if ending.from_elsewhere else next(iter(blame.ordered(found)), None)
     first = min([ending.at, *(each.ended_at for child in ended for each in _ends(child) if each.code != 0)])
     for rank, tail, at in circumstances.wrote():
-        how, said = ends_by_exception(tail.decode(errors="replace"))
+        how, said = ends_by_exception(tail.decode(errors="replace"), rank)
         child = _started(rank, ended) if how and -GRAIN_S <= first - at < WAY_OUT_S[how] else None
         last = _last_of(rank, child, circumstances.tail_of_rank) if child else b""
         if not child or _raised(last) > _raised(tail) or _was_at_work(last):
@@ -94,7 +96,7 @@ def _was_at_work(tail: bytes) -> bool:
 
 def _plain(text: str) -> str:
     """Without colours, and without what a launcher or a filter of the user's has put before each line."""
-    return without_marks(_COLOUR.sub("", text), but=_RANK.pattern)
+    return without_marks(_COLOUR.sub("", text), but=_MARK)
 
 
 def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
@@ -122,32 +124,45 @@ def _at(suspect: Suspect, at: float, how: str, sure: bool) -> Suspect:
     return replace(suspect, at=at, culprit=culprit, late=how == LIKELY and not sure)
 
 
-def ends_by_exception(text: str) -> tuple[str, str]:
+def ends_by_exception(text: str, rank: int) -> tuple[str, str]:
     """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
-    was raised from. Both are "" where the last words are no traceback."""
+    was raised from. Both are "" where the last words are no traceback. rank: whose output it is."""
     lines = [line for line in _plain(text).splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
     while begins and lines[begins[-1] - 1].startswith(IGNORED):
         lines = lines[: begins.pop() - 1]
     if not begins:
         return "", ""
-    of_hook = bool(_RANK.match(lines[begins[-1]]))
-    bare = [_RANK.sub("", line, count=1) if of_hook else line for line in lines]
-    behind = [line for line in bare[begins[-1] + 1 :] if line[0] not in " \t"]
-    told = [line for line in behind if not (_BY_CPP.match(line) or _PARTING.search(line.lower()))]
-    how = CERTAIN if of_hook else LIKELY
-    if not told or not re.match(NAMES, told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
-        return "", ""
-    if counted_on(bare, bare.index(told[0], begins[-1]), len(bare)):
+    marked = _MARKED.search(lines[begins[-1]])
+    mark = marked[1] if marked else ""
+    bare = [line[len(mark) :] if line.startswith(mark) else line for line in lines]
+    behind = [number for number in range(begins[-1] + 1, len(bare)) if bare[number][:1].strip()]
+    told = [number for number in behind if not (_BY_CPP.match(bare[number]) or _PARTING.search(bare[number].lower()))]
+    if not told or not re.match(NAMES, bare[told[0]]) or counted_on(bare, told[0], len(bare)):
         return "", ""
     first = begins[-1]
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
-    if first and not of_hook and re.search(LOGGED, bare[first - 1]):
+    how = CERTAIN if mark.startswith(f"[rank{rank}]: ") and _is_of_hook(lines[first : told[0] + 1], mark) else LIKELY
+    if len(told) > _MOST_OF_MESSAGE[how] or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
         return "", ""
     return how, "\n".join(lines[first:])
 
 
+def _is_of_hook(said: Sequence[str], mark: str) -> bool:
+    """Whether it has the form of what PyTorch's hook writes. said: up to the line that names the exception. Who prints what it has caught
+    may put the same mark before the first line, or before all."""
+    bare = [BEGINS, *(line[len(mark) :] for line in said[1:])]
+    return all(line.startswith(mark) and line != mark for line in said[1:]) and begins_as_program(bare)
+
+
+def begins_as_program(said: Sequence[str]) -> bool:
+    """Whether its last traceback begins where Python began the program, and not in a function that has caught the exception."""
+    begin = next((number for number in range(len(said) - 2, -1, -1) if said[number] == BEGINS), -1)
+    return begin >= 0 and bool(_OF_PROGRAM.match(said[begin + 1]))
+
+
 def _goes_on(bare: Sequence[str], begin: int) -> bool:
     """Whether a traceback belongs to the one above it: it was raised from that, or tells where another process raised it."""
-    return bare[begin - 1].startswith(CHAINED) or bare[begin].startswith(CHAINED)
+    above = bare[begin - 1] or bare[begin - 2]
+    return above.startswith(CHAINED) or bare[begin].startswith(CHAINED)

@@ -1,13 +1,12 @@
 """Ranks whose output ends with an exception, and which do not end: at its exit a library may wait for the others, as MPI_Finalize does, and
 they wait for the rank.
 
-That nobody caught it, the output shows by what Python itself prints then: a traceback that begins in the program's own module, or one of
-PyTorch's hook. Who catches an exception in a function and prints it has a traceback that begins there.
+That nobody caught it, the output shows by what Python itself prints then: a traceback that begins in the program's own module, as it is or
+as PyTorch's hook marks each line of it. Who catches an exception in a function and prints it has a traceback that begins there.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch import errors, showing
@@ -24,8 +23,6 @@ from ranklaunch.watch.who import Raised, Suspect
 CODE = 1  # with which Python ends after it
 BEGINS = TRACEBACK.decode()
 SETTLED_S = 1.0  # without a word, after which a traceback is no longer being written
-_OF_PYTHON = re.compile(r'Traceback [^\n]*\n  File "[^"\n]*", line [0-9]+, in (?:<module>|_run_module_as_main)\n')
-_BEGINS = re.compile("^Traceback ", re.MULTILINE)
 
 
 class _Ending(NamedTuple):
@@ -56,18 +53,17 @@ class Uncaught:
     def _ending(self, rank: int, output: Output) -> _Ending | None:
         taken, ending = self._read.get(rank, (-1, None))
         if taken != output.taken:
-            ending = _ending((self._tail_of(rank) or output.settled()).decode(errors="replace"))
+            ending = _ending((self._tail_of(rank) or output.settled()).decode(errors="replace"), rank)
             self._read[rank] = output.taken, ending
         return ending
 
 
-def _ending(text: str) -> _Ending | None:
+def _ending(text: str, rank: int) -> _Ending | None:
     from ranklaunch.catalogue import last_exception
     from ranklaunch.supervise.output import parting  # only failures need it
 
-    how, said = parting.ends_by_exception(text)
-    begins = [each.start() for each in _BEGINS.finditer(said)]
-    sure = how == parting.CERTAIN or bool(begins and _OF_PYTHON.match(said, begins[-1]))
+    how, said = parting.ends_by_exception(text, rank)
+    sure = how == parting.CERTAIN or parting.begins_as_program(said.split("\n"))
     line = last_exception(said) if how else ""
     if not line:
         return None
