@@ -9,7 +9,7 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import BAR, METRIC, NOTE, PARTING
+from ranklaunch.catalogue.survival import BAR, METRIC, NOTE, PARTING, figures_of_message
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
@@ -60,7 +60,8 @@ def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool
 
 def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
-    later = [line[:_LONGEST].lower() for line in lines.told[number + 1 :]]
+    message = figures_of_message(lines.said, number)
+    later = ["" if each in message else lines.told[each][:_LONGEST].lower() for each in range(number + 1, len(lines.told))]
     bars = [bar["at"] if bar else "" for bar in map(_compiled(BAR).search, later)]
     if len({*bars} - {""}) == 1:  # drawn once more as it was
         later = [line for line, bar in zip(later, bars) if not bar]

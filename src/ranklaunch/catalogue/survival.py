@@ -23,12 +23,22 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool 
     informs = {number for number in filled if number > after and _informs(told[number])}
     if raised and len(informs) < _STEPS:
         informs = set()
+    message = figures_of_message(lines, after)
     for number in filled:
-        if number > after and (number in counting or _goes_well(small[number], number in informs)):
+        if number > after and number not in message and (number in counting or _goes_well(small[number], number in informs)):
             return number
         if number >= after and number < filled[0] and _pattern(_AGAIN).search(small[number]):
             return number  # with nothing after it, it would not have gone well yet
     return -1
+
+
+def figures_of_message(lines: Sequence[str], after: int) -> set[int]:
+    """The numbers of lines with the likes of "  lr: 0" or "  step: 140" that may belong to the message which begins in this line: they stand
+    right behind it, indented, and no such line stands before it."""
+    end = next((number for number in range(after + 1, len(lines)) if not lines[number][:1].isspace()), len(lines))
+    small = {number: lines[number][:_LONGEST].lower() for number in range(max(0, after - _MOST_LINES), min(end, after + _MOST_LINES))}
+    before = {_shape(line) for number, line in small.items() if number < after}
+    return {number for number, line in small.items() if number > after and _is_metric(line) and _shape(line) not in before}
 
 
 def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
@@ -127,7 +137,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 # Of lines in small letters. PARTING: what trackers, profilers, `time` and shells say of a process that has ended, and none of its own work.
 PARTING = "|".join(
     (
-        r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]",
+        r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]|^set the environment variable hydra_full_error",
         r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: \S",
         r"^(?:[\d/]{10} [\d:]{8} info )?(?:connection|server|handleinform\w+|processoutgoing\w+): (?:.+ id=\d+\(|is shut|all c|listener c)",
         r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads

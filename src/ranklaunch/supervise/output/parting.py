@@ -152,8 +152,9 @@ def ends_by_exception(text: str, rank: int) -> tuple[str, str]:
 def _is_of_hook(said: Sequence[str], mark: str) -> bool:
     """Whether it has the form of what PyTorch's hook writes. said: up to the line that names the exception. Who prints what it has caught
     may put the same mark before the first line, or before all."""
-    bare = [BEGINS, *(line[len(mark) :] for line in said[1:])]
-    return all(line.startswith(mark) and line != mark for line in said[1:]) and begins_as_program(bare)
+    begin, *rest = said
+    marked = begin.endswith(mark + BEGINS) and all(line.startswith(mark) and line != mark for line in rest)
+    return marked and begins_as_program([BEGINS, *(line[len(mark) :] for line in rest)])
 
 
 def begins_as_program(said: Sequence[str]) -> bool:
