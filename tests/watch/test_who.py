@@ -105,3 +105,12 @@ def test_all_alike() -> None:
 
 def test_words() -> None:
     assert sentence([Suspect(1, 0, "stopped"), Suspect(2, 0, "stopped"), Suspect(4, 1, "stuck")]) == "ranks 1-2: stopped; rank 4: stuck"
+
+
+def test_what_a_rank_may_have_caught_says_less_than_what_is_known_of_others() -> None:
+    caught = RAISED._replace(sure=False)
+    idle = but(5, raised=caught)
+    stopped = [each._replace(state="T") if each.rank == 2 else each for each in idle]
+    assert [each.rank for each in suspects(stopped)] == [2]
+    assert [each.rank for each in suspects(idle, [Missing((3,), "not in a collective")])] == [3]
+    assert [each.rank for each in suspects(idle)] == [5]

@@ -1,5 +1,5 @@
-"""Who holds a job up, by the best of what is known: an exception that a rank's output ends with, what collectives have recorded, then what
-the kernel says of each rank, then what sets one apart from the others. These are suspects: nobody has failed."""
+"""Who holds a job up, by the best of what is known: an exception that nobody caught, what collectives have recorded, what the kernel says
+of each rank, an exception that may have been caught, then what sets one apart from the others. These are suspects: nobody has failed."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ class Suspect(NamedTuple):
 
 
 def suspects(known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = ()) -> tuple[Suspect, ...]:
-    """By the first kind of evidence that says anything, the most trusted first: exceptions, recorders, NCCL's RAS, states, stacks, CPU
-    time, steps. None where all are alike."""
+    """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
+    states, other exceptions, stacks, CPU time, steps. None where all are alike."""
     at = {each.rank: each for each in known}
-    found = (*_by_exception(known),) or (*_told(recorded, at),) or (*_told(lagging, at),)
-    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_stack, _by_cpu, _by_step)
+    found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
+    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
     for kind in kinds:
         found = found or tuple(kind(known))
     return found[:MOST_SUSPECTS]
@@ -105,6 +105,12 @@ def sentence(found: Sequence[Suspect]) -> str:
     for each in found:
         by_reason.setdefault(each.why, []).append(each.rank)
     return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
+
+
+def _by_uncaught(known: Sequence[Known]) -> tuple[Suspect, ...]:
+    """With those that may have caught one, where any has not."""
+    found = tuple(_by_exception(known))
+    return found if any(each.raised for each in found) else ()
 
 
 def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
