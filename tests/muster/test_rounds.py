@@ -136,6 +136,21 @@ def test_what_was_said_in_an_earlier_round_stays_of_that_round() -> None:
     assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 0), ("done", 0)]
 
 
+@pytest.mark.parametrize(
+    "following", [{"pause_s": None}, {"pause_s": 1e308}, {"pause_s": float("nan")}, {"restart": "x"}, {"restart": -5}, 7]
+)
+def test_a_next_round_that_makes_no_sense_is_refused(following: object) -> None:
+    lone = Lone()
+    lone.come()
+    lone.feed(events.Ready(FACTS, 1, ""))
+    lone.hear("release")
+    lone.feed(events.Fail(blame.suspect(suspect(1))), events.Report((), ()))
+    lone.calls.clear()
+    lone.hear("again", judgement=JUDGEMENT, next=following, round=1)
+    assert not any(isinstance(call, events.Again) for call in lone.calls)
+    assert "what answers there is not understood: next is" in lone.member.why + "".join(lone.said)
+
+
 def test_a_member_hears_once_that_all_start_again() -> None:
     """Of the round that is next, and of no other; what it had said is of the round before."""
     lone = Lone()

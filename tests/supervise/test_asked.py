@@ -23,6 +23,7 @@ import pytest
 
 from ranklaunch.command import asking
 from ranklaunch.entrypoints import save, stacks, status
+from ranklaunch.errors import WaitError
 from ranklaunch.evidence.gathered import Gathered, OfRank
 from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
@@ -523,3 +524,14 @@ def test_an_attempt_that_ends_before_it_answers_is_not_waited_for() -> None:
     assert [attempt.taken for attempt in attempts] == [1, 1]
     attempts[-1].find(ranks=1)
     assert [len(answer["ranks"]) for answer in answers] == [1, 1]
+
+
+def test_who_does_not_answer_is_said_to_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket takes questions all the same."""
+    monkeypatch.setattr(asking, "ANSWER_S", 0.2)
+    (tmp_path / "attempt_1").mkdir()
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "attempt_1" / "node_0.sock"))
+        mute.listen()
+        with pytest.raises(WaitError, match=r"has not answered for 0\.2 s: its ranklaunch is stopped, or waits for a file system"):
+            asking.ask(str(tmp_path), {}, {"do": "status"})

@@ -198,6 +198,8 @@ ENDINGS = {
     "logged": ("2026-01-01 12:00:00 ERROR the loader has failed\n" + IN_MODULE, None),
     "ignored": ("Exception ignored in: <function f>\n" + IN_MODULE, None),
     "survived": (IN_MODULE + "step: 8 loss: 0.5\n" * 2, None),
+    "with a long message": (IN_MODULE + "lr\n  Input should be a valid number\nset it to 0.1\n", False),
+    "caught, with more words": (IN_MAIN + "lr\n  Input should be a valid number\nset it to 0.1\n", None),
     "no exception": ("step: 8 loss: 0.5\n", None),
 }
 

@@ -33,8 +33,8 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool 
 
 
 def figures_of_message(lines: Sequence[str], after: int) -> set[int]:
-    """The numbers of lines with the likes of "  lr: 0" or "  step: 140" that may belong to the message which begins in this line: they stand
-    right behind it, indented, and no such line stands before it."""
+    """The numbers of lines with the likes of "  lr: 0" or "  step: 140" that belong to the message which begins in this line, as it seems:
+    they stand right behind it, indented, and no such line stands before it."""
     end = next((number for number in range(after + 1, len(lines)) if not lines[number][:1].isspace()), len(lines))
     small = {number: lines[number][:_LONGEST].lower() for number in range(max(0, after - _MOST_LINES), min(end, after + _MOST_LINES))}
     before = {_shape(line) for number, line in small.items() if number < after}

@@ -156,6 +156,9 @@ def _asked(path: str, question: Mapping[str, Any]) -> bytes:
             said = _everything(connection)
             if said:
                 return said
+    except socket.timeout:
+        msg = f"the job that runs here has not answered for {ANSWER_S:g} s: its ranklaunch is stopped, or waits for a file system ({path})"
+        raise _SilentError(msg) from None
     except BlockingIOError:  # as many as it may have wait for it
         owner = os.geteuid()
     except PermissionError:  # whether one runs is not told

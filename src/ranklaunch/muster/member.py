@@ -302,7 +302,7 @@ class Member(Speaker):
     def _go_again(self, message: Message) -> None:
         """The round has ended, and all start once more. Nothing that was said in it counts any more. A round that is not the next is one
         that this node is in, or has been in, already."""
-        judgement, following = blame.judgement(message["judgement"]), message["next"]
+        judgement, following = blame.judgement(message["judgement"]), wire.following(message)
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
         self.round += 1
@@ -311,7 +311,7 @@ class Member(Speaker):
         self._last.clear()
         self._words.clear()
         self._do(events.Rest(events.Remind()))
-        self._do(events.Again(self.round, judgement, following if isinstance(following, dict) else {}))
+        self._do(events.Again(self.round, judgement, following))
 
     def _part(self, message: Message) -> None:
         """Node 0 leaves, and nobody is left to talk to."""

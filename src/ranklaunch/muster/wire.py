@@ -31,6 +31,7 @@ LENGTH = 4
 MOST = 128 * 1024  # bytes of a body
 MOST_TEXTS = 16
 MOST_TEXT = 4096  # characters
+MOST_PAUSE_S = 3600.0  # between two rounds
 LOOKED_AT = 1000  # characters of what makes no sense, of which fewer are shown
 
 Message = dict[str, Any]
@@ -141,6 +142,19 @@ def number(message: Message, key: str) -> int:
         msg = f"{key} is {_shown(value)}"
         raise ValueError(msg)
     return value
+
+
+def following(message: Message) -> dict[str, Any]:
+    """What node 0 says of the next round: `pause_s`, seconds before it, and `restart`, what verdict.json says of the last one. Raises
+    ValueError where it is something else."""
+    told = message.get("next")
+    found = told if isinstance(told, dict) else {}
+    pause_s, restart = found.get("pause_s", 0), found.get("restart", {})
+    is_time = found is told and isinstance(pause_s, (int, float)) and not isinstance(pause_s, bool) and 0 <= pause_s <= MOST_PAUSE_S
+    if not is_time or not isinstance(restart, dict):
+        msg = f"next is {_shown(told)}"
+        raise ValueError(msg)
+    return found
 
 
 def _shown(value: object) -> str:

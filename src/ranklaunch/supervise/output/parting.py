@@ -32,7 +32,7 @@ _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
-_MOST_OF_MESSAGE = {CERTAIN: 12, LIKELY: 1}  # lines: behind what was caught, the program may go on to say something
+MOST_OF_MESSAGE = 12  # lines that are not indented
 
 
 def with_parting(
@@ -124,9 +124,10 @@ def _at(suspect: Suspect, at: float, how: str, sure: bool) -> Suspect:
     return replace(suspect, at=at, culprit=culprit, late=how == LIKELY and not sure)
 
 
-def ends_by_exception(text: str, rank: int) -> tuple[str, str]:
+def ends_by_exception(text: str, rank: int, most: int = 1) -> tuple[str, str]:
     """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
-    was raised from. Both are "" where the last words are no traceback. rank: whose output it is."""
+    was raised from. Both are "" where the last words are no traceback. rank: whose output it is. most: lines that are not indented, of the
+    message of one that is likely: behind what was caught, the program may go on to say something."""
     lines = [line for line in _plain(text).splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
     while begins and lines[begins[-1] - 1].startswith(IGNORED):
@@ -144,7 +145,7 @@ def ends_by_exception(text: str, rank: int) -> tuple[str, str]:
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
     how = CERTAIN if mark.startswith(f"[rank{rank}]: ") and _is_of_hook(lines[first : told[0] + 1], mark) else LIKELY
-    if len(told) > _MOST_OF_MESSAGE[how] or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
+    if len(told) > (MOST_OF_MESSAGE if how == CERTAIN else most) or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
         return "", ""
     return how, "\n".join(lines[first:])
 
