@@ -594,6 +594,15 @@ def test_a_step_of_another_process_does_not_hide_why() -> None:
     assert last_exception(f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n{''.join(more)}") == "ValueError: bad sample"
 
 
+@pytest.mark.parametrize(
+    "after", ["  lr: 0\n  step: 140\n", "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"]
+)
+def test_what_belongs_to_an_exception_does_not_hide_it(after: str) -> None:
+    found = find(f"{FRAMES}ValueError: bad config:\n{after}")
+    assert found
+    assert found.line == "ValueError: bad config:"
+
+
 def test_a_process_that_the_program_had_started_says_why_that_failed() -> None:
     own = f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n"
     after = f"{FRAMES}RuntimeError: worker 1 failed\n"

@@ -136,16 +136,22 @@ def test_what_was_said_in_an_earlier_round_stays_of_that_round() -> None:
     assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 0), ("done", 0)]
 
 
-@pytest.mark.parametrize(
-    "following", [{"pause_s": None}, {"pause_s": 1e308}, {"pause_s": float("nan")}, {"restart": "x"}, {"restart": -5}, 7]
-)
-def test_a_next_round_that_makes_no_sense_is_refused(following: object) -> None:
+def after_a_failure() -> Lone:
+    """A node that has told of one, and waits for what node 0 makes of it."""
     lone = Lone()
     lone.come()
     lone.feed(events.Ready(FACTS, 1, ""))
     lone.hear("release")
     lone.feed(events.Fail(blame.suspect(suspect(1))), events.Report((), ()))
     lone.calls.clear()
+    return lone
+
+
+@pytest.mark.parametrize(
+    "following", [{"pause_s": None}, {"pause_s": 1e308}, {"pause_s": float("nan")}, {"restart": "x"}, {"restart": -5}, 7]
+)
+def test_a_next_round_that_makes_no_sense_is_refused(following: object) -> None:
+    lone = after_a_failure()
     lone.hear("again", judgement=JUDGEMENT, next=following, round=1)
     assert not any(isinstance(call, events.Again) for call in lone.calls)
     assert "what answers there is not understood: next is" in lone.member.why + "".join(lone.said)
@@ -153,12 +159,7 @@ def test_a_next_round_that_makes_no_sense_is_refused(following: object) -> None:
 
 def test_a_member_hears_once_that_all_start_again() -> None:
     """Of the round that is next, and of no other; what it had said is of the round before."""
-    lone = Lone()
-    lone.come()
-    lone.feed(events.Ready(FACTS, 1, ""))
-    lone.hear("release")
-    lone.feed(events.Fail(blame.suspect(suspect(1))), events.Report((), ()))
-    lone.calls.clear()
+    lone = after_a_failure()
     for number in (2, 0, 1, 1, 0):
         lone.hear("again", judgement=JUDGEMENT, next={"pause_s": 1}, round=number)
     assert lone.calls == [events.Again(1, blame.judgement(JUDGEMENT), {"pause_s": 1})]
