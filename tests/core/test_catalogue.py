@@ -595,12 +595,27 @@ def test_a_step_of_another_process_does_not_hide_why() -> None:
 
 
 @pytest.mark.parametrize(
-    "after", ["  lr: 0\n  step: 140\n", "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"]
+    "after",
+    [
+        "  lr: 0\n  step: 140\n",
+        "lr: 0\nstep = 140\n",
+        "\n  batch 3: nan\n  batch 5: nan\n  batch 9: nan\n",
+        "  step 100: 3 of 4 shards\n  step 200: 2 of 4 shards\n  step 300: 3 of 4 shards\n",
+        "    lr[0] = 0.1\n    lr[1] = 0.2\n    lr[2] = 0.3\n",
+        "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+    ],
 )
-def test_what_belongs_to_an_exception_does_not_hide_it(after: str) -> None:
-    found = find(f"{FRAMES}ValueError: bad config:\n{after}")
+@pytest.mark.parametrize("before", ["", "step 1 loss 0.5\nstep 2 loss 0.4\n"])
+def test_what_belongs_to_an_exception_does_not_hide_it(before: str, after: str) -> None:
+    found = find(f"{before}{FRAMES}ValueError: bad config:\n{after}")
     assert found
     assert found.line == "ValueError: bad config:"
+
+
+def test_steps_behind_an_exception_are_no_figures_of_it() -> None:
+    for steps in ("step: 1\nstep: 2\nstep: 3\n", "  step: 1\nstep 1 done\nstep: 1\nstep: 2\n"):
+        assert find(f"{FRAMES}ValueError: bad sample\n{steps}") is None
+        assert find(f"  step: 0\n{FRAMES}ValueError: bad sample\n  {steps}") is None
 
 
 def test_a_process_that_the_program_had_started_says_why_that_failed() -> None:

@@ -75,6 +75,20 @@ def test_a_program_behind_a_wrapper_may_have_any_words(tmp_path: Path) -> None:
     assert heard == [behind]
 
 
+READS = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[2:], stdout=subprocess.PIPE if sys.argv[1] else None).returncode)"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_wrapper_may_read_what_its_program_writes(reads: bool) -> None:
+    with subprocess.Popen((sys.executable, "-c", READS, "yes" * reads, "sleep", "60"), stdout=subprocess.PIPE) as wrapper:
+        rank = tree.identify(wrapper.pid)
+        (behind,) = sleep_until(lambda: tree.generation(wrapper.pid, 1), "no program")
+        sleep_until(lambda: tree.command(behind.pid)[:1] == ["sleep"], "the program is not there")
+        found = wrapped.is_read_by(rank, [behind])
+        tree.send(behind, signal.SIGKILL)
+    assert found is reads
+
+
 WORKER = """
 import multiprocessing, sys
 worker = multiprocessing.get_context(sys.argv[1]).Process(target=input)

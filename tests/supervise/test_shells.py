@@ -98,6 +98,28 @@ def test_a_script_does_not_go_on_for_long(as_process: Starter, number: signal.Si
     assert time.monotonic() - began < 30
 
 
+READS = """
+import subprocess, sys
+with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True) as program:
+    for line in program.stdout:
+        print(line, end="", flush=True)
+sys.exit(program.returncode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_a_wrapper_that_reads_its_program_outlives_it(as_process: Starter, method: str) -> None:
+    """As `conda run` does: with it the program would lose what it says, and fail at that."""
+    words = ("-c", "exec '{0}' -c '{1}' '{0}' {2} --takes 1 --says 200000".format(sys.executable, READS, child("saves_on_term.py")))
+    job = as_process.run("bash", *words, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=60)
+    job.out.wait_for("ready", 2)
+    began = time.monotonic()
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 2
+    assert time.monotonic() - began < 50
+
+
 def test_a_script_with_a_trap_of_its_own_decides(as_process: Starter) -> None:
     script = "trap 'echo trapped; kill -TERM $!' TERM; {program} & wait; wait; exit 3"
     job = in_shell(as_process, script, child("saves_on_term.py"), "--takes", 1, ranks=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -34,11 +35,19 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool 
 
 def figures_of_message(lines: Sequence[str], after: int) -> set[int]:
     """The numbers of lines with the likes of "  lr: 0" or "  step: 140" that belong to the message which begins in this line, as it seems:
-    they stand right behind it, indented, and no such line stands before it."""
-    end = next((number for number in range(after + 1, len(lines)) if not lines[number][:1].isspace()), len(lines))
-    small = {number: lines[number][:_LONGEST].lower() for number in range(max(0, after - _MOST_LINES), min(end, after + _MOST_LINES))}
+    they stand right behind it, and no such line stands before it. Those that are not indented differ in shape, as steps do not."""
+    near = range(max(0, after - _MOST_LINES), min(len(lines), after + _MOST_LINES))
+    small = {number: lines[number][:_LONGEST].lower() for number in near if number != after}
+    shapes = Counter(map(_shape, small.values()))
     before = {_shape(line) for number, line in small.items() if number < after}
-    return {number for number, line in small.items() if number > after and _is_metric(line) and _shape(line) not in before}
+    found = set()
+    for number, line in small.items():
+        indented = not line.strip() or line[0].isspace()
+        if number > after and not indented and not (_pattern(_FIGURE).match(line) and shapes[_shape(line)] == 1):
+            break
+        if number > after and _is_metric(line) and _shape(line) not in before:
+            found.add(number)
+    return found
 
 
 def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
@@ -49,7 +58,8 @@ def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
     before = {_shape(line) for number, line in small.items() if number < after}
     steps = {number for number, line in small.items() if _is_metric(line) or (_shape(line) in before and _is_step(line))}
     counts: dict[tuple[str, int], set[str]] = {}
-    for number in steps | {each for each in _counting(small, after) if _shape(small[each]) in before}:
+    counting = {each for each in _counting(small, after) if _shape(small[each]) in before}
+    for number in (steps | counting) - figures_of_message(lines, after):
         for place, count in enumerate(_counts(small[number]) if number > after else ()):
             counts.setdefault((_shape(small[number]), place), set()).add(count)
     return any(len(each) >= _STEPS for each in counts.values())
@@ -155,6 +165,7 @@ _COUNT = r"\d{1,15}"
 _STEP = (
     r"\b(?:step|epoch|iter|iteration|batch)s?\b['\"]?[ :=\[#/(]{1,16}['\"]?(\d{1,15}(?:\.\d{1,15})?)|\b(\d{1,12}) {0,8}/ {0,8}\d{1,12}\b"
 )
+_FIGURE = r"[a-z][\w.\[\]-]{0,39} ?[:=] ?[-+]?\d"
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NO_COUNT = r"^\s|0x[0-9a-f]|^#\d|^frame\b|^\[ {0,5}\d{1,9}\.\d|\brank\b|\bwait"
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"

@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, note, unread, wake
+from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_read_by, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
@@ -77,7 +77,9 @@ class Teller:
             elif not heard and self.aborts(rank):
                 continue
             behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
-            meant = heard or (behind if rank in self._bound else [])
+            meant = heard or (behind if rank in self._bound or is_read_by(rank, behind) else [])
+            if meant == behind != []:
+                self._shells[rank] = number, None
             self._told.update(meant)
             sent = [self._send(process, number) for process in meant or [rank]]
             if (heard or behind) and any(sent):
@@ -98,7 +100,7 @@ class Teller:
         for number in {number for number, _ in self._shells.values()}:
             hearing = tree.Hearing(number, told=self._told)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
-                self._look_into(shell, number, hearing.of(shell), since)
+                self._look_into(shell, number, hearing.of(shell) or heard_behind(shell, hearing), since)
 
     def _tell_once(self, heard: list[tree.Identity], number: int) -> None:
         for process in [each for each in heard if each not in self._told]:

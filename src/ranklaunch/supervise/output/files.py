@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from ranklaunch.supervise.output.pipe import TAIL
 from ranklaunch.system import disk
 
-AT_ONCE_NS = 100_000_000
+AT_ONCE_NS = 250_000_000
 HELD_SHARE = 4  # of the descriptors that a process may have, the part that files of ranks may keep open
 
 

@@ -25,7 +25,7 @@ LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
 TRACEBACK = b"Traceback (most recent call last):"
 STROKE_S = 0.005  # between two reads of what a filter passes on at its end
-BURST_S, LONGEST_BURST_S = 0.1, 0.3  # between two parts of what came at once, and in all
+BURST_S, LONGEST_BURST_S = 0.25, 0.5  # between two parts of what came at once, and in all
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
 

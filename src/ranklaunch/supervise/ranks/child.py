@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from types import ModuleType
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Process
@@ -240,12 +241,22 @@ def wake(process: tree.Identity) -> None:
 
 def heard_behind(rank: tree.Identity, hearing: tree.Hearing) -> list[tree.Identity]:
     """Who hears a signal behind wrappers, which would only die of it."""
+    wrapped = _wrapped()
+    return wrapped.heard(rank, hearing) if wrapped else []
+
+
+def is_read_by(rank: tree.Identity, behind: list[tree.Identity]) -> bool:
+    """Whether such a wrapper reads what they write, and they would lose that with it."""
+    wrapped = _wrapped() if behind else None
+    return bool(wrapped and wrapped.is_read_by(rank, behind))
+
+
+def _wrapped() -> ModuleType | None:
     try:
         from ranklaunch.supervise.ranks import wrapped  # where there are ranks to end
-
-        return wrapped.heard(rank, hearing)
     except (OSError, ImportError):  # no descriptor left
-        return []
+        return None
+    return wrapped
 
 
 def unread(clock: Callable[[], float]) -> Unread | None:

@@ -1,10 +1,13 @@
 """The program behind a wrapper that is no shell, as /usr/bin/time and scripts that call subprocess are. A stop request ends the wrapper
-alone, and the program hears it as what the wrapper has left. Where the launcher would then end all, the program is told in the wrapper's
-place."""
+alone, and the program hears it as what the wrapper has left. Where the launcher would then end all, or the wrapper reads what the program
+writes, the program is told in the wrapper's place."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
 
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Hearing, Identity
@@ -26,6 +29,22 @@ def heard(rank: Identity, hearing: Hearing) -> list[Identity]:
         found += hear
         left += [] if hear else _inside(process, hearing)
     return found
+
+
+def is_read_by(rank: Identity, behind: list[Identity]) -> bool:
+    """Whether a wrapper reads by a pipe what a program behind it writes, as `conda run` does: that would die of its next line."""
+    read = {path for path, reads in _pipes(rank.pid) if reads}
+    return any(path in read for process in behind for path, reads in _pipes(process.pid) if not reads)
+
+
+def _pipes(pid: int) -> list[tuple[str, bool]]:
+    """Those that a process has open, and whether to read."""
+    folder, found = f"/proc/{pid}/fd", []
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        for fd in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                found.append((os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
+    return [each for each in found if each[0].startswith("pipe:")]
 
 
 def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
