@@ -354,24 +354,51 @@ def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
     assert (found.culprit.rank, found.culprit.error.line) == (1, "IndexError: tile 8")
 
 
-def test_a_rank_that_pdsh_told_of_says_why_itself() -> None:
-    """DeepSpeed's runner has all hosts in one output, and pdsh writes last, of a host whose ranks were told to end."""
+def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n") -> tuple[Suspect, ...]:
+    """Of two nodes through DeepSpeed's runner, which has all hosts in one output. said: node, what its rank said, and its exit code."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
-    h0, h1 = (node.host for node in plan.job.nodes)
+    hosts = [node.host for node in plan.job.nodes]
     told = "[2026-11-25 23:42:46,282] [{}] [launch.py:25{}:sigkill_handler] {}\n"
-    ends = told.format("INFO", 3, "Killing subprocess 1") + told.format("ERROR", 9, "['python'] exits with return code = {}")
-    of = {
-        h0: f"node_rank=0\nstep 9\n{ends.format(-15)}",
-        h1: f"nnodes=2, num_local_procs=1, node_rank=1\n{TRACEBACK.decode()}IndexError: tile 8\n{ends.format(1)}",
-    }
-    lines = [f"{host}: {line}\n" for host in (h1, h0) for line in of[host].splitlines()]
-    tail = "".join([*lines, f"pdsh@{h0}: {h0}: ssh exited with exit code 241\n"])
-    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
+    lines = [(node, begin.format(node) + text) for node, text, _ in said]
+    for node, _, code in said:
+        ends = told.format("INFO", 3, "Killing subprocess 1") + told.format("ERROR", 9, f"['python'] exits with return code = {code}")
+        lines.append((node, ends))
+    tail = "".join(f"{hosts[node]}: {line}" for node, text in lines for line in text.splitlines(keepends=True))
+    child = of_torchrun(plan, 1 << 8, tail=f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n".encode())
     around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    return tuple(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
+
+
+def hooked(rank: int, line: str) -> str:
+    said = f'{TRACEBACK.decode()}  File "train.py", line 3, in <module>\n    step()\n{line}\n'
+    return "".join(f"[rank{rank}]: {each}" for each in said.splitlines(keepends=True))
+
+
+LOST_PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:47832. This is typically caused by a remote worker crashing."
+
+
+def test_a_rank_that_pdsh_told_of_says_why_itself() -> None:
+    """pdsh writes last, of a host whose ranks were told to end."""
+    (found,) = by_pdsh((1, f"{TRACEBACK.decode()}IndexError: tile 8\n", 1), (0, "step 9\n", -15))
     assert found.culprit
     assert found.culprit.error
     assert (found.node, found.culprit.error.line, found.culprit.last_lines[-1]) == (1, "IndexError: tile 8", "IndexError: tile 8")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("begin", ["nnodes=2, num_local_procs=1, node_rank={}\n", ""])  # which may be far above
+def test_the_host_that_pdsh_tells_of_first_may_only_have_seen_it(first: int, begin: str) -> None:
+    """PyTorch's marks tell which rank it was."""
+    of = [(0, hooked(0, LOST_PEER), 1), (1, hooked(1, "IndexError: tile 8"), 1)]
+    (found,) = by_pdsh(of[first], of[1 - first], begin=begin)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.rank, found.culprit.error.line) == (1, 1, "IndexError: tile 8")
+    (found,) = by_pdsh((0, hooked(0, LOST_PEER), 1), (1, hooked(1, LOST_PEER), 1))
+    assert (found.node, found.culprit and found.culprit.rank) == (0, None)
+    marked = hooked(1, "IndexError: tile 8").replace("<module>", "step")  # as one prints what he has caught
+    (found,) = by_pdsh((0, marked, 1))
+    assert (found.node, found.culprit and found.culprit.rank) == (0, None)
 
 
 # A long traceback

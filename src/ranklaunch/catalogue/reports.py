@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _TORCHRUN_ENDS = "closing signal SIGTERM"
@@ -37,6 +38,26 @@ def beside_report(text: str, rank: int | None = None) -> str:
     if not re.search(_BY_SRUN, text, re.MULTILINE):
         return ""
     return _of(rank, "".join(line for line in text.splitlines(keepends=True) if not line.startswith("srun: ")))
+
+
+def of_hosts(text: str, hosts: Collection[str]) -> dict[str, str]:
+    """The lines of each host, where pdsh has put its name before them."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines(keepends=True):
+        host = line.partition(": ")[0]
+        if host in hosts:
+            found.setdefault(host, []).append(line)
+    return {host: "".join(lines) for host, lines in found.items()}
+
+
+def of_marked_ranks(text: str) -> dict[int, str]:
+    """The lines of each rank that PyTorch has marked as its own, in the order of the first."""
+    found: dict[int, list[str]] = {}
+    for line in text.splitlines(keepends=True):
+        mark = _OF_A_RANK.match(line)
+        if mark:
+            found.setdefault(int(mark[1]), []).append(line)
+    return {rank: "".join(lines) for rank, lines in found.items()}
 
 
 def _before_end(text: str) -> str:

@@ -135,7 +135,7 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
         found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
         found = _words().with_exceptions(found, plan.job.node_index, lambda culprit: _written_by(culprit, ended, circumstances))
     if not found and not plan.processes and circumstances.memory.kills:
-        found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
+        found = [_unseen(plan, circumstances.memory, circumstances.wall(ending.at))]
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
 
 
@@ -246,7 +246,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
         return
-    told = _placed_by(child, circumstances.explain(child, decoded(tail)))
+    told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = circumstances.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""

@@ -102,6 +102,39 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
 
+def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
+    """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
+    another's failure: then of one before whose ranks' end a cause stands."""
+    told = explain(text)
+    if not told or told.rank is not None or len(plan.job.nodes) == 1:
+        return told
+    from ranklaunch.catalogue import reports
+
+    nodes = {node.host: node.index for node in plan.job.nodes}
+    of_hosts = {nodes[host]: explain(lines) for host, lines in reports.of_hosts(text, nodes).items()}
+    found = [replace(failure, node=node) for node, failure in of_hosts.items() if failure]
+    found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
+    marked = [_with_marked_rank(each, text, plan) for each in found]
+    return next((each for each in marked if _says_why(of_ranks(text.encode(), plan, each), plan)), marked[0] if marked else told)
+
+
+def _with_marked_rank(failure: Failure, text: str, plan: Plan) -> Failure:
+    """With the first rank of its node of which PyTorch's marks tell why it has failed."""
+    from ranklaunch.catalogue import reports
+    from ranklaunch.supervise.output import parting
+
+    ranks = next(node.ranks for node in plan.job.nodes if node.index == failure.node)
+    for rank, said in reports.of_marked_ranks(of_ranks(text.encode(), plan, failure).decode()).items():
+        if rank in ranks and parting.ends_by_exception(said, rank)[0] == parting.CERTAIN and _says_why(said.encode(), plan):
+            return replace(failure, rank=rank)
+    return failure
+
+
+def _says_why(tail: bytes, plan: Plan) -> bool:
+    error = known(tail, plan, shared=True)
+    return bool(error and error.kind == blame.CAUSE)
+
+
 def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
     is the trace of that."""
