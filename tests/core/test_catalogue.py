@@ -594,6 +594,12 @@ def test_a_step_of_another_process_does_not_hide_why() -> None:
     assert last_exception(f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n{''.join(more)}") == "ValueError: bad sample"
 
 
+MINDSPORE_ENDS = (
+    "[INFO] DISTRIBUTED(254,7fc74dffb6c0,python):2026-11-26-08:20:10.030.912 "
+    "[mindspore/ccsrc/cluster/rpc/core/communicator/tcp_client.cc:367] Start] Event base dispatch success!\n"
+)
+
+
 @pytest.mark.parametrize(
     "after",
     [
@@ -610,6 +616,12 @@ def test_what_belongs_to_an_exception_does_not_hide_it(before: str, after: str) 
     found = find(f"{before}{FRAMES}ValueError: bad config:\n{after}")
     assert found
     assert found.line == "ValueError: bad config:"
+
+
+def test_what_libraries_say_as_they_end_does_not_hide_an_error_of_the_program() -> None:
+    found = find("step 9 loss 0.5\nERROR:train:validation set is empty\n" + MINDSPORE_ENDS)
+    assert found
+    assert found.line == "ERROR:train:validation set is empty"
 
 
 def test_steps_behind_an_exception_are_no_figures_of_it() -> None:

@@ -78,7 +78,7 @@ def _told(lines: Lines, found: Sequence[tuple[int, str]], errors: Sequence[Known
 
 
 def _since_work(lines: Lines) -> list[tuple[int, str]]:
-    """The last lines, up to one that shows the program at work, without those that it survives."""
+    """The last lines, up to one that shows the program at work, without those that it survives and what libraries say as they end."""
     found: list[tuple[int, str]] = []
     said = lines.said
     help_text = _describes_options(said)
@@ -88,11 +88,14 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     for number in filled:
         line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
         small = told.lower()
-        if small_asked.says(_AT_WORK, small) and not _compiled(PARTING).search(small):
+        parts = _compiled(PARTING).search(small)
+        if small_asked.says(_AT_WORK, small) and not parts:
             break
         if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
             continue
         if asked.says(_TELLS, told) and not small_asked.says(_ENDS, small):
+            if parts:
+                continue
             break
         goes_on = line[: 1 if help_text else _INDENTED].isspace()  # from a line above it
         if not goes_on and not lines.framed(number):  # the process survived that traceback
