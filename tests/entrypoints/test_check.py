@@ -118,6 +118,9 @@ def test_programs_that_are_missing(tmp_path: Path) -> None:
     assert "wrong: program 'gone.py': no such file" in found.out
     assert "program 'python-not-there' not found on PATH" in found.out
     assert "2 things" in found.out
+    (tmp_path / "train").mkdir()
+    found = helpers.call("check", "--method", "plain", "--log-dir", str(tmp_path), "--", f"{tmp_path}/train", env={})
+    assert f"program '{tmp_path}/train' is a folder" in found.out
 
 
 @helpers.for_each(

@@ -75,6 +75,9 @@ def _found(name: str, process: Process, env: Mapping[str, str], hint: str) -> st
     if "/" in name and _may_not_be_reached(os.path.join(process.cwd or "", name)):
         msg = f"{process.name}: {name} may not be reached by user id {os.geteuid()}: a folder above it denies that"
         raise MissingProgramError(msg)
+    if "/" in name and os.path.isdir(os.path.join(process.cwd or "", name)):
+        msg = f"{process.name}: program {name!r} is a folder"
+        raise MissingProgramError(msg)
     where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or working_folder()}"
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
