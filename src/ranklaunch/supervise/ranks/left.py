@@ -89,6 +89,8 @@ class Leftovers:
         own = _of_helpers()
         self._commands = {each.pid: _command(each.pid) for each in apart(children.running).left if each not in own}
         loop.run_until(lambda: not self._living, loop.clock() + FOLLOW_S)
+        # One that the program started at its very end had no words while the kernel made it another program.
+        self._commands.update({pid: _command(pid) for pid in self._commands if tree.command(pid)})
         self._killed.clear()
         loop.after(SAY_S, self._say_what_lives)
 
@@ -195,5 +197,6 @@ def _joined(shown: list[str]) -> str:
 
 
 def _command(pid: int) -> str:
-    """For people."""
-    return " ".join(" ".join(redact.argv(tree.command(pid))).split())[:LONGEST]
+    """For people. The kernel's name of it where it has no words."""
+    found = tree.entry(pid)
+    return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]
