@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ranklaunch.catalogue.tracebacks import HOOKED
+
 _BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _ENDS = (
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}"  # the second also of our own program, below MPICH
 )
-_OF_A_RANK = re.compile(r"\[rank(\d{1,7})\]:")  # PyTorch writes it before the lines of a rank's exception
+_OF_A_RANK = re.compile(HOOKED)
 
 
 def reported(text: str) -> str:

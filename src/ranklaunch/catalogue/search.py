@@ -35,7 +35,7 @@ from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_w
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import OF_A_PART, OF_A_PROCESS, Lines, Traceback, at_fault, last_tracebacks
+from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
@@ -44,7 +44,6 @@ _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
-_BY_HOOK = r"\[rank\d{1,7}\]: "  # PyTorch's, of an exception that nobody has caught
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _BY_CPP = "terminate called "  # by no handler of Python's
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
@@ -303,7 +302,7 @@ def _is_of_one_of_several(lines: Lines, number: int, shared: bool) -> bool:
     begin = lines.begin(number)
     if begin < 0:
         return False
-    ended = _compiled_text(_BY_HOOK).match(lines.told[begin]) or lines.bare[max(0, begin - 1)].startswith(OF_A_PROCESS)
+    ended = _compiled_text(HOOKED).match(lines.told[begin]) or lines.bare[max(0, begin - 1)].startswith(OF_A_PROCESS)
     return bool(shared or ended) and not counted_on(lines.said, number, len(lines.said))
 
 

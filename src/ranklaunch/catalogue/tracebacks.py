@@ -15,6 +15,7 @@ from ranklaunch.typed import NamedTuple
 _MOST_LINES_OF_MESSAGE = 40
 _MOST_LINES_OF_FRAMES = 200
 BEGINS = "Traceback (most recent call last):"
+HOOKED = r"\[rank([0-9]{1,7})\]: "  # before each line of what PyTorch's hook for exceptions that nobody caught writes
 
 
 _LONGEST_MARK = 80  # characters

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
-from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, IGNORED, NAMES, at_fault, without_marks
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, at_fault, without_marks
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.output.pipe import last_lines
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 CERTAIN, LIKELY = "certain", "likely"
 WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
 GRAIN_S = 0.05  # of the times that files have
-_MARK = r"\[rank[0-9]{1,9}\]: "  # before each line of what PyTorch's hook for uncaught exceptions writes
-_MARKED = re.compile(rf"(({_MARK})\2{{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
+_MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
@@ -96,7 +95,7 @@ def _was_at_work(tail: bytes) -> bool:
 
 def _plain(text: str) -> str:
     """Without colours, and without what a launcher or a filter of the user's has put before each line."""
-    return without_marks(_COLOUR.sub("", text), but=_MARK)
+    return without_marks(_COLOUR.sub("", text), but=HOOKED)
 
 
 def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
