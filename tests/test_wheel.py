@@ -424,6 +424,7 @@ WHEEL = {
     "ranklaunch/system/__init__.py",
     "ranklaunch/system/bounded.py",
     "ranklaunch/system/disk.py",
+    "ranklaunch/system/hearing.py",
     "ranklaunch/system/inotify.py",
     "ranklaunch/system/lookup.py",
     "ranklaunch/system/loop.py",

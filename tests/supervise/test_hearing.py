@@ -13,6 +13,7 @@ import pytest
 
 from ranklaunch.supervise.ranks import wrapped
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -46,7 +47,7 @@ def test_who_sleeps_in_sigwait_hears_it() -> None:
         for _ in range(200):
             waiter.send_signal(signal.SIGUSR1)
             assert waiter.stdout.readline() == "woken\n"
-            before, heard, after = tree.entry(waiter.pid), tree.Hearing(signal.SIGTERM).of(process), tree.entry(waiter.pid)
+            before, heard, after = tree.entry(waiter.pid), Hearing(signal.SIGTERM).of(process), tree.entry(waiter.pid)
             if before and after and before.state == after.state == "S":
                 asleep += 1
                 assert heard == [process]
@@ -69,24 +70,28 @@ def test_a_program_behind_a_wrapper_may_have_any_words(tmp_path: Path) -> None:
         assert wrapper.stdout.readline() == b"ready\n"
         rank = tree.identify(wrapper.pid)
         sleep_until(lambda: tree.state(rank) == "S", "the wrapper does not wait")
-        heard = wrapped.heard(rank, tree.Hearing(signal.SIGTERM))
+        heard = wrapped.heard(rank, Hearing(signal.SIGTERM))
         (behind,) = tree.generation(wrapper.pid, 1)
         tree.send(behind, signal.SIGTERM)
     assert heard == [behind]
 
 
-READS = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[2:], stdout=subprocess.PIPE if sys.argv[1] else None).returncode)"
+RUNS = "import signal, subprocess, sys; {0}; sys.exit(subprocess.run(['sleep', '60'], stdout={1}).returncode)"
+IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_wrapper_may_read_what_its_program_writes(reads: bool) -> None:
-    with subprocess.Popen((sys.executable, "-c", READS, "yes" * reads, "sleep", "60"), stdout=subprocess.PIPE) as wrapper:
+@pytest.mark.parametrize(
+    ("first", "out", "expected"), [("pass", "subprocess.PIPE", True), (IGNORES, "None", True), ("pass", "None", False)]
+)
+def test_a_wrapper_may_have_to_outlast_its_program(first: str, out: str, expected: bool) -> None:
+    """Where it reads what that writes, and where it ignores the signal."""
+    with subprocess.Popen((sys.executable, "-c", RUNS.format(first, out)), stdout=subprocess.PIPE) as wrapper:
         rank = tree.identify(wrapper.pid)
         (behind,) = sleep_until(lambda: tree.generation(wrapper.pid, 1), "no program")
         sleep_until(lambda: tree.command(behind.pid)[:1] == ["sleep"], "the program is not there")
-        found = wrapped.is_read_by(rank, [behind])
+        found = wrapped.is_to_outlast(rank, [behind], signal.SIGTERM)
         tree.send(behind, signal.SIGKILL)
-    assert found is reads
+    assert found is expected
 
 
 WORKER = """

@@ -17,6 +17,7 @@ from ranklaunch.supervise import guardian
 from ranklaunch.supervise.ranks.left import Leftovers, apart_from
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
+from ranklaunch.system.hearing import is_pending
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import HALT
 from testbench.jobs.ends import check_end
@@ -187,7 +188,7 @@ def test_other_stop_requests_of_a_supervisor_that_is_held(as_process: Starter, n
     sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     for number in numbers:
         job.send(number)
-        sleep_until(lambda number=number: tree.is_pending(supervisor, number), "it is not passed on")  # type: ignore[misc]
+        sleep_until(lambda number=number: is_pending(supervisor, number), "it is not passed on")  # type: ignore[misc]
     assert job.end() == code
     assert "its supervisor has not taken" in job.err.text
 
@@ -216,7 +217,7 @@ def test_a_supervisor_that_takes_a_stop_request_late_ends_the_job_itself(as_proc
     os.kill(supervisor, signal.SIGSTOP)
     sleep_until(lambda: tree.state(tree.identify(supervisor)) == "T", "it is not stopped")
     job.send(signal.SIGTERM)
-    sleep_until(lambda: tree.is_pending(supervisor, signal.SIGTERM), "SIGTERM is not passed on")
+    sleep_until(lambda: is_pending(supervisor, signal.SIGTERM), "SIGTERM is not passed on")
     os.kill(supervisor, signal.SIGCONT)
     assert job.end() == 143
     assert "has not taken" not in job.err.text

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing, is_pending
 from ranklaunch.system.signals import ALARMS, OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
 from ranklaunch.typed import TYPE_CHECKING, NoReturn
 
@@ -135,7 +136,7 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
         time.sleep(LOOK_S if deaf else GLANCE_S)
         _reap(-1)
         taken = will.read().get("stop", "")
-        number = next((each for each in STOPS if tree.is_pending(1, each)), int(taken or 0))
+        number = next((each for each in STOPS if is_pending(1, each)), int(taken or 0))
         # It is told first, by its own pipe: should it go on now, it does not take the end of its ranks for their success.
         deaf = deaf or (_Deaf(1, number, will, lambda each: signals.keep([each])) if number else None)
         if deaf:
@@ -183,7 +184,7 @@ class _Deaf:
         """And does what is due."""
         known, now = self._will.read(), time.monotonic()
         beats = bool(known.get("beats"))  # before it can, it is alive once it has taken the signal
-        self._alive_at = max(self._alive_at, self._will.news_at if beats or tree.is_pending(self._inner, self._number) else now)
+        self._alive_at = max(self._alive_at, self._will.news_at if beats or is_pending(self._inner, self._number) else now)
         if now - self._alive_at <= (HURRIED_S if self._hurried else DEAF_S):
             return
         if self._ranks is None:
@@ -208,7 +209,7 @@ class _Deaf:
         _within(0, lambda: _say(said))
 
     def _tell(self, ranks: list[tree.Identity], number: int) -> None:
-        hearing = tree.Hearing(number)
+        hearing = Hearing(number)
         for rank in ranks:
             for process in hearing.of(rank) or [rank]:
                 tree.send(process, number)

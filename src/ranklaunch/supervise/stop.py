@@ -13,9 +13,10 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_read_by, note, unread, wake
+from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
 from ranklaunch.typed import TYPE_CHECKING
@@ -59,7 +60,7 @@ class Teller:
     def tell_in_turn(self, ranks: Iterable[tree.Identity], number: int, until: float) -> None:
         """Ranks whose launcher ends all once one has died. Those that hear it may be saving: others, which would die of it, are told when
         these have ended, or at that time."""
-        told, hearing = list(ranks), tree.Hearing(number)
+        told, hearing = list(ranks), Hearing(number)
         self._bound.update(told)
         first = [rank for rank in told if hearing.of(rank) or heard_behind(rank, hearing)]
         others = list(set(told).difference(first))
@@ -69,7 +70,7 @@ class Teller:
         self.tell(told, number)
 
     def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
-        hearing = tree.Hearing(number)
+        hearing = Hearing(number)
         for rank in ranks:
             heard = hearing.of(rank)
             if heard and heard != [rank]:
@@ -77,7 +78,7 @@ class Teller:
             elif not heard and self.aborts(rank):
                 continue
             behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
-            meant = heard or (behind if rank in self._bound or is_read_by(rank, behind) else [])
+            meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
             if meant == behind != []:
                 self._shells[rank] = number, None
             self._told.update(meant)
@@ -88,7 +89,7 @@ class Teller:
 
     def tell_below(self, root: int) -> bool:
         """SIGTERM for those that catch it of the processes that hang from root; whether there are any, or one is left that did."""
-        hearing = tree.Hearing(signal.SIGTERM, told=self._told)
+        hearing = Hearing(signal.SIGTERM, told=self._told)
         heard = [process for child in tree.generation(root, 1) for process in hearing.of(child)]
         self._tell_once(heard, signal.SIGTERM)
         return bool(heard)
@@ -98,7 +99,7 @@ class Teller:
             self._spared.remove(spared)
             self.tell(spared.ranks, spared.number)
         for number in {number for number, _ in self._shells.values()}:
-            hearing = tree.Hearing(number, told=self._told)
+            hearing = Hearing(number, told=self._told)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
                 self._look_into(shell, number, hearing.of(shell) or heard_behind(shell, hearing), since)
 

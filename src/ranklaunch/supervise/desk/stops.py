@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.desk import ends
 from ranklaunch.system import disk, tree
+from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
@@ -41,7 +42,7 @@ class Stops(Companion):
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
     def on_deadline(self, ways: Sequence[str]) -> None:
-        hearing = [tree.Hearing(signal.Signals[way], through_all=True) for way in ways if way in signal.Signals.__members__]
+        hearing = [Hearing(signal.Signals[way], through_all=True) for way in ways if way in signal.Signals.__members__]
         by_file = len(hearing) < len(ways)
         self._saving = {rank for rank in self._attended.ranks().values() if by_file or any(each.of(rank) for each in hearing)}
 
@@ -53,7 +54,7 @@ class Stops(Companion):
         self._ranks = dict(self._attended.ranks())
         self._attended.nodes.hear(ENDED_WELL, self._on_ended_well)
         # Whoever signals all processes has told those whose launcher is gone, whom nobody here will tell.
-        self._catch = {rank for rank, process in self._ranks.items() if tree.catches(process.pid, number)}
+        self._catch = {rank for rank, process in self._ranks.items() if catches(process.pid, number)}
 
     def on_stop_request(self, number: int) -> None:
         self.on_stop_of_another(number)

@@ -9,6 +9,7 @@ from types import ModuleType
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import code_of, signal_of
 from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 from ranklaunch.values import Value
@@ -239,16 +240,16 @@ def wake(process: tree.Identity) -> None:
         tree.send(process, signal.SIGCONT)
 
 
-def heard_behind(rank: tree.Identity, hearing: tree.Hearing) -> list[tree.Identity]:
+def heard_behind(rank: tree.Identity, hearing: Hearing) -> list[tree.Identity]:
     """Who hears a signal behind wrappers, which would only die of it."""
     wrapped = _wrapped()
     return wrapped.heard(rank, hearing) if wrapped else []
 
 
-def is_read_by(rank: tree.Identity, behind: list[tree.Identity]) -> bool:
-    """Whether such a wrapper reads what they write, and they would lose that with it."""
+def is_to_outlast(rank: tree.Identity, behind: list[tree.Identity], number: int) -> bool:
+    """Whether they are to be told in such a wrapper's place."""
     wrapped = _wrapped() if behind else None
-    return bool(wrapped and wrapped.is_read_by(rank, behind))
+    return bool(wrapped and wrapped.is_to_outlast(rank, behind, number))
 
 
 def _wrapped() -> ModuleType | None:

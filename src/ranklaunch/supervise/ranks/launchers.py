@@ -18,6 +18,7 @@ from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_F
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING
@@ -217,7 +218,7 @@ class Launchers:
     def offer(self, number: int) -> tuple[bool, list[str]]:
         """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later. Whether
         it has reached a rank, and the names of those in which no process catches it now."""
-        meant = list(self._meant(tree.Hearing(number, through_all=True)))
+        meant = list(self._meant(Hearing(number, through_all=True)))
         unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
         # Where it is meant for none, the launcher on node 0 tells those that are here.
@@ -234,13 +235,13 @@ class Launchers:
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
         """A signal for those processes of the ranks that catch it; the ranks in which none does."""
-        hearing = tree.Hearing(number, through_all=True)
+        hearing = Hearing(number, through_all=True)
         found = [(rank, hearing.of(rank[1])) for rank in ranks]
         for process in (process for _, heard in found for process in heard):
             tree.send(process, number)
         return [rank for rank, heard in found if not heard]
 
-    def _meant(self, hearing: tree.Hearing) -> Iterator[tuple[str, tree.Identity]]:
+    def _meant(self, hearing: Hearing) -> Iterator[tuple[str, tree.Identity]]:
         """Whom signals for ranks are meant for, each with a name. What comes through carriers gets them from the launcher on node 0,
         on other nodes too, if it catches them itself; else each node's ranklaunch tells its own."""
         leaders = [child for child in self._children.values() if child.role in LEADING]
@@ -253,7 +254,7 @@ class Launchers:
         if not leaders:
             yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
 
-    def _not_catching(self, hearing: tree.Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
+    def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
         """All of them, unless all catch it themselves, and what carries them passes it on."""
         passed_on = not any(child.role == SERVICE and child.process.conduct.ranks_below for child in self._children.values())
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks

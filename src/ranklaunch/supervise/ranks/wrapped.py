@@ -1,6 +1,6 @@
 """The program behind a wrapper that is no shell, as /usr/bin/time and scripts that call subprocess are. A stop request ends the wrapper
-alone, and the program hears it as what the wrapper has left. Where the launcher would then end all, or the wrapper reads what the program
-writes, the program is told in the wrapper's place."""
+alone, and the program hears it as what the wrapper has left. Where the launcher would then end all, and where the wrapper is to outlast its
+program, this is told in the wrapper's place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import re
 import stat
 
 from ranklaunch.system import tree
-from ranklaunch.system.tree import Hearing, Identity
+from ranklaunch.system.hearing import Hearing, ignores, is_shell
+from ranklaunch.system.tree import Identity
 
 FROZEN = "--multiprocessing-fork"  # the first word of a worker whose program has its Python in it
 _WORKER = re.compile(
@@ -31,8 +32,11 @@ def heard(rank: Identity, hearing: Hearing) -> list[Identity]:
     return found
 
 
-def is_read_by(rank: Identity, behind: list[Identity]) -> bool:
-    """Whether a wrapper reads by a pipe what a program behind it writes, as `conda run` does: that would die of its next line."""
+def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
+    """Whether only the program behind a wrapper is to be told: what that writes, the wrapper reads by a pipe, as `conda run` does, and the
+    program would die of its next line; or the wrapper ignores the signal."""
+    if ignores(rank.pid, number):
+        return True
     read = {path for path, reads in _pipes(rank.pid) if reads}
     return any(path in read for process in behind for path, reads in _pipes(process.pid) if not reads)
 
@@ -52,7 +56,7 @@ def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
     rank forks off itself, are neither, and what computes has a helper there."""
     children = hearing.children(process.pid)
     is_other = len(children) == 1 and _is_another(tree.command(children[0].pid), tree.command(process.pid))
-    return children if tree.is_shell(process.pid) or (is_other and tree.state(process) != "R") else []
+    return children if is_shell(process.pid) or (is_other and tree.state(process) != "R") else []
 
 
 def _is_another(words: list[str], wrapper: list[str]) -> bool:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing, catches
 
 
 class Aborts:
@@ -19,7 +20,7 @@ class Aborts:
 
     def end(self, rank: tree.Identity) -> bool:
         """The rank, or what runs in it where it is a shell; whether there was one to hear it."""
-        return self._end_each(tree.Hearing(signal.SIGABRT).of(rank))
+        return self._end_each(Hearing(signal.SIGABRT).of(rank))
 
     def end_all(self, left: Iterable[tree.Identity]) -> bool:
         """All of these that have not been told yet; whether there was one."""
@@ -30,7 +31,7 @@ class Aborts:
         return any(told)
 
     def _end(self, process: tree.Identity) -> bool:
-        if not tree.catches(process.pid, signal.SIGABRT):
+        if not catches(process.pid, signal.SIGABRT):
             return False
         self.told.add(process)
         _dump_no_core(process.pid)

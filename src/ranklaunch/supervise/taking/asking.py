@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from ranklaunch.system import tree
+from ranklaunch.system.hearing import catches
 
 NAME = "/memfd:ranklaunch-stacks"
 SIGNAL = 59
@@ -65,7 +66,7 @@ def _all_done(asked: Iterable[Asked]) -> bool:
 def _ask(pid: int) -> Asked | None:
     """Only a process that still has both the file and the handler: any other would die of the signal, or write elsewhere."""
     path = _file(pid)
-    if not path or not tree.catches(pid, SIGNAL):
+    if not path or not catches(pid, SIGNAL):
         return None
     asked = Asked(pid, path)
     return asked if tree.send(tree.identify(pid), SIGNAL) else None

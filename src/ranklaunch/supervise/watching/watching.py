@@ -16,7 +16,7 @@ from ranklaunch.supervise.watching.judging import HANG, SAMPLE, Judging
 from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.supervise.watching.uncaught import Uncaught
-from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.tree import Identity
 from ranklaunch.typed import Any
 from ranklaunch.watch import devices, expect, steps
@@ -123,7 +123,7 @@ class Watching(Companion):
             self._devices = []
 
     def _any_hears(self) -> bool | None:
-        hearing = tree.Hearing(signal.SIGTERM)
+        hearing = Hearing(signal.SIGTERM)
         return any(hearing.of(rank) for rank in self._ranks) if self._ranks else None
 
     def _place(self) -> Place:
