@@ -113,13 +113,19 @@ sys.exit(subprocess.call(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
-@pytest.mark.parametrize("wrapper", [READS, IGNORES], ids=["reads", "ignores"])
-def test_a_program_is_told_in_the_place_of_a_wrapper_that_outlasts_it(as_process: Starter, method: str, wrapper: str) -> None:
+@pytest.mark.parametrize(
+    ("wrapper", "script"),
+    [
+        pytest.param(READS, "exec {program}", id="reads"),
+        pytest.param(READS, "{program}; code=$?; exit $code", id="reads, in a shell"),
+        pytest.param(IGNORES, "exec {program}", id="ignores"),
+    ],
+)
+def test_a_program_is_told_in_the_place_of_a_wrapper_that_outlasts_it(as_process: Starter, method: str, wrapper: str, script: str) -> None:
     """One that reads what its program writes, as `conda run` does, would take that with it."""
     (as_process.folder / "wrapper.py").write_text(wrapper)
-    (as_process.folder / "train.sh").write_text(
-        f"exec {sys.executable} wrapper.py {sys.executable} {child('saves_on_term.py')} --takes 1 --says 200000\n"
-    )
+    program = f"{sys.executable} wrapper.py {sys.executable} {child('saves_on_term.py')} --takes 1 --says 200000"
+    (as_process.folder / "train.sh").write_text(script.format(program=program))
     options = ("--method", method, "--slots", 2)
     job = as_process.run(as_process.folder / "train.sh", options=options, env={"OMP_NUM_THREADS": "1"}, grace_s=60)
     job.out.wait_for("ready", 2)

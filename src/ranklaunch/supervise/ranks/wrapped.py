@@ -33,12 +33,20 @@ def heard(rank: Identity, hearing: Hearing) -> list[Identity]:
 
 
 def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
-    """Whether only the program behind a wrapper is to be told: what that writes, the wrapper reads by a pipe, as `conda run` does, and the
-    program would die of its next line; or the wrapper ignores the signal."""
-    if ignores(rank.pid, number):
-        return True
-    read = {path for path, reads in _pipes(rank.pid) if reads}
-    return any(path in read for process in behind for path, reads in _pipes(process.pid) if not reads)
+    """Whether only the program behind wrappers is to be told: what that writes, one of these reads by a pipe, as `conda run` does, and the
+    program would die of its next line; or the first ignores the signal."""
+    return ignores(rank.pid, number) or any(_is_read(process, rank) for process in behind)
+
+
+def _is_read(process: Identity, rank: Identity) -> bool:
+    """By one from which it comes, up to the rank."""
+    written = {path for path, reads in _pipes(process.pid) if not reads}
+    found = tree.entry(process.pid)
+    while written and found and found.parent > 1:
+        if any(reads and path in written for path, reads in _pipes(found.parent)):
+            return True
+        found = tree.entry(found.parent) if found.parent != rank.pid else None
+    return False
 
 
 def _pipes(pid: int) -> list[tuple[str, bool]]:
