@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.supervise.output.parting import CERTAIN, LIKELY, ends_by_exception
+from ranklaunch.catalogue.uncaught import CERTAIN, LIKELY, ends_by_exception
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError

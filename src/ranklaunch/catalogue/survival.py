@@ -165,7 +165,7 @@ _COUNT = r"\d{1,15}"
 _STEP = (
     r"\b(?:step|epoch|iter|iteration|batch)s?\b['\"]?[ :=\[#/(]{1,16}['\"]?(\d{1,15}(?:\.\d{1,15})?)|\b(\d{1,12}) {0,8}/ {0,8}\d{1,12}\b"
 )
-_FIGURE = r"[a-z][\w.\[\]-]{0,39} ?[:=] ?[-+]?\d"
+_FIGURE = r"[a-z][\w.\[\]-]{0,39} ?[:=] ?[-+]?\d[\d.e+-]{0,30}\W{0,4}$"
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NO_COUNT = r"^\s|0x[0-9a-f]|^#\d|^frame\b|^\[ {0,5}\d{1,9}\.\d|\brank\b|\bwait"
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"

@@ -120,12 +120,11 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
 
 def _with_marked_rank(failure: Failure, text: str, plan: Plan) -> Failure:
     """With the first rank of its node of which PyTorch's marks tell why it has failed."""
-    from ranklaunch.catalogue import reports
-    from ranklaunch.supervise.output import parting
+    from ranklaunch.catalogue import reports, uncaught
 
     ranks = next(node.ranks for node in plan.job.nodes if node.index == failure.node)
     for rank, said in reports.of_marked_ranks(of_ranks(text.encode(), plan, failure).decode()).items():
-        if rank in ranks and parting.ends_by_exception(said, rank)[0] == parting.CERTAIN and _says_why(said.encode(), plan):
+        if rank in ranks and uncaught.ends_by_exception(said, rank)[0] == uncaught.CERTAIN and _says_why(said.encode(), plan):
             return replace(failure, rank=rank)
     return failure
 

@@ -59,17 +59,16 @@ class Uncaught:
 
 
 def _ending(text: str, rank: int) -> _Ending | None:
-    from ranklaunch.catalogue import find, last_exception
-    from ranklaunch.supervise.output import parting  # only failures need it
+    from ranklaunch.catalogue import find, last_exception, uncaught  # only failures need it
 
-    how, said = parting.ends_by_exception(text, rank)
-    longer = "" if how else parting.ends_by_exception(text, rank, parting.MOST_OF_MESSAGE)[1]  # it may be a message, or what came after
+    how, said = uncaught.ends_by_exception(text, rank)
+    longer = "" if how else uncaught.ends_by_exception(text, rank, uncaught.MOST_OF_MESSAGE)[1]  # it may be a message, or what came after
     longer = longer if find(longer) else ""
-    of_program = parting.begins_as_program((said or longer).split("\n"))
+    of_program = uncaught.begins_as_program((said or longer).split("\n"))
     line = last_exception(said or longer) if how or of_program else ""
     if not line:
         return None
-    sure, said = how == parting.CERTAIN or bool(how and of_program), said or longer
+    sure, said = how == uncaught.CERTAIN or bool(how and of_program), said or longer
     told = "\n".join(errors.quoted(said.split("\n")))  # what nodes tell each other is not encrypted
     return _Ending(sure, _shortened(told), showing.printable(errors.quoted((line,))[0]))
 

@@ -1,0 +1,68 @@
+"""Whether an output ends with an exception that nobody caught, as Python prints it itself or as PyTorch's hook marks each line of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, without_marks
+
+CERTAIN, LIKELY = "certain", "likely"
+_MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
+_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PARTING = re.compile(PARTING)
+_OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
+MOST_OF_MESSAGE = 12  # lines that are not indented
+
+
+def plain(text: str) -> str:
+    """Without colours, and without what a launcher or a filter of the user's has put before each line."""
+    return without_marks(_COLOUR.sub("", text), but=HOOKED)
+
+
+def ends_by_exception(text: str, rank: int, most: int = 1) -> tuple[str, str]:
+    """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
+    was raised from. Both are "" where the last words are no traceback. rank: whose output it is. most: lines that are not indented, of the
+    message of one that is likely: behind what was caught, the program may go on to say something."""
+    lines = [line for line in plain(text).splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
+    while begins and lines[begins[-1] - 1].startswith(IGNORED):
+        lines = lines[: begins.pop() - 1]
+    if not begins:
+        return "", ""
+    marked = _MARKED.search(lines[begins[-1]])
+    mark = marked[1] if marked else ""
+    bare = [line[len(mark) :] if line.startswith(mark) else line for line in lines]
+    behind = [number for number in range(begins[-1] + 1, len(bare)) if bare[number][:1].strip()]
+    told = [number for number in behind if not (_BY_CPP.match(bare[number]) or _PARTING.search(bare[number].lower()))]
+    if not told or not re.match(NAMES, bare[told[0]]) or counted_on(bare, told[0], len(bare)):
+        return "", ""
+    first = begins[-1]
+    while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
+        first = before[-1]
+    how = CERTAIN if mark.startswith(f"[rank{rank}]: ") and _is_of_hook(lines[first : told[0] + 1], mark) else LIKELY
+    if len(told) > (MOST_OF_MESSAGE if how == CERTAIN else most) or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
+        return "", ""
+    return how, "\n".join(lines[first:])
+
+
+def _is_of_hook(said: Sequence[str], mark: str) -> bool:
+    """Whether it has the form of what PyTorch's hook writes. said: up to the line that names the exception. Who prints what it has caught
+    may put the same mark before the first line, or before all."""
+    begin, *rest = said
+    marked = begin.endswith(mark + BEGINS) and all(line.startswith(mark) and line != mark for line in rest)
+    return marked and begins_as_program([BEGINS, *(line[len(mark) :] for line in rest)])
+
+
+def begins_as_program(said: Sequence[str]) -> bool:
+    """Whether its last traceback begins where Python began the program, and not in a function that has caught the exception."""
+    begin = next((number for number in range(len(said) - 2, -1, -1) if said[number] == BEGINS), -1)
+    return begin >= 0 and bool(_OF_PROGRAM.match(said[begin + 1]))
+
+
+def _goes_on(bare: Sequence[str], begin: int) -> bool:
+    """Whether a traceback belongs to the one above it: it was raised from that, or tells where another process raised it."""
+    above = bare[begin - 1] or bare[begin - 2]
+    return above.startswith(CHAINED) or bare[begin].startswith(CHAINED)
