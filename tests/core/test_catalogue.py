@@ -605,6 +605,8 @@ MINDSPORE_ENDS = (
     [
         "  lr: 0\n  step: 140\n",
         "lr: 0\nstep = 140\n",
+        '{\n  "step": 140,\n  "opt": {\n    "lr": 0.1\n  }\n}\n',
+        "step: 140\nloss: 0.5\nopt:\n  lr: 1\n",
         "\n  batch 3: nan\n  batch 5: nan\n  batch 9: nan\n",
         "  step 100: 3 of 4 shards\n  step 200: 2 of 4 shards\n  step 300: 3 of 4 shards\n",
         "    lr[0] = 0.1\n    lr[1] = 0.2\n    lr[2] = 0.3\n",

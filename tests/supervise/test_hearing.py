@@ -76,12 +76,20 @@ def test_a_program_behind_a_wrapper_may_have_any_words(tmp_path: Path) -> None:
     assert heard == [behind]
 
 
-RUNS = "import signal, subprocess, sys; {0}; sys.exit(subprocess.run(['sleep', '60'], stdout={1}).returncode)"
+RUNS = "import os, pty, signal, socket, subprocess, sys; {0}; sys.exit(subprocess.run(['sleep', '60'], stdout={1}).returncode)"
 IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 @pytest.mark.parametrize(
-    ("first", "out", "expected"), [("pass", "subprocess.PIPE", True), (IGNORES, "None", True), ("pass", "None", False)]
+    ("first", "out", "expected"),
+    [
+        ("pass", "subprocess.PIPE", True),
+        ("both = pty.openpty()", "both[1]", True),
+        ("both = socket.socketpair()", "both[1].fileno()", True),
+        (IGNORES, "None", True),
+        ("pass", "None", False),
+        ("pass", "open(os.devnull, 'w')", False),
+    ],
 )
 def test_a_wrapper_may_have_to_outlast_its_program(first: str, out: str, expected: bool) -> None:
     """Where it reads what that writes, and where it ignores the signal."""

@@ -118,6 +118,11 @@ sys.exit(subprocess.call(sys.argv[1:]))
     [
         pytest.param(READS, "exec {program}", id="reads"),
         pytest.param(READS, "{program}; code=$?; exit $code", id="reads, in a shell"),
+        pytest.param(
+            READS,
+            f"exec {sys.executable} -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))' {{program}}",
+            id="reads, in another",
+        ),
         pytest.param(IGNORES, "exec {program}", id="ignores"),
     ],
 )

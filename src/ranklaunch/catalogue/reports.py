@@ -62,6 +62,11 @@ def of_marked_ranks(text: str) -> dict[int, str]:
     return {rank: "".join(lines) for rank, lines in found.items()}
 
 
+def without_marked_ranks(text: str) -> str:
+    """Who has ended otherwise than by an exception has written none of the lines that PyTorch marks."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _OF_A_RANK.match(line))
+
+
 def _before_end(text: str) -> str:
     end = re.search(_ENDS, text, re.MULTILINE)
     return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""

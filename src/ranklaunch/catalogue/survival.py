@@ -42,8 +42,8 @@ def figures_of_message(lines: Sequence[str], after: int) -> set[int]:
     before = {_shape(line) for number, line in small.items() if number < after}
     found = set()
     for number, line in small.items():
-        indented = not line.strip() or line[0].isspace()
-        if number > after and not indented and not (_pattern(_FIGURE).match(line) and shapes[_shape(line)] == 1):
+        goes_on = not line.strip() or line[0].isspace() or _pattern(_FRAME).match(line)
+        if number > after and not goes_on and not (_pattern(_FIGURE).match(line) and shapes[_shape(line)] == 1):
             break
         if number > after and _is_metric(line) and _shape(line) not in before:
             found.add(number)
@@ -166,6 +166,7 @@ _STEP = (
     r"\b(?:step|epoch|iter|iteration|batch)s?\b['\"]?[ :=\[#/(]{1,16}['\"]?(\d{1,15}(?:\.\d{1,15})?)|\b(\d{1,12}) {0,8}/ {0,8}\d{1,12}\b"
 )
 _FIGURE = r"[a-z][\w.\[\]-]{0,39} ?[:=] ?[-+]?\d[\d.e+-]{0,30}\W{0,4}$"
+_FRAME = r"[\[\](){}]{1,4},?\s*$|[a-z][\w.-]{0,39}:\s*$"  # of what is written as JSON or YAML
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NO_COUNT = r"^\s|0x[0-9a-f]|^#\d|^frame\b|^\[ {0,5}\d{1,9}\.\d|\brank\b|\bwait"
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"

@@ -49,6 +49,7 @@ class Teller:
         self._told: set[tree.Identity] = set()  # processes that heard it
         self._bound: set[tree.Identity] = set()  # ranks whose launcher ends all once one has died
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
+        self._behind: dict[tree.Identity, list[tree.Identity]] = {}  # a wrapper, and who was told in its place
         self._spared: list[Spared] = []
         self.says_where = False
         self.aborts: Callable[[tree.Identity], bool] = lambda rank: False  # ends one that hears nothing in a way that says where it is
@@ -80,7 +81,7 @@ class Teller:
             behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
             meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
             if meant == behind != []:
-                self._shells[rank] = number, None
+                self._shells[rank], self._behind[rank] = (number, None), behind
             self._told.update(meant)
             sent = [self._send(process, number) for process in meant or [rank]]
             if (heard or behind) and any(sent):
@@ -90,7 +91,7 @@ class Teller:
     def tell_below(self, root: int) -> bool:
         """SIGTERM for those that catch it of the processes that hang from root; whether there are any, or one is left that did."""
         hearing = Hearing(signal.SIGTERM, told=self._told)
-        heard = [process for child in tree.generation(root, 1) for process in hearing.of(child)]
+        heard = [process for child in tree.generation(root, 1) for process in hearing.of(child) or heard_behind(child, hearing)]
         self._tell_once(heard, signal.SIGTERM)
         return bool(heard)
 
@@ -101,7 +102,8 @@ class Teller:
         for number in {number for number, _ in self._shells.values()}:
             hearing = Hearing(number, told=self._told)
             for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
-                self._look_into(shell, number, hearing.of(shell) or heard_behind(shell, hearing), since)
+                told = [each for each in self._behind.get(shell, ()) if tree.state(each) not in "ZX"]
+                self._look_into(shell, number, told or hearing.of(shell) or heard_behind(shell, hearing), since)
 
     def _tell_once(self, heard: list[tree.Identity], number: int) -> None:
         for process in [each for each in heard if each not in self._told]:

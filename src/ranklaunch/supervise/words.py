@@ -95,9 +95,12 @@ def of_others(tail: bytes, plan: Plan) -> str:
 def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     """What the rank that failed may have written into its launcher's output: mostly before the launcher's words about that."""
     from ranklaunch import catalogue
+    from ranklaunch.catalogue import reports
 
     text, host = tail.decode(errors="replace"), next((node.host for node in plan.job.nodes if node.index == failure.node), "")
     before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
+    if failure.rank is None and failure.exit_code != 1:
+        before = reports.without_marked_ranks(before)
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
