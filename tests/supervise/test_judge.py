@@ -396,7 +396,8 @@ def test_the_host_that_pdsh_tells_of_first_may_only_have_seen_it(first: int, beg
     assert (found.node, found.culprit.rank, found.culprit.error.line) == (1, 1, "IndexError: tile 8")
     (found,) = by_pdsh((0, hooked(0, LOST_PEER), 1), (1, hooked(1, LOST_PEER), 1))
     assert (found.node, found.culprit and found.culprit.rank) == (0, None)
-    for code, said, line in ((6, "ERROR shard 17 is bad\n", "ERROR shard 17 is bad"), (-9, "", None)):
+    bad = "ERROR shard 17 is bad"
+    for code, said, line in ((6, f"{bad}\n", bad), (-9, "", None), (1, f"{bad}\n", bad)):  # the last of its neighbour
         (found,) = by_pdsh((1, said + hooked(1, LOST_PEER), code))
         assert found.culprit
         assert (found.node, found.culprit.error and found.culprit.error.line) == (1, line)

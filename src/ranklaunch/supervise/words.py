@@ -99,8 +99,9 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
 
     text, host = tail.decode(errors="replace"), next((node.host for node in plan.job.nodes if node.index == failure.node), "")
     before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
-    if failure.rank is None and failure.exit_code != 1:
-        before = reports.without_marked_ranks(before)
+    unmarked = reports.without_marked_ranks(before) if failure.rank is None else before
+    if failure.exit_code != 1 or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
+        before = unmarked
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
