@@ -63,6 +63,12 @@ _ABORTED = re.compile(
     r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
     r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
 )
+# As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
+_FATAL = re.compile(r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): ")
+_CLASSES = (
+    "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
+    "OTHER", "INTERN",
+)  # fmt: skip
 MOST_RANKS = 1_000_000
 _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
 
@@ -113,7 +119,10 @@ def explain(tail: str) -> Failure | None:
     if killed:
         return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
     exited = list(_EXITED.finditer(tail))
-    return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"])) if exited else None
+    if exited:
+        return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
+    fatal = _FATAL.search(tail)
+    return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 
 
 def _with_slots(job: Job, reader: Reader) -> Job:

@@ -342,6 +342,14 @@ thus causing the job to be terminated. The first process to do so was:
 """
 ABORTED_4 = "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 9.\n"
 ABORTED_5 = "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n  Proc: [[38117,1],2]\n  Errorcode: 256\n"
+FATAL_4 = """
+[h1:00235] *** An error occurred in MPI_Bcast
+[h1:00235] *** reported by process [3193962497,3]
+[h1:00235] *** on communicator MPI_COMM_WORLD
+[h1:00235] *** MPI_ERR_ROOT: invalid root
+[h1:00235] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,
+[h1:00235] ***    and potentially your MPI job)
+"""
 KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited on\nsignal 11 (Segmentation fault).\n"
 
 
@@ -354,6 +362,8 @@ KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited 
         (KILLED_5, Failure(1, 139, 11, 4711)),
         (ABORTED_4, Failure(3, 9)),
         (EXITED_4 + ABORTED_5, Failure(2, 1)),
+        (FATAL_4, Failure(3, 8)),
+        (FATAL_4.replace("ROOT", "OF_ITS_OWN"), None),
         ("There are not enough slots available in the system", None),
         ("", None),
     ],

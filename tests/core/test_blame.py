@@ -60,6 +60,20 @@ def test_who_was_killed_for_memory_is_no_consequence_whatever_it_had_written() -
     assert judgement.culprit.rank == 1
 
 
+@pytest.mark.parametrize("by", ["SIGKILL", None])
+def test_what_the_kernel_of_its_own_node_says_of_a_rank_is_of_the_same(by: str | None) -> None:
+    """Of a shell, whose program was killed, a launcher on another node sees the exit code."""
+    seen, proof = suspect(1, 1, CONSEQUENCE), suspect(2, 2)
+    assert seen.culprit
+    assert proof.culprit
+    seen = replace(seen, culprit=replace(seen.culprit, exit_code=137, signal=by, pid=None))
+    told = replace(proof.culprit, rank=None, pid=None, exit_code=137, signal="SIGKILL", out_of_memory=True, node=seen.culprit.node)
+    judgement = blame.judge([seen, replace(proof, culprit=told, reason=f"{blame.sentence(told)}, by the kernel's own count")])
+    assert judgement.culprit
+    assert (judgement.culprit.rank, judgement.culprit.out_of_memory) == (1, True)
+    assert judgement.reason.endswith("by the kernel's own count")
+
+
 def test_where_there_are_consequences_only_the_first_is_told_as_one() -> None:
     judgement = blame.judge([suspect(2, 2, CONSEQUENCE), suspect(1, 1, CONSEQUENCE)])
     expected = (

@@ -605,6 +605,11 @@ MINDSPORE_ENDS = (
     [
         "  lr: 0\n  step: 140\n",
         "lr: 0\nstep = 140\n",
+        "name\n  Field required [type=missing, input_value={'lr': 0.001, 'epochs': 3}, input_type=dict]\n    For further information\n",
+        "\nFailed validating 'required' in schema:\n    {'type': 'object'}\n\nOn instance:\n    {'epochs': 3, 'lr': 0.001}\n",
+        "last batch was: epoch 3 step 140 lr 0.001\n",
+        "\nLast good checkpoint: step 140 (ckpt/step_140.pt)\n",
+        "Got: {'lr': 0.001, 'epochs': 3}\n",
         '{\n  "step": 140,\n  "opt": {\n    "lr": 0.1\n  }\n}\n',
         "step: 140\nloss: 0.5\nopt:\n  lr: 1\n",
         "\n  batch 3: nan\n  batch 5: nan\n  batch 9: nan\n",
@@ -620,6 +625,11 @@ def test_what_belongs_to_an_exception_does_not_hide_it(before: str, after: str) 
     assert found.line == "ValueError: bad config:"
 
 
+def test_a_double_free_is_known_by_each_of_glibcs_words() -> None:
+    for said in ("free(): double free detected in tcache 2", "free(): invalid pointer", "double free or corruption (fasttop)"):
+        assert name_of(f"step 1\n{said}\n[h1:00235] *** Process received signal ***\n") == "heap-corrupted"
+
+
 def test_what_libraries_say_as_they_end_does_not_hide_an_error_of_the_program() -> None:
     found = find("step 9 loss 0.5\nERROR:train:validation set is empty\n" + MINDSPORE_ENDS)
     assert found
@@ -627,6 +637,10 @@ def test_what_libraries_say_as_they_end_does_not_hide_an_error_of_the_program() 
 
 
 def test_steps_behind_an_exception_are_no_figures_of_it() -> None:
+    assert find(f"Train Epoch: 1 Loss: 2.3\n{FRAMES}ValueError: bad sample\nTrain Epoch: 1 Loss: 2.2\n") is None
+    assert find(f"{FRAMES}ValueError: bad sample\n2026-11-26 09:59:36,501 INFO Train Epoch: 1 Loss: 2.2\n") is None
+    assert find(f"{FRAMES}ValueError: bad sample\nstep: 1 loss: 0.5\n") is None
+    assert find(f"{FRAMES}ValueError: bad sample\nTrain Epoch: 1 Loss: 2.3\nTrain Epoch: 1 Loss: 2.2\n") is None
     for steps in ("step: 1\nstep: 2\nstep: 3\n", "  step: 1\nstep 1 done\nstep: 1\nstep: 2\n"):
         assert find(f"{FRAMES}ValueError: bad sample\n{steps}") is None
         assert find(f"  step: 0\n{FRAMES}ValueError: bad sample\n  {steps}") is None

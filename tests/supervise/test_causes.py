@@ -310,7 +310,7 @@ def test_one_after_which_a_rank_seems_to_have_gone_on_is_told_beside_its_last_li
     job = as_process.run(program, options=("--method", "spawn", "--slots", 2), grace_s=5)
     assert job.end(LONG_S) == 1
     assert job.verdict["reason"] == (
-        "rank 1 on node 0 exited with code 1; its last line: uploaded step 4 of 5; its last exception, after which its output goes on: "
+        "rank 1 on node 0 exited with code 1; its last line: uploaded step 4 of 5; its last exception, with other lines behind it: "
         "RuntimeError: boom --token=***"
     )
 

@@ -145,6 +145,7 @@ def test_beyond_the_fast_mode_deepspeeds_own_lists_are_tried() -> None:
         ({"zero_optimization": {"offload_param": "nvme"}}, 4, "expected nvme_path"),
         ({"zero_optimization": {"overlap_comm": []}}, 4, "zero_optimization.overlap_comm []: expected at least one value"),
         ({"a": list(range(300)), "b": list(range(300))}, 4, "expected at most 10000"),
+        ({MICRO: list(range(1, 3000)), STEPS: list(range(1, 3000))}, 4, "more than 10000 batch sizes"),
         ({"elasticity": {"enabled": True}}, 4, "elasticity.enabled true"),
         (section(mp_size=3), 4, "mp_size 3: expected a divisor of the 4 ranks"),
         (section(fast="yes"), 4, "autotuning.fast yes: expected true or false"),

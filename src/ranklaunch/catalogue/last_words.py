@@ -60,7 +60,7 @@ def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool
 
 def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
-    message = figures_of_message(lines.said, number)
+    message = figures_of_message(lines.said, number, lines.told)
     later = ["" if each in message else lines.told[each][:_LONGEST].lower() for each in range(number + 1, len(lines.told))]
     bars = [bar["at"] if bar else "" for bar in map(_compiled(BAR).search, later)]
     if len({*bars} - {""}) == 1:  # drawn once more as it was

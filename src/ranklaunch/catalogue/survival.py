@@ -24,7 +24,7 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool 
     informs = {number for number in filled if number > after and _informs(told[number])}
     if raised and len(informs) < _STEPS:
         informs = set()
-    message = figures_of_message(lines, after)
+    message = figures_of_message(lines, after, told)
     for number in filled:
         if number > after and number not in message and (number in counting or _goes_well(small[number], number in informs)):
             return number
@@ -33,21 +33,30 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool 
     return -1
 
 
-def figures_of_message(lines: Sequence[str], after: int) -> set[int]:
-    """The numbers of lines with the likes of "  lr: 0" or "  step: 140" that belong to the message which begins in this line, as it seems:
-    they stand right behind it, and no such line stands before it. Those that are not indented differ in shape, as steps do not."""
+def figures_of_message(lines: Sequence[str], after: int, told: Sequence[str] = ()) -> set[int]:
+    """The numbers of lines with the likes of "  lr: 0" or "at epoch 3 step 140" that belong to the message which begins in this line, as it
+    seems: they stand behind it, and no such line stands before it; where they are not indented, none is like another, and none begins as
+    steps do. told: also with what loggers put before a line, which ends a message."""
     near = range(max(0, after - _MOST_LINES), min(len(lines), after + _MOST_LINES))
     small = {number: lines[number][:_LONGEST].lower() for number in near if number != after}
     shapes = Counter(map(_shape, small.values()))
     before = {_shape(line) for number, line in small.items() if number < after}
     found = set()
     for number, line in small.items():
-        goes_on = not line.strip() or line[0].isspace() or _pattern(_FRAME).match(line)
-        if number > after and not goes_on and not (_pattern(_FIGURE).match(line) and shapes[_shape(line)] == 1):
+        if number < after:
+            continue
+        metric, indented = _is_metric(line), not line.strip() or line[0].isspace()
+        step = metric and (shapes[_shape(line)] > 1 or (not _pattern(_FIGURE).match(line) and _pattern(_BEGINS_STEP).match(line)))
+        if not indented and (step or (line.strip() and _shape(line) in before) or _is_logged(lines, told, number, after)):
             break
-        if number > after and _is_metric(line) and _shape(line) not in before:
+        if metric and _shape(line) not in before:
             found.add(number)
     return found
+
+
+def _is_logged(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
+    """Whether a line has something of a logger before it, which that with the exception has not."""
+    return _informs(lines[number]) or (bool(told) and told[number] != lines[number] and told[after] == lines[after])
 
 
 def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
@@ -166,7 +175,7 @@ _STEP = (
     r"\b(?:step|epoch|iter|iteration|batch)s?\b['\"]?[ :=\[#/(]{1,16}['\"]?(\d{1,15}(?:\.\d{1,15})?)|\b(\d{1,12}) {0,8}/ {0,8}\d{1,12}\b"
 )
 _FIGURE = r"[a-z][\w.\[\]-]{0,39} ?[:=] ?[-+]?\d[\d.e+-]{0,30}\W{0,4}$"
-_FRAME = r"[\[\](){}]{1,4},?\s*$|[a-z][\w.-]{0,39}:\s*$"  # of what is written as JSON or YAML
+_BEGINS_STEP = rf"[\[{{('\"]{{0,3}}(?:{METRIC})"
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NO_COUNT = r"^\s|0x[0-9a-f]|^#\d|^frame\b|^\[ {0,5}\d{1,9}\.\d|\brank\b|\bwait"
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"

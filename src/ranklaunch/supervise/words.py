@@ -119,7 +119,10 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     found = [replace(failure, node=node) for node, failure in of_hosts.items() if failure]
     found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
     marked = [_with_marked_rank(each, text, plan) for each in found]
-    return next((each for each in marked if _says_why(of_ranks(text.encode(), plan, each), plan)), marked[0] if marked else told)
+    said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
+    why = (each for each in marked if (error := said[each]) and error.kind == blame.CAUSE)
+    itself = (each for each in marked if each.exit_code != 1 or not said[each])  # not by an exception that only tells of another
+    return (*why, *itself, *marked, told)[0]
 
 
 def _with_marked_rank(failure: Failure, text: str, plan: Plan) -> Failure:
@@ -186,7 +189,7 @@ def with_exceptions(found: list[Suspect], here: int, tail_of: Callable[[Culprit]
             said = catalogue.last_exception(tail_of(culprit).decode(errors="replace"))
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
             if said:
-                gone_on = "its last exception, after which its output goes on"
+                gone_on = "its last exception, with other lines behind it"
                 suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {gone_on}: {shown}")
         result.append(suspect)
     return result

@@ -26,6 +26,7 @@ LEAST_STAGE = {OPTIMIZER: 1, PARAMETERS: 3}  # of each kind of offload
 DEVICES = ("none", "cpu", "nvme")
 MOST_MICRO = 1024  # where nobody says, as DeepSpeed has it
 MOST_CANDIDATES = 10_000
+MOST_TRIED = 1_000_000  # batch sizes, of which not all fit
 # Sections in which DeepSpeed itself has lists. A list of lists is several values there too.
 WITH_LISTS = (
     "optimizer.params", "scheduler", "sparse_attention", "curriculum_learning", "data_efficiency", "compression_training", "comms_logger",
@@ -231,13 +232,19 @@ def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
         problems.append(f"{TRAIN} {uneven[0]}: expected a multiple of {replicas}, the ranks that have data of their own")
         return []
     micros = _micros(settings, given)
-    made = [size for micro in micros for size in _with_micro(settings, micro, given) if _is_allowed(settings, size)]
+    made: set[Sizes] = set()
+    tried = (size for micro in micros for size in _with_micro(settings, micro, given))
+    for number, size in enumerate(tried):
+        made.update([size] if _is_allowed(settings, size) else [])
+        if len(made) > MOST_CANDIDATES or number > MOST_TRIED:
+            problems.append(f"more than {MOST_CANDIDATES} batch sizes are to be tried: make the lists of the configuration shorter")
+            return []
     if not made:
         asked = ", ".join(f"{key} {' or '.join(map(str, numbers[:8]))}" for key, numbers in given.items() if numbers)
         limits = ", ".join(f"{key} {value}" for key, value in settings.section.items() if key.startswith(("min_", "max_")))
         told = "; ".join(filter(None, (asked, limits)))
         problems.append(f"no batch sizes fit: {told}: {TRAIN} is {MICRO} x {STEPS} x {replicas} ranks with data of their own")
-    return sorted(set(made), key=lambda size: (size.micro, size.steps))
+    return sorted(made, key=lambda size: (size.micro, size.steps))
 
 
 def _numbers(settings: Settings, key: str, problems: list[str]) -> list[int]:
@@ -282,7 +289,8 @@ def _with_micro(settings: Settings, micro: int, given: Mapping[str, list[int]]) 
     unit = micro * settings.replicas
     trains, steps = given[TRAIN], given[STEPS]
     if trains:
-        yield from (Sizes(micro, train // unit, train) for train in trains if train % unit == 0 and (not steps or train // unit in steps))
+        known = frozenset(steps)
+        yield from (Sizes(micro, train // unit, train) for train in trains if train % unit == 0 and (not steps or train // unit in known))
     else:
         yield from (Sizes(micro, count, unit * count) for count in steps or _accumulations(settings, unit))
 

@@ -7,6 +7,7 @@ another rank's failure: consequences never win over causes, however early they w
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Sequence
 
 from ranklaunch import errors, showing
@@ -149,7 +150,8 @@ def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
 
 
 def _may_be(culprit: Culprit, proof: Culprit) -> bool:
-    return culprit.node == proof.node and culprit.signal == "SIGKILL" and culprit.rank is not None and not culprit.out_of_memory
+    killed = culprit.signal == "SIGKILL" or culprit.exit_code == 128 + signal.SIGKILL  # the latter of a shell, whose program was
+    return culprit.node == proof.node and killed and culprit.rank is not None and not culprit.out_of_memory
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
