@@ -341,6 +341,18 @@ def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
 
 
+def test_open_mpis_word_of_a_wrong_call_is_the_reason() -> None:
+    """It stands in mpirun's output, and the rank's own ends in its work."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
+    told = "[h1:9] *** reported by process [31,1]\n[h1:9] *** on communicator MPI_COMM_WORLD\n[h1:9] *** MPI_ERR_ROOT: invalid root\n"
+    child = of_torchrun(plan, 8 << 8, tail=told.encode())
+    around = replace(circumstances(tail=b"step 9\n"), explain=lambda child, tail: mpirun.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 8, "", child, at=1.0), [child], around)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.rank, found.culprit.error.line) == (1, 1, "[h1:9] *** MPI_ERR_ROOT: invalid root")
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
     """Also where its words come behind srun's."""

@@ -240,8 +240,7 @@ def placed(plan: Plan, text: str) -> str:
 
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     tail = child.said if (child.ended.told or child.had_said_all) and child.said is not None else child.last_words()
-    seen = list(_of_ranks(plan, child, circumstances))
-    if seen:
+    if seen := list(_of_ranks(plan, child, circumstances)):
         yield from seen
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
@@ -254,6 +253,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and not child.ended.told else b"")
     error = _words().known(own if told else tail, plan, not child.ended.told, child.process.conduct.launches and not of_rank)
+    error = error or (_words().of_wrong_call(tail, plan) if told else None)
     lines = last_lines(own if apart else own or tail)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}

@@ -106,6 +106,12 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
 
+def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
+    """What Open MPI says of a rank that has called it wrongly, which stands in mpirun's output alone."""
+    error = known(tail, plan) if b"*** MPI_ERR" in tail else None
+    return error if error and "*** MPI_ERR" in error.line else None
+
+
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
     another's failure: then of one before whose ranks' end a cause stands."""
