@@ -415,6 +415,8 @@ def test_the_host_that_pdsh_tells_of_first_may_only_have_seen_it(first: int, beg
         assert (found.node, found.culprit.error and found.culprit.error.line) == (1, line)
     (found, *_) = by_pdsh((0, hooked(0, LOST_PEER), 1), (1, "step 9\n", 42))  # who ended by itself is meant, who tells first or not
     assert (found.node, found.exit_code) == (1, 42)
+    (found, *_) = by_pdsh((0, hooked(0, LOST_PEER), 1), (1, "step 9\n", -15))
+    assert (found.node, found.exit_code) == (0, 1)
     marked = hooked(1, "IndexError: tile 8").replace("<module>", "step")  # as one prints what he has caught
     (found,) = by_pdsh((0, marked, 1))
     assert (found.node, found.culprit and found.culprit.rank) == (0, None)

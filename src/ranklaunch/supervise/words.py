@@ -127,7 +127,8 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     marked = [_with_marked_rank(each, text, plan) for each in found]
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
     why = (each for each in marked if (error := said[each]) and error.kind == blame.CAUSE)
-    itself = (each for each in marked if each.exit_code != 1 or not said[each])  # not by an exception that only tells of another
+    # Not by an exception that only tells of another, and not told to end.
+    itself = (each for each in marked if each.signal != signal.SIGTERM and (each.exit_code != 1 or not said[each]))
     return (*why, *itself, *marked, told)[0]
 
 
