@@ -174,6 +174,11 @@ def test_a_rank_that_an_exception_was_ending_failed_first(as_process: Starter, m
 # Rank 1 has caught what it tells of, as far as can be seen, and rank 0 has a cause of its own, at whose end rank 1 aborts or waits.
 CAUGHT = """
 import os, signal, sys, time, traceback
+def is_over(pid):
+    try:
+        return ") Z " in open(f"/proc/{pid}/stat").read()
+    except OSError:
+        return True
 if os.environ["RANK"] == "1":
     while not os.path.exists("peer"):
         time.sleep(0.02)
@@ -185,7 +190,7 @@ if os.environ["RANK"] == "1":
     os.rename("peer", "caught")
     peer = open("caught").read()
     while sys.argv[2] == "abort":
-        if not os.path.exists(f"/proc/{peer}") or ") Z " in open(f"/proc/{peer}/stat").read():
+        if is_over(peer):
             print("terminate called without an active exception", file=sys.stderr, flush=True)
             os.abort()
         time.sleep(0.005)
@@ -352,6 +357,11 @@ def test_a_rank_that_has_left_with_0_is_named(as_process: Starter, method: str) 
 # Rank 0 ends of what a peer's end looks like; rank 1 a moment later, by a code of its own, before its launcher has looked.
 OWN_CODE = """
 import os, sys, time
+def is_over(pid):
+    try:
+        return ") Z " in open(f"/proc/{pid}/stat").read()
+    except OSError:
+        return True
 print("step 1", flush=True)
 time.sleep(2)  # within which a launcher's ranks are found
 if os.environ["RANK"] == "0":
@@ -365,7 +375,7 @@ if os.environ["RANK"] == "0":
 while not os.path.exists("peer"):
     time.sleep(0.02)
 peer = open("peer").read()
-while os.path.exists(f"/proc/{peer}") and ") Z " not in open(f"/proc/{peer}/stat").read():
+while not is_over(peer):
     time.sleep(0.005)
 time.sleep(0.1)
 print("no image 17", flush=True)
