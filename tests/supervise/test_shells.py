@@ -99,10 +99,12 @@ def test_a_script_does_not_go_on_for_long(as_process: Starter, number: signal.Si
 
 
 READS = """
-import subprocess, sys
+import subprocess, sys, time
 with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True) as program:
     for line in program.stdout:
         print(line, end="", flush=True)
+time.sleep(2)
+print("passed on", flush=True)
 sys.exit(program.returncode)
 """
 IGNORES = """
@@ -138,6 +140,7 @@ def test_a_program_is_told_in_the_place_of_a_wrapper_that_outlasts_it(as_process
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
     assert job.out.text.count("saved") == 2
+    assert job.out.text.count("passed on") == (2 if wrapper == READS else 0)
     assert time.monotonic() - began < 40
 
 

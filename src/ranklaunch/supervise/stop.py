@@ -32,6 +32,7 @@ KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more t
 LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
 LEAST_S = 1.0  # for what is left when ranks have spent the budget before the stop has begun
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
+WRAPPER_S = 5.0  # for what has read its program's output, which may have much to pass on
 WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
 REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be signalled: for what these wait for was killed
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
@@ -80,7 +81,7 @@ class Teller:
                 continue
             behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
             meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
-            if meant == behind != []:
+            if meant == behind != [] and rank not in self._bound:
                 self._shells[rank], self._behind[rank] = (number, None), behind
             self._told.update(meant)
             sent = [self._send(process, number) for process in meant or [rank]]
@@ -124,7 +125,7 @@ class Teller:
             self._shells[shell] = number, None
         elif since is None:
             self._shells[shell] = number, now
-        elif now - since > SHELL_S:
+        elif now - since > (WRAPPER_S if shell in self._behind else SHELL_S):
             del self._shells[shell]
             # As a terminal does: while a shell waits for a program, it dies of SIGINT only if that dies of it too.
             waited_for = tree.descendants(shell.pid) if number == signal.SIGINT else []
