@@ -135,7 +135,7 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
         found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
         found = _words().with_exceptions(found, plan.job.node_index, lambda culprit: _written_by(culprit, ended, circumstances))
     if not found and not plan.processes and circumstances.memory.kills:
-        found = [_unseen(plan, circumstances.memory, circumstances.wall(ending.at))]
+        found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
 
 
