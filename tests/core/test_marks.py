@@ -75,6 +75,9 @@ def test_what_is_no_mark_stays(text: str) -> None:
         ),
         (f"Exception in thread Thread-1 (f):\n{BARE}step 1\n", ""),
         (f"Exception ignored in: <function f at 0x7f>\n{BARE}step 1\n", ""),
+        (BARE.replace(" 'lr'", " \n\n  no lr\n  here"), "KeyError: no lr"),
+        (marked(BARE.replace(" 'lr'", " \nno lr"), "[rank1]: "), "KeyError: no lr"),
+        (BARE.replace(" 'lr'", " \n"), "KeyError:"),
         ("KeyError: 'lr'\n", ""),
         ("", ""),
     ]

@@ -94,7 +94,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         if by_itself:
             _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
-    return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
+    return [Finding(claims[number], _shown(lines, number, _compiled(claims[number])), number) for number in numbers]
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:
@@ -370,8 +370,8 @@ def _tries_again() -> re.Pattern[str]:
     return re.compile(r"\[W[^\]]{0,80}\bsocket\.cpp:\d+\]")
 
 
-def _shown(line: str, pattern: re.Pattern[str]) -> str:
-    line = line.strip()
+def _shown(lines: Lines, number: int, pattern: re.Pattern[str]) -> str:
+    line = lines.with_message(number, lines.told[number].strip())
     if len(line) <= _LONGEST_LINE:
         return line
     match = pattern.search(line)

@@ -81,6 +81,14 @@ class Lines:
             number = self._filled_above(number)
         return ""
 
+    def with_message(self, number: int, line: str) -> str:
+        """The line that names an exception, with what the message says first where it begins with an empty line."""
+        if not (line.endswith(":") and _pattern(NAMES).fullmatch(self.bare[number].strip()) and self.framed(number)):
+            return line
+        of_process = next(group for group in self.groups() if number in group)
+        below = (self.bare[each].strip() for each in of_process[of_process.index(number) + 1 :])
+        return f"{line} {next(filter(None, below), '')}".strip()
+
     def _filled_above(self, number: int) -> int:
         return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
 
@@ -136,7 +144,7 @@ def last_exception(text: str) -> str:
     ends = [last.endings[-1] for _, last in last_tracebacks(lines, ())]
     of_main = [number for number in ends if (begin := lines.begin(number)) >= 0 and not lines.bare[begin - 1].startswith(OF_A_PART)]
     number = max(of_main) if of_main else lines.last_of_a_process(len(lines.bare))
-    return lines.bare[number].strip() if number >= 0 else ""
+    return lines.with_message(number, lines.bare[number].strip()) if number >= 0 else ""
 
 
 def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
