@@ -702,12 +702,13 @@ def test_what_an_exception_was_raised_from_counts() -> None:
         assert name_of(text) == "nccl-call-failed"
 
 
-def test_exception_of_a_data_loading_worker_counts() -> None:
-    text = (
-        f"{FRAMES}RuntimeError: Caught FileNotFoundError in DataLoader worker process 0.\n"
-        f"Original {FRAMES}FileNotFoundError: [Errno 2] No such file or directory: 'x.jpg'\n"
-    )
-    assert name_of(text) == "python-file-not-found"
+@pytest.mark.parametrize("mark", ["", "[rank1]: "])
+def test_of_what_pytorch_raises_again_the_worker_s_own_words_count(mark: str) -> None:
+    own = "FileNotFoundError: [Errno 2] No such file or directory: 'x.jpg'"
+    text = f"{FRAMES}FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.\nOriginal {FRAMES}{own}\n"
+    found = find("".join(mark + line for line in text.splitlines(keepends=True)))
+    assert found
+    assert (found.error.name, found.line) == ("python-file-not-found", mark + own)
 
 
 def test_a_data_loading_worker_that_was_told_to_end_stays_a_consequence() -> None:

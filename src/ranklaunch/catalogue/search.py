@@ -35,7 +35,7 @@ from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_w
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, Lines, Traceback, at_fault, last_tracebacks
+from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
@@ -225,6 +225,9 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
         for number in group:
             if number < last.endings[0] and number in claims and claims[number].survivable:
                 del claims[number]
+        for number in last.endings[:-1]:
+            if lines.bare[number + 1].startswith(RAISED_AGAIN):  # Caught KeyError in DataLoader worker process 0.
+                claims.pop(number, None)
         for error in errors:
             if error.through:
                 _name_by_frames(error, last, lines.bare, claims)

@@ -87,7 +87,7 @@ class Lines:
             return line
         of_process = next(group for group in self.groups() if number in group)
         below = (self.bare[each].strip() for each in of_process[of_process.index(number) + 1 :])
-        return f"{line} {next(filter(None, below), '')}".strip()
+        return f"{line} {next(filter(_pattern(_WORD).search, below), '')}".strip()
 
     def _filled_above(self, number: int) -> int:
         return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
@@ -311,6 +311,7 @@ _IN_ONE_LINE = re.escape(BEGINS) + r'(?:\\r)?\\n(?: *File \\"(?:[^"\\\n]|\\.)*| 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
 NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
+_WORD = r"\w"
 _FAULT = "Fatal Python error: "
 _IN_MODULE = r'  File "[^"\n]*", line \d+ in <module>$'
 _FRAME_NEEDS = 'File "'
@@ -325,10 +326,11 @@ _OF_SHELL = " Done "
 _COMMANDS = r"(^ {1,12}\d{1,10} Done {2,40}\| .*)((?:\n[ \t].*){0,200}\n(?:done|fi|esac|[})]).*)$"
 _MEMBER = r"\+-\+?-+ \d"
 _OPENS = "+-+-"  # the first of a group
+RAISED_AGAIN = "Original Traceback (most recent call last)"  # by PyTorch, of what a process or a thread of its own has raised
 CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
-    "Original Traceback (most recent call last)",
+    RAISED_AGAIN,
 )
 OF_A_PROCESS = "Process "  # of multiprocessing
 OF_A_PART = ("Exception in thread ", OF_A_PROCESS)  # the others go on
