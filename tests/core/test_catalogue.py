@@ -321,6 +321,10 @@ def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first
 
 def test_what_a_launcher_reports_of_its_first_failure() -> None:
     line = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: %d) local_rank: 1 (pid: 7) of x\n"
+    killed = "mpirun.openmpi noticed that process rank 1 with PID 0 on node h1 exited on signal 9 (Killed).\n"
+    exited = "a non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[9830,1],1]\n"
+    assert reported(killed) == "its mpirun says that rank 1 on h1 was killed by signal 9"
+    assert reported(f"{exited}  Exit code:    3\n") == "its mpirun says that rank 1 exited with code 3"
     assert reported(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
     assert reported(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
     assert reported(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"

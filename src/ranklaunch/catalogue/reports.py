@@ -8,6 +8,11 @@ from collections.abc import Collection
 from ranklaunch.catalogue.tracebacks import HOOKED
 
 _BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+# Of Open MPI 4 and 5.
+_BY_MPIRUN = (
+    r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
+    r"|noticed that process rank (?P<killed>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+signal (?P<signal>\d+)"
+)
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _ENDS = (
@@ -21,11 +26,20 @@ def reported(text: str) -> str:
     was, and how that ended."""
     matches = [*re.finditer(_BY_TORCHRUN, text)]
     if not matches:
-        return ""
+        return _reported_by_mpirun(text)
     found = matches[-1]
     code = int(found["code"])
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
+
+
+def _reported_by_mpirun(text: str) -> str:
+    found = re.search(_BY_MPIRUN, text)
+    if not found:
+        return ""
+    if found["signal"]:
+        return f"its mpirun says that rank {found['killed']} on {found['node']} was killed by signal {found['signal']}"
+    return f"its mpirun says that rank {found['rank']} exited with code {found['code']}"
 
 
 def before_report(text: str, host: str = "", rank: int | None = None) -> str:
