@@ -325,6 +325,10 @@ def test_what_a_launcher_reports_of_its_first_failure() -> None:
     exited = "a non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[9830,1],1]\n"
     assert reported(killed) == "its mpirun says that rank 1 on h1 was killed by signal 9"
     assert reported(f"{exited}  Exit code:    3\n") == "its mpirun says that rank 1 exited with code 3"
+    mpich = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 28 RUNNING AT h1\n=   EXIT CODE: 9\n=   CLEANING\n"
+    word = f"{'=' * 83}\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis typically refers to a problem\n"
+    assert reported(mpich + word) == "its mpiexec says of pid 28 on h1: Killed (signal 9)"
+    assert reported(mpich) == "its mpiexec says of pid 28 on h1: exit code 9"
     assert reported(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
     assert reported(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
     assert reported(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"

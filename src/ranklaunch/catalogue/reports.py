@@ -13,6 +13,9 @@ _BY_MPIRUN = (
     r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
     r"|noticed that process rank (?P<killed>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+signal (?P<signal>\d+)"
 )
+# Of MPICH, whose exit code 9 may also be that of ranks which it has killed.
+_BY_MPIEXEC = r"=   PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\n=   EXIT CODE: (?P<code>\d+)\n"
+_ITS_WORD = r"^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (.{1,80})"
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _ENDS = (
@@ -36,10 +39,17 @@ def reported(text: str) -> str:
 def _reported_by_mpirun(text: str) -> str:
     found = re.search(_BY_MPIRUN, text)
     if not found:
-        return ""
+        return _reported_by_mpiexec(text)
     if found["signal"]:
         return f"its mpirun says that rank {found['killed']} on {found['node']} was killed by signal {found['signal']}"
     return f"its mpirun says that rank {found['rank']} exited with code {found['code']}"
+
+
+def _reported_by_mpiexec(text: str) -> str:
+    found, word = re.search(_BY_MPIEXEC, text), re.search(_ITS_WORD, text, re.MULTILINE)
+    if not found:
+        return ""
+    return f"its mpiexec says of pid {found['pid']} on {found['node']}: {word[1] if word else 'exit code ' + found['code']}"
 
 
 def before_report(text: str, host: str = "", rank: int | None = None) -> str:
