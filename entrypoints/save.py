@@ -76,7 +76,9 @@ def _ways(node: Mapping[str, Any]) -> list[str]:
 def _failure(answer: Mapping[str, Any]) -> Iterator[str]:
     """Where no rank is known to have been asked, and it was not only the stop that was wanted."""
     nodes = answer["nodes"]
+    asked = any(node.get("again") or ("signal" in node and _ways(node)) for node in nodes)
+    stop_alone = any("stop_in_s" in node for node in nodes) and not any("signal" in node for node in nodes)
     if not nodes:
         yield "no node has answered in time: nobody is known to have been asked"
-    elif any("signal" in node for node in nodes) and not any(node.get("again") or ("signal" in node and _ways(node)) for node in nodes):
+    elif not (asked or stop_alone):
         yield "no rank is known to have been asked to save"

@@ -27,7 +27,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
     answer = asking.ask(one_folder(words, USAGE), env, {"do": "status"})
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n" if form == "json" else asking.lines(_text, answer))
+    text = asking.lines(_text, answer)
+    sys.stdout.write(asking.lines(_document, answer) if form == "json" else text)
     return 0
 
 
@@ -36,6 +37,10 @@ def one_folder(words: Sequence[str], usage: str) -> str:
         msg = f"{len(words)} folders: expected at most one\nusage: {usage}"
         raise UsageError(msg)
     return words[0] if words else ""
+
+
+def _document(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield from json.dumps(answer, indent=2, allow_nan=False).split("\n")
 
 
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def test_all_come_are_released_and_hear_of_the_first_failure() -> None:
     assert all(m.of("release") for m in members)
     assert b.hub.state == RUNNING
     judgement = b.fails(members)
-    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3; its last line: boom"
+    assert judgement["reason"] == "rank 1 on node 1 (127.1.0.2) exited with code 3; its last line: boom"
     assert [m.types() for m in members[2:]] == [["welcome", "release", "stop", "judgement"]]
     assert b.said == []
 
@@ -219,9 +219,24 @@ def test_a_node_speaks_of_itself_alone() -> None:
     members[1].send(type="report", suspects=[], finishes=[finish(2, EPOCH - 2)])
     members[0].send(type="report", suspects=[suspect(1, EPOCH + 1, 4)], finishes=[])
     judgement = b.judged(members)
-    assert (judgement["culprit"]["node"], judgement["reason"]) == (2, "rank 1 on node 2 (h1) exited with code 3; its last line: boom")
+    assert judgement["culprit"]["node"] == 2
+    assert judgement["reason"] == "rank 1 on node 2 (127.1.0.3) exited with code 3; its last line: boom"
     assert [each["node"] for each in judgement["failures"]] == [1]
     assert [note.split(" had ended")[0] for note in judgement["notes"]] == ["node 2", "node 1"]
+
+
+@pytest.mark.parametrize(("node", "place"), [(2, 0), (2, -7), (0, 0)])
+def test_who_only_says_that_it_is_node_0_speaks_of_itself_too(node: int, place: int) -> None:
+    """Also before all have come, and nothing has been looked at."""
+    b = Bench(3)
+    own = b.member(0)
+    impostor = b.member(node, "impostor", facts=None)
+    impostor.send(type="ready", facts=FACTS, index=place, host="h9", offers={})
+    impostor.send(type="report", suspects=[suspect(1)], finishes=[finish(1)])
+    own.send(type="report", suspects=[], finishes=[])
+    judgement = b.judged([own])
+    assert (judgement["culprit"]["node"], judgement["culprit"]["host"]) == (node, "h9")
+    assert judgement["reason"] == f"rank 1 on node {node} (h9) exited with code 3; its last line: boom"
 
 
 # The end
@@ -306,7 +321,7 @@ def test_a_network_that_is_away_for_a_moment_is_waited_for(away_s: float) -> Non
     else:
         assert 20.0 <= b.time.clock - began <= 20.5
     assert b.hub.judgement
-    assert b.hub.judgement.reason.startswith("rank 1 on node 1 (h1) exited with code 3")
+    assert b.hub.judgement.reason.startswith("rank 1 on node 1 (127.1.0.2) exited with code 3")
 
 
 def test_who_says_something_again_may_be_silent_again() -> None:

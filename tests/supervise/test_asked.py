@@ -247,6 +247,7 @@ NOT_ASKED: dict[str, tuple[list[dict[str, object]], list[str], list[str]]] = {
         [{**DEAF, "deaf": []}, OLD], [f"node 0: {NOT}: none runs here", "node 1: its ranks were asked to save by touching /x/y"], []
     ),
     "nobody answers": ([], [], ["no node has answered in time: nobody is known to have been asked"]),
+    "an answer to no question": ([{"node": 0}], [], [NONE]),
     "a stop alone": ([{"node": 0, "stop_in_s": 5}], ["the job is stopped in 5 s"], []),
 }  # fmt: skip
 
@@ -415,7 +416,8 @@ def said_by(answer: object, folder: Path, *commands: str) -> Iterator[helpers.Re
         thread = threading.Thread(target=serve)
         thread.start()
         for command in commands:
-            yield helpers.call(command, str(folder))
+            name, *options = command.split()
+            yield helpers.call(name, str(folder), *options)
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
     path.unlink()
@@ -429,8 +431,11 @@ def test_what_answers_may_be_anything(tmp_path: Path) -> None:
         {**ANSWER, "nodes": [[]], "ranks": [{**RANK, "cpu_s": "x", "stack": 5}]},
         {**ANSWER, "nodes": [{}], "ranks": [{**RANK, "rss_kb": 10**400, "rank": []}]},
     )  # fmt: skip
+    commands = ("status", "status --format json", "stacks", "save")
     for answer in wrong:
-        assert {(found.code, found.err.count("\n")) for found in said_by(answer, tmp_path, "status", "stacks", "save")} == {(78, 1)}
+        assert {(found.code, found.err.count("\n")) for found in said_by(answer, tmp_path, *commands)} == {(78, 1)}
+    no_number = said_by({**ANSWER, "more": float("nan")}, tmp_path, "status --format json")
+    assert [(found.code, found.out) for found in no_number] == [(78, "")]
     for passes, code in ((True, 75), (False, 78), ("?", 78)):
         refused = said_by({"error": "node 0 has no rank", "passes": passes}, tmp_path, "stacks")
         assert [(found.code, found.err) for found in refused] == [(code, "ranklaunch: node 0 has no rank\n")]

@@ -201,6 +201,7 @@ class Hub(Reception):
         elif self._gathering.complete:
             self._actions += map(events.Say, self._gathering.warnings())
             self.state, self._is_released = RUNNING, True
+            self.here.seat()
             text, shared = self._gathering.summary(self._now.clock), self.here.offers_of_node_0
             more = {"run": self._run_id, "table": self._gathering.table}
             self._released = {"type": "release", "text": text, "shared": shared, **{key: value for key, value in more.items() if value}}

@@ -38,13 +38,16 @@ def told(kind: str, judgement: Judgement) -> Message:
 
 
 class Node:
-    """One start of one node that has signed. link: its connection, None where that is broken; attempt: by its own count; heard: when it
-    last said something; gone_at: when its connection broke, and back_by: until when it may come back; reported: its last word on how
-    it ended has come; told: it has taken the verdict."""
+    """One start of one node that has signed. index: its place, that of its greeting until all agree on another; link: its connection,
+    None where that is broken; attempt: by its own count; heard: when it last said something; gone_at: when its connection broke, and
+    back_by: until when it may come back; reported: its last word on how it ended has come; told: it has taken the verdict; inside: it is
+    in this process, and nobody else can say so."""
 
-    def __init__(self, entry: Entry, attempt: int) -> None:
+    def __init__(self, entry: Entry, attempt: int, inside: bool = False) -> None:
         self.entry = entry
+        self.index = entry.node
         self.attempt = attempt
+        self.inside = inside
         self.link: int | None = None
         self.heard = 0.0
         self.gone_at: float | None = None
@@ -70,15 +73,10 @@ class Node:
     def prepared(self, message: Message) -> dict[str, str]:
         """Its facts, once it is ready, and what else it says then."""
         facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
-        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
+        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
         self.offers = wire.texts(message.get("offers", {}))
         self.entry.gives = bool(self.offers)
         return facts
-
-    @property
-    def index(self) -> int:
-        """Its place by its own word, once that is known."""
-        return self.entry.node if self.entry.index is None else self.entry.index
 
 
 class Present:
@@ -90,6 +88,11 @@ class Present:
         self._roll = roll
         self._silent: set[str] = set()
         self._odd: set[str] = set()
+
+    def seat(self) -> None:
+        """All agree on the places that they say."""
+        for node in self.by_instance.values():
+            node.index = node.entry.place
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
@@ -109,7 +112,7 @@ class Present:
         node = self.by_instance.get(instance)
         if not node:
             entry = Entry(index, instance, wire.text(hello, "host"), event.address, now.clock, wire.text(hello, "doing"))
-            node = self.by_instance[instance] = Node(entry, attempt)
+            node = self.by_instance[instance] = Node(entry, attempt, event.link == INSIDE)
             self._roll.add(entry)
         return node
 
@@ -197,23 +200,36 @@ class Reports:
     # What a node says
 
     def suspect(self, node: Node, message: Message) -> None:
-        node.suspects = [_own(node, message["suspect"])]
+        node.suspects = [self._own(node, message["suspect"])]
 
     def succeed(self, node: Node, message: Message) -> None:
         unseen = message.get("unseen", 0)  # an older version says nothing of it
         node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
-        node.finishes = [_finish(node, message["finish"])]
+        node.finishes = [self._finish(node, message["finish"])]
         self.done += not node.done
         node.done = True
 
     def file(self, node: Node, message: Message) -> None:
-        node.suspects = [_own(node, each) for each in message["suspects"]]
-        node.finishes = [_finish(node, each) for each in message["finishes"]]
+        node.suspects = [self._own(node, each) for each in message["suspects"]]
+        node.finishes = [self._finish(node, each) for each in message["finishes"]]
         node.notes = [showing.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         state = message.get("state", {})
         node.state = state if isinstance(state, dict) else {}
         self._reported += not node.reported
         node.reported = True
+
+    # A node speaks of itself, whatever it says. Node 0 alone, which is in this process, has ranks on others: mpirun's, or those that
+    # DeepSpeed's runner starts.
+
+    def _own(self, node: Node, message: Message) -> Suspect:
+        said: Suspect = blame.clipped(blame.suspect(message))
+        if node.inside and not node.index:
+            return said
+        return replace(said, node=node.index, culprit=said.culprit and replace(said.culprit, node=node.index, host=self._host(node)))
+
+    def _finish(self, node: Node, message: Message) -> Finish:
+        said = blame.finish(message)
+        return said if node.inside and not node.index else replace(said, node=node.index)
 
     # What is seen of it
 
@@ -313,21 +329,6 @@ class Reports:
     @property
     def _left(self) -> list[Node]:
         return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]
-
-
-# A node speaks of itself, whatever it says. Node 0 alone has ranks on others: mpirun's, or those that DeepSpeed's runner starts.
-
-
-def _own(node: Node, message: Message) -> Suspect:
-    said: Suspect = blame.clipped(blame.suspect(message))
-    if not node.index:
-        return said
-    return replace(said, node=node.index, culprit=said.culprit and replace(said.culprit, node=node.index))
-
-
-def _finish(node: Node, message: Message) -> Finish:
-    said = blame.finish(message)
-    return replace(said, node=node.index) if node.index else said
 
 
 # What the end of a connection says of the node behind it: whether it may come back, and what became of it where it does not.
