@@ -82,12 +82,14 @@ class Lines:
         return ""
 
     def with_message(self, number: int, line: str) -> str:
-        """The line that names an exception, with what the message says first where it begins with an empty line."""
-        if not (line.endswith(":") and _pattern(NAMES).fullmatch(self.bare[number].strip()) and self.framed(number)):
+        """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
+        ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s)."""
+        if not (line.endswith(":") and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if number in group)
-        below = (self.bare[each].strip() for each in of_process[of_process.index(number) + 1 :])
-        return f"{line} {next(filter(_pattern(_WORD).search, below), '')}".strip()
+        below = [self.bare[each].strip() for each in of_process[of_process.index(number) + 1 :]]
+        in_line = below[:1] if " " in self.bare[number].strip() else below
+        return f"{line} {next(filter(_pattern(_WORD).search, in_line), '')}".strip()
 
     def _filled_above(self, number: int) -> int:
         return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
