@@ -640,10 +640,19 @@ def test_a_double_free_is_known_by_each_of_glibcs_words() -> None:
         assert name_of(f"step 1\n{said}\n[h1:00235] *** Process received signal ***\n") == "heap-corrupted"
 
 
-def test_what_libraries_say_as_they_end_does_not_hide_an_error_of_the_program() -> None:
-    found = find("step 9 loss 0.5\nERROR:train:validation set is empty\n" + MINDSPORE_ENDS)
+SCRIPTS_END = ("finished with rc 7\n", "Thu Nov 26 12:04:26 UTC 2026 training finished, exit code 7\n", "EXIT_CODE=7\n", "== exit code: 1 ==\n")
+
+
+@pytest.mark.parametrize("end", [MINDSPORE_ENDS, *SCRIPTS_END])
+@pytest.mark.parametrize("error", ["ERROR:train:validation set is empty\n", f"{FRAMES}ValueError: bad sample\n"])
+def test_what_libraries_and_scripts_say_at_the_end_does_not_hide_an_error_of_the_program(error: str, end: str) -> None:
+    found = find(f"step 9 loss 0.5\n{error}{end}")
     assert found
-    assert found.line == "ERROR:train:validation set is empty"
+    assert found.line == error.splitlines()[-1]
+
+
+def test_what_a_script_says_of_its_success_shows_that_an_error_was_survived() -> None:
+    assert find(f"step 9 loss 0.5\n{FRAMES}ValueError: bad sample\ntraining finished, exit code 0\n") is None
 
 
 def test_steps_behind_an_exception_are_no_figures_of_it() -> None:

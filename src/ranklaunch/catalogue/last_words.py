@@ -9,7 +9,7 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import BAR, METRIC, NOTE, PARTING, figures_of_message
+from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, figures_of_message
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
@@ -89,8 +89,12 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
         line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
         small = told.lower()
         parts = _compiled(PARTING).search(small)
-        if small_asked.says(_AT_WORK, small) and not parts:
-            break
+        if small_asked.says(_AT_WORK, small):
+            if not parts:
+                break
+            continue  # finished with exit code 1
+        if _compiled(_CODE_ALONE).match(small):
+            continue
         if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
             continue
         if asked.says(_TELLS, told) and not small_asked.says(_ENDS, small):
@@ -138,6 +142,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"

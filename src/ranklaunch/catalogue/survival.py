@@ -153,7 +153,9 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-# Of lines in small letters. PARTING: what trackers, profilers, `time` and shells say of a process that has ended, and none of its own work.
+# Of lines in small letters. PARTING: what trackers, profilers, `time`, shells and scripts say of a process that has ended, and none of its
+# own work. CODE: with which it has, as scripts tell.
+CODE = r"\b(?:rc|(?:exit|return)[ _-]?(?:code|status|value))\b[ :=]{1,3}-?[1-9]\d{0,2}"
 PARTING = "|".join(
     (
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]|^set the environment variable hydra_full_error",
@@ -161,6 +163,7 @@ PARTING = "|".join(
         r"^(?:[\d/]{10} [\d:]{8} info )?(?:connection|server|handleinform\w+|processoutgoing\w+): (?:.+ id=\d+\(|is shut|all c|listener c)",
         r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads
         r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
+        rf"{CODE}\b",
         r"^extension modules: |^ {1,12}\d{1,10} done {2,40}\| ",  # Python's handler of faults; bash, of the rest of a pipe
     )
 )
