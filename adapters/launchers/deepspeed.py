@@ -81,7 +81,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader), extra)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
-    return remote.plan(job, reader, templates, own, process, hostfile)
+    return remote.plan(job, reader, templates, own, process, hostfile, tunes="--autotuning" in _options(extra))
 
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:

@@ -333,6 +333,28 @@ def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
     assert job.nodes[0].text.count("has saved") == 2 * SLOTS, job.words()  # pdsh, which was not told, has brought it here
 
 
+WITHOUT_END = "node 0 (h0): deepspeed ended with 0, but what it had started to start the ranks has not ended by itself: it was killed"
+OF_PDSH = {  # by what is in its command, and what is said
+    "itself": ("-S -f", "deepspeed on node 0 (h0) exited with code 137: "),
+    "what runs it": ("/runner/pdsh", WITHOUT_END),
+}
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+@pytest.mark.parametrize("part", [pytest.param("itself", marks=pytest.mark.table), "what runs it"])
+def test_from_node_0_its_success_is_not_believed_when_what_it_had_started_was_killed(job: Job, tmp_path: Path, part: str) -> None:
+    """The runner takes the end of a program that a signal has killed for success."""
+    text, reason = OF_PDSH[part]
+    (tmp_path / "program.py").write_text(SAVES)
+    job.start(tmp_path / "program.py", **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path), COST="1")
+    sleep_until(lambda: job.nodes[0].text.count("can save") == 2 * SLOTS, job.words, LONG_S)
+    found = [pid for pid in job.nodes[0].host.pids() if text in command_of(pid) and "pdsh" in command_of(pid)]
+    os.kill(found[-1], signal.SIGKILL)
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        assert node.verdict["reason"].startswith(reason), node.verdict["reason"]
+
+
 @pytest.mark.table  # mpirun has the same in test_mpirun.py
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_what_ranks_leave_behind_does_not_hold_up_the_end(job: Job, tmp_path: Path) -> None:

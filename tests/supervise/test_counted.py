@@ -105,3 +105,15 @@ def test_no_ranks_may_be_meant(tmp_path: Path, name: str, value: str) -> None:
 def test_a_template_may_have_its_files_elsewhere(tmp_path: Path) -> None:
     """And keep it from saying what it starts."""
     assert not unannounced(plan(tmp_path, "deepspeed"), "deepspeed", "--quiet", "train.py").fewer
+
+
+@pytest.mark.parametrize(("written", "code"), [("begun\n", 137), ("0\n", 78), (None, 78)])
+def test_what_the_launcher_had_started_tells_that_it_has_ended(tmp_path: Path, written: str | None, code: int) -> None:
+    """78: no more than the default of a success, which has no code."""
+    proof = tmp_path / "end"
+    if written is not None:
+        proof.write_text(written)
+    found = plan(tmp_path, "spawn")
+    process = replace(found.processes[0], conduct=replace(found.processes[0].conduct, proof=str(proof)))
+    success = counted.success(found, [Child(process, Identity(1, 1), LAUNCHER)])
+    assert (success.code, bool(success.fewer)) == (code, code == 137)

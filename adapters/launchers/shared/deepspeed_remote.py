@@ -41,6 +41,7 @@ BY = Variable(
 # Between the runner and the ranks of node 0, where it starts these itself.
 _BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
 CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
+_CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
 LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _BY_SRUN = re.compile(
@@ -52,14 +53,15 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
 _TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
 
 
-def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File) -> Plan:
-    """own: without processes. process: the runner, as it is started on node 0."""
+def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File, tunes: bool) -> Plan:
+    """own: without processes. process: the runner, as it is started on node 0. tunes: it starts others, which end what is left of each."""
     by = reader.get(BY)
     _refuse(job, reader, by)
     shell = None if ssh.by_ssh(reader) else ssh.other_shell(job, reader)
     server = ssh.server(job, reader, templates) if by != SLURM and not shell else None
     if server and by == PDSH:
         server = replace(server, service=replace(server.service, conduct=replace(server.service.conduct, ranks_below=LAUNCH_PY)))
+    private = ssh.private_folder(job, reader)
     own = replace(own, followers=len(job.nodes) - 1)
     if server:
         own = replace(
@@ -71,14 +73,17 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     user = env_file.read(job, reader)
     program = _ssh_program(reader, server) if server else shell
     if not program:  # srun hands on whatever the runner has
-        process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
-        return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
+        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
+        process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
+        return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
+    path = f"{private}:{_path(reader, process)}"
+    carried, *carrier = (replace(process, env={**process.env, "PATH": path}),) if tunes else _carried(process, by, private, path)
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
     return replace(
         own,
-        processes=(replace(process, env={**process.env, **_ways(reader, process, program), "DS_ENV_FILE": forwarded.path}),),
-        files=(*own.files, hostfile, forwarded, program),
-        private=folder_of(program.path),
+        processes=(replace(carried, env={**carried.env, **_ways(reader), "DS_ENV_FILE": forwarded.path}),),
+        files=(*own.files, hostfile, forwarded, program, *carrier),
+        private=private,
         waits=(hosts, ssh.answers(job, reader)) if server else (hosts,),
     )
 
@@ -133,10 +138,24 @@ def _ssh_program(reader: Reader, server: ssh.Server) -> File:
     return File(join(server.private, "ssh"), f'#!/bin/sh\nexec {shlex.quote(path)} -F {shlex.quote(server.config)} "$@"\n', "0700")
 
 
-def _ways(reader: Reader, process: Process, program: File) -> dict[str, str]:
-    path = process.env.get("PATH", reader.env.get("PATH", ""))
+def _path(reader: Reader, process: Process) -> str:
+    return process.env.get("PATH", reader.env.get("PATH", ""))
+
+
+def _carried(process: Process, by: str, private: str, path: str) -> tuple[Process, File]:
+    """The runner, and what it finds by the name of the program that it starts: it takes the end of one that a signal has killed for
+    success, and a shell's code for what it is. path: what the program itself is to have."""
+    name, folder = _CARRIER.get(by, "mpirun"), join(private, "runner")
+    proof = shlex.quote(join(folder, "end"))
+    lines = (f"PATH={shlex.quote(path)}", f"echo begun > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
+    program = File(join(folder, name), "\n".join(("#!/bin/sh", *lines, "")), "0700")
+    conduct = replace(process.conduct, proof=join(folder, "end"))
+    return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}, conduct=conduct), program
+
+
+def _ways(reader: Reader) -> dict[str, str]:
     made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
-    return {"PATH": f"{folder_of(program.path)}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
+    return {name: value for name, value in made.items() if name not in reader.env}
 
 
 def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:

@@ -44,6 +44,7 @@ _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
+_MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _BY_CPP = "terminate called "  # by no handler of Python's
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
@@ -223,7 +224,7 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
     reports = {number for number, error in claims.items() if error.standing == REPORT}
     for group, last in last_tracebacks(lines, reports):
         for number in group:
-            if number < last.endings[0] and number in claims and claims[number].survivable:
+            if number < last.endings[0] and number in claims and _is_survivable(claims[number], lines.bare[number]):
                 del claims[number]
         for number in last.endings[:-1]:
             if lines.bare[number + 1].startswith(RAISED_AGAIN):  # Caught KeyError in DataLoader worker process 0.
@@ -236,6 +237,11 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
             any_exception = None if number in claims else of_exception(lines.bare[number], errors)
             if any_exception:
                 claims[number] = any_exception
+
+
+def _is_survivable(error: KnownError, line: str) -> bool:
+    """Whether a program may go on after it, as a script does after a command that is not there; one that had sh look for it may not."""
+    return error.survivable or bool(_compiled_text(_MISSED_BY_SCRIPT).match(line))
 
 
 def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:

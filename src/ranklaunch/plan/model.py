@@ -67,6 +67,9 @@ class Conduct(Value):
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
     may_start_fewer: bool = False  # ranks than planned: then it succeeds all the same
+    # A file into which what it starts to start the ranks writes "begun", and then its exit code: where that is missing, it was killed, and
+    # a 0 of the process says nothing.
+    proof: str = ""
     quiet: bool = False  # its lines go to its log only
     may_end: bool = False  # a service that may end with 0 before the processes do
     outlasts: bool = False  # a service that the ranks of other nodes need until they have ended

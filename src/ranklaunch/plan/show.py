@@ -119,6 +119,7 @@ def as_shell(plan: Plan) -> str:
         "set -eu",
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
         *(f"mkdir -m 700 {shlex.quote(folder)}" for folder in (plan.private, plan.recorders.folder) if folder),
+        *(f"mkdir -p {shlex.quote(folder)}" for folder in _within(plan)),
         *(f"export {each.name}={shlex.quote(each.value)}" for each in plan.recorders.variables),
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
@@ -126,6 +127,12 @@ def as_shell(plan: Plan) -> str:
         ")",
     )
     return "\n".join(lines) + "\n"
+
+
+def _within(plan: Plan) -> Iterable[str]:
+    """Folders of files in the private one."""
+    folders = dict.fromkeys(folder_of(file.path) for file in plan.files)
+    return [folder for folder in folders if plan.private and folder.startswith(f"{plan.private}/")]
 
 
 def _sizes(layout: Layout) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
-from ranklaunch.files import Files
+from ranklaunch.files import Files, folder_of
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Arrived
@@ -17,6 +17,7 @@ from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
+from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 from ranklaunch.typed import TYPE_CHECKING, TypeVar
 from ranklaunch.values import replace
@@ -198,6 +199,8 @@ class Phases:
 
     def _write(self, files: tuple[File, ...]) -> None:
         for file in files:
+            if self.plan.private and file.path.startswith(f"{self.plan.private}/"):
+                disk.make_folder(folder_of(file.path))
             write_file(file.path, copied(file.source) if file.source else file.text, int(file.mode, 8))
             self._record.event("file", path=file.path)
 

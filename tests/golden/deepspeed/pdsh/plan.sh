@@ -7,6 +7,7 @@
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
+mkdir -p /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner
 export PYTHONFAULTHANDLER=1
 export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
@@ -102,6 +103,15 @@ printf %s '#!/bin/sh
 exec /usr/bin/ssh -F /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config "$@"
 ' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh
 chmod 0700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh
+printf %s '#!/bin/sh
+PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin
+echo begun > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner/end
+pdsh "$@"
+code=$?
+echo $code > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner/end
+exit $code
+' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner/pdsh
+chmod 0700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner/pdsh
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
   /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
@@ -113,7 +123,7 @@ env /usr/sbin/sshd -D -e -f \
 set -- "$@" "$!"
 status=0
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
-  PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin \
+  PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner:/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_keep_fqdn_hostnames=1 \
   DS_ENV_FILE=/home/ma-user/modelarts/log/attempt_1/deepspeed_env deepspeed --hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile --launcher pdsh --no_ssh_check --master_addr \
