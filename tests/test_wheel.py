@@ -116,6 +116,7 @@ WHEEL = {
     "ranklaunch/catalogue/last_words.py",
     "ranklaunch/catalogue/literals.py",
     "ranklaunch/catalogue/reports.py",
+    "ranklaunch/catalogue/scripts.py",
     "ranklaunch/catalogue/search.py",
     "ranklaunch/catalogue/survival.py",
     "ranklaunch/catalogue/tracebacks.py",

@@ -28,7 +28,7 @@ from ranklaunch.catalogue import (
     beside_report,
     find,
     last_exception,
-    reported,
+    last_report,
     shipped,
 )
 from ranklaunch.catalogue.literals import needed
@@ -319,20 +319,25 @@ def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first
     assert name_of(f"{ends}{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
 
 
+def said_of(text: str) -> str:
+    report = last_report(text)
+    return report.said if report else ""
+
+
 def test_what_a_launcher_reports_of_its_first_failure() -> None:
     line = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: %d) local_rank: 1 (pid: 7) of x\n"
     killed = "mpirun.openmpi noticed that process rank 1 with PID 0 on node h1 exited on signal 9 (Killed).\n"
     exited = "a non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[9830,1],1]\n"
-    assert reported(killed) == "its mpirun says that rank 1 on h1 was killed by signal 9"
-    assert reported(f"{exited}  Exit code:    3\n") == "its mpirun says that rank 1 exited with code 3"
+    assert said_of(killed) == "its mpirun says that rank 1 on h1 was killed by signal 9"
+    assert said_of(f"{exited}  Exit code:    3\n") == "its mpirun says that rank 1 exited with code 3"
     mpich = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 28 RUNNING AT h1\n=   EXIT CODE: 9\n=   CLEANING\n"
     word = f"{'=' * 83}\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis typically refers to a problem\n"
-    assert reported(mpich + word) == "its mpiexec says of pid 28 on h1: Killed (signal 9)"
-    assert reported(mpich) == "its mpiexec says of pid 28 on h1: exit code 9"
-    assert reported(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
-    assert reported(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
-    assert reported(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"
-    assert reported(f"{FRAMES}{LOST}\n") == ""
+    assert said_of(mpich + word) == "its mpiexec says of pid 28 on h1: Killed (signal 9)"
+    assert said_of(mpich) == "its mpiexec says of pid 28 on h1: exit code 9"
+    assert said_of(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
+    assert said_of(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
+    assert said_of(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"
+    assert last_report(f"{FRAMES}{LOST}\n") is None
 
 
 def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:

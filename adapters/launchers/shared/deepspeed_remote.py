@@ -76,13 +76,17 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
         process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
         return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
-    path = f"{private}:{_path(reader, process)}"
-    carried, *carrier = (replace(process, env={**process.env, "PATH": path}),) if tunes else _carried(process, by, private, path)
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
+    path = f"{private}:{_path(reader, process)}"
+    carried = replace(process, env={**process.env, "PATH": path})
+    files = [*own.files, hostfile, forwarded, program]
+    if not tunes:
+        carried, carrier = _carried(process, by, private, path)
+        files.append(carrier)
     return replace(
         own,
         processes=(replace(carried, env={**carried.env, **_ways(reader), "DS_ENV_FILE": forwarded.path}),),
-        files=(*own.files, hostfile, forwarded, program, *carrier),
+        files=tuple(files),
         private=private,
         waits=(hosts, ssh.answers(job, reader)) if server else (hosts,),
     )

@@ -5,51 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ranklaunch.catalogue.scripts import BY_TORCHRUN
 from ranklaunch.catalogue.tracebacks import HOOKED
 
-_BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
-# Of Open MPI 4 and 5.
-_BY_MPIRUN = (
-    r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
-    r"|noticed that process rank (?P<killed>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+signal (?P<signal>\d+)"
-)
-# Of MPICH, whose exit code 9 may also be that of ranks which it has killed.
-_BY_MPIEXEC = r"=   PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\n=   EXIT CODE: (?P<code>\d+)\n"
-_ITS_WORD = r"^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (.{1,80})"
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _ENDS = (
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}"  # the second also of our own program, below MPICH
 )
 _OF_A_RANK = re.compile(HOOKED)
-
-
-def reported(text: str) -> str:
-    """What a launcher that the program itself has started says of its failure, with restarts of the last one: which of its processes it
-    was, and how that ended."""
-    matches = [*re.finditer(_BY_TORCHRUN, text)]
-    if not matches:
-        return _reported_by_mpirun(text)
-    found = matches[-1]
-    code = int(found["code"])
-    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
-
-
-def _reported_by_mpirun(text: str) -> str:
-    found = re.search(_BY_MPIRUN, text)
-    if not found:
-        return _reported_by_mpiexec(text)
-    if found["signal"]:
-        return f"its mpirun says that rank {found['killed']} on {found['node']} was killed by signal {found['signal']}"
-    return f"its mpirun says that rank {found['rank']} exited with code {found['code']}"
-
-
-def _reported_by_mpiexec(text: str) -> str:
-    found, word = re.search(_BY_MPIEXEC, text), re.search(_ITS_WORD, text, re.MULTILINE)
-    if not found:
-        return ""
-    return f"its mpiexec says of pid {found['pid']} on {found['node']}: {word[1] if word else 'exit code ' + found['code']}"
 
 
 def before_report(text: str, host: str = "", rank: int | None = None) -> str:
@@ -98,7 +62,7 @@ def _before_end(text: str) -> str:
 
 def _before_torchruns(text: str) -> str:
     """With restarts it had said so before: from that on."""
-    reports = [*re.finditer(_BY_TORCHRUN, text)]
+    reports = [*re.finditer(BY_TORCHRUN, text)]
     if not reports:
         return ""
     said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_TORCHRUN_ENDS)[0]

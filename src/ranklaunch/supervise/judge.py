@@ -249,10 +249,10 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = circumstances.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
-    # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
-    apart = told and plan.outputs and failure.rank in plan.outputs.keys
+    apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
     own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and not child.ended.told else b"")
-    error = _words().known(own if told else tail, plan, not child.ended.told, child.process.conduct.launches and not of_rank)
+    shared = child.process.conduct.launches and not of_rank
+    error = _words().known(own if told else tail, plan, not child.ended.told, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)
     lines = last_lines(own if apart else own or tail)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
@@ -274,7 +274,7 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
-        error = _words().known(tail, plan, rank.failed)
+        error = _words().known(tail, plan, rank.failed, code=rank.code)
         exited = rank.code != 0 and not rank.signal  # as far as is known: its launcher may have fetched its end before us
         if rank.failed or (exited and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)

@@ -23,19 +23,29 @@ if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Suspect
 
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
+_NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
+# Of a script: that something has failed, and not what.
+_SAYS_THAT = re.compile(
+    r"\b(?:failed|failure|aborted|aborting|exiting|exited|giving up)\b\W*(?:with\W+)?(?:(?:exit\W*)?(?:code|status)|rc)?[\W\d]*$"
+)
+_MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
 # On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python where it is of an exception in a group.
 _PREFIX = re.compile(r"^(?:\[(?:rank ?)?[0-9]+\]:? *)?(?:\| *)*")
 
 
-def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False) -> KnownError | None:
+def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False, code: int | None = None) -> KnownError | None:
     """What the catalogue says of the last of an output, and which settings of the plan that is about. by_itself: whether the process ended
-    so; else what it says on its way out is no last word. shared: several ranks write into it."""
+    so; else what it says on its way out is no last word. shared: several ranks write into it. code: with which it ended."""
     from ranklaunch import catalogue
 
-    text, own = tail.decode(errors="replace"), plan.known_errors
-    finding = _by_own(text, own, by_itself, shared) if own and tail else catalogue.find(text, (), by_itself, shared)
+    def ask(text: str) -> Finding | None:
+        own = plan.known_errors if text else ""
+        return _by_own(text, own, by_itself, shared) if own else catalogue.find(text, (), by_itself, shared)
+
+    text = tail.decode(errors="replace")
+    finding = _of_script(text, code, ask) if by_itself and not shared else ask(text)
     if not finding:
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
@@ -43,6 +53,27 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False)
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
+
+
+def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
+    command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count."""
+    from ranklaunch import catalogue
+
+    last = text.rstrip().rpartition("\n")[2]
+    missed = ask(last) if code in _NOT_RUN else None
+    if missed and missed.error.kind == blame.CAUSE:
+        return missed
+    finding, report = ask(text), catalogue.last_report(text)
+    if not report or (finding and finding.error.standing != catalogue.REPORT):
+        return finding
+    behind = text[report.end :].strip()
+    later = ask(f"{behind}\n") if behind else None
+    if later and later.error.kind == blame.CAUSE and not _SAYS_THAT.search(later.line.lower()):
+        return later
+    if behind and code and report.code not in (None, code) and code != 1:  # with which scripts end after any failure
+        return None
+    return finding or (ask(text[: report.end]) if behind.count("\n") < _MOST_BEHIND else None)
 
 
 def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:
@@ -156,7 +187,8 @@ def reported(culprit: Culprit, tail: bytes) -> str:
         return ""
     from ranklaunch import catalogue
 
-    said = catalogue.reported(tail.decode(errors="replace")) or (error.line[: blame.SEEN] if _is_report(error) else "")
+    report = catalogue.last_report(tail.decode(errors="replace"))
+    said = report.said if report else error.line[: blame.SEEN] if _is_report(error) else ""
     return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
 

@@ -1,0 +1,62 @@
+"""What a program's own launchers report of their ranks: those that a script, or a program, has started itself."""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch.typed import NamedTuple
+
+BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+_BOX_OF_TORCHRUN = re.compile(r"ChildFailedError: ?\n={20,}\n(?:.*\n){1,400}?={20,}(?:\n|$)")
+# Of Open MPI 4 and 5.
+_BY_MPIRUN = (
+    r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
+    r"|noticed that process rank (?P<killed>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+signal (?P<signal>\d+)"
+)
+_END_OF_BOX = re.compile(r"^-{20,}(?:\n|$)", re.MULTILINE)
+# Of MPICH, whose exit code 9 may also be that of ranks which it has killed.
+_BY_MPIEXEC = (
+    r"=   PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\n=   EXIT CODE: (?P<code>\d+)\n(?:=.*\n){0,6}"
+    r"(?:YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (?P<word>.{1,80}).*\n?(?:This typically .*\n?)?(?:Please see the FAQ .*\n?)?)?"
+)
+
+
+class Report(NamedTuple):
+    """said: which rank failed, and how. end: the place in the output where it ends. code: with which the launcher ends then, None where it
+    may end with another."""
+
+    said: str
+    end: int
+    code: int | None = None
+
+
+def last_report(text: str) -> Report | None:
+    """The last one in an output."""
+    kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
+    found = [(match, report) for pattern, report in kinds for match in re.finditer(pattern, text)]
+    if not found:
+        return None
+    match, report = max(found, key=lambda each: each[0].start())
+    return report(match, text)
+
+
+def _of_torchrun(found: re.Match[str], text: str) -> Report:
+    code = int(found["code"])
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    box = _BOX_OF_TORCHRUN.search(text, found.end())
+    end = box.end() if box else text.find("\n", found.end()) + 1 or len(text)
+    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}", end)
+
+
+def _of_mpirun(found: re.Match[str], text: str) -> Report:
+    box = _END_OF_BOX.search(text, found.end())
+    end = box.end() if box else len(text)
+    if found["signal"]:
+        how = f"rank {found['killed']} on {found['node']} was killed by signal {found['signal']}"
+        return Report(f"its mpirun says that {how}", end, 128 + int(found["signal"]))
+    return Report(f"its mpirun says that rank {found['rank']} exited with code {found['code']}", end, int(found["code"]))
+
+
+def _of_mpiexec(found: re.Match[str], text: str) -> Report:
+    how = found["word"] or f"exit code {found['code']}"
+    return Report(f"its mpiexec says of pid {found['pid']} on {found['node']}: {how}", found.end())

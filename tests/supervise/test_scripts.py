@@ -1,0 +1,77 @@
+"""What is told of a script that starts one thing after the other, of which more than one fails."""
+
+from __future__ import annotations
+
+import helpers
+import left_behind
+import pytest
+
+from ranklaunch.supervise import words
+
+FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    main()\n'
+LOSS = f"{FRAMES}ValueError: loss is nan\n"
+CP = "cp: cannot stat '/data/x.bin': No such file or directory\n"
+LINE = "-" * 74 + "\n"
+
+
+def mpirun(code: int, rank: int = 0) -> str:
+    aborted = "Primary job  terminated normally, but 1 process returned\na non-zero exit code. The job has been aborted.\n"
+    told = "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. "
+    first = f"The first process to do so was:\n\n  Process name: [[9830,1],{rank}]\n  Exit code:    {code}\n"
+    return f"{LINE}{aborted}{LINE}{LINE}{told}{first}{LINE}"
+
+
+def torchrun(code: int) -> str:
+    failed = f"E1126 12:00:00.0 7 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: {code}) local_rank: 0 (pid: 9)"
+    error = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+    box = f"{'=' * 60}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n  <NO_OTHER_FAILURES>\n{'=' * 60}\n"
+    return f"{failed} of binary: python\n{FRAMES}{error}: \n{box}"
+
+
+def told(text: str, code: int) -> tuple[str, str]:
+    """The line of the entry that explains it, and what its own launcher says where that is the reason."""
+    plan = helpers.plan(helpers.local(), method="plain")
+    error = words.known(text.encode(), plan, code=code)
+    culprit = left_behind.culprit(exit_code=code, error=error)
+    return (error.line if error else ""), words.reported(culprit, text.encode()).partition(": ")[2]
+
+
+@pytest.mark.parametrize("first", ["x.sh: line 1: nvidia-smi: command not found\n", "cat: /data/cfg: No such file or directory\n"])
+@pytest.mark.parametrize("work", ["", "epoch 1 step 10 loss 0.5\n"])
+def test_a_command_that_failed_before_a_traceback(first: str, work: str) -> None:
+    assert told(f"{first}start training\n{work}{LOSS}", 1)[0] == "ValueError: loss is nan"
+
+
+def test_a_command_that_python_had_looked_for_is_what_it_failed_of() -> None:
+    assert told(f"sh: 1: nvcc: not found\n{FRAMES}RuntimeError: Error compiling objects for extension\n", 1)[0] == "sh: 1: nvcc: not found"
+
+
+@pytest.mark.parametrize("before", [LOSS, "x.sh: line 1: nvidia-smi: command not found\n", mpirun(3), f"{torchrun(3)}going on\n"])
+@pytest.mark.parametrize(("last", "code"), [("x.sh: line 9: omega: command not found\n", 127), ("sh: 1: omega: not found\n", 127)])
+def test_a_last_command_that_is_not_there(before: str, last: str, code: int) -> None:
+    assert told(before + last, code)[0] == last.strip()
+
+
+@pytest.mark.parametrize("report", [mpirun(3), torchrun(3)])
+@pytest.mark.parametrize("last", [CP, "ERROR: cannot open omega\n", LOSS])
+def test_what_failed_after_a_launcher(report: str, last: str) -> None:
+    assert told(f"{report}going on without it\n{last}", 1)[0] == last.splitlines()[-1]
+
+
+def test_the_last_of_several_reports_counts() -> None:
+    assert told(f"{mpirun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
+    assert told(f"{torchrun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
+    assert told(f"{mpirun(5, 1)}going on\n{torchrun(3)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
+
+
+@pytest.mark.parametrize(
+    "end", ["", "done\n", "Job finished at 12:00\n", "finished with rc 3\n", "training failed\n", "Error: run failed with exit code 3!\n"]
+)
+def test_what_a_script_says_at_its_end_does_not_hide_a_report(end: str) -> None:
+    assert told(f"{mpirun(3)}{end}", 3)[1] == "its mpirun says that rank 0 exited with code 3"
+    assert told(f"{torchrun(3)}{end}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
+    assert told(f"{LOSS}{torchrun(1)}{end}", 1)[0] == "ValueError: loss is nan"
+
+
+def test_a_report_of_another_code_is_not_the_reason() -> None:
+    assert told(f"{mpirun(3)}warm-up failed, going on\n", 7) == ("", "")
