@@ -360,8 +360,25 @@ def test_every_ssh_is_the_jobs_own() -> None:
     file = next(file for file in found.files if file.path.endswith("/ssh"))
     assert file.mode == "0700"
     assert file.text.startswith("#!/bin/sh\nexec /usr/bin/ssh -F /run/job/")
-    assert found.processes[0].env["PATH"].split(":")[0] == file.path.rpartition("/")[0]
+    private = file.path.rpartition("/")[0]
+    assert found.processes[0].env["PATH"].split(":")[:2] == [f"{private}/runner", private]
     assert [wait.kind for wait in found.waits if wait.kind in ("hosts", "port")] == ["hosts", "port"]
+
+
+@helpers.for_each([("pdsh", "pdsh"), ("openmpi", "mpirun"), ("mpich", "mpirun"), ("slurm", "srun")])
+def test_what_the_runner_starts_tells_how_it_ended(by: str, name: str) -> None:
+    found = remotely(by, RANKLAUNCH_RUN_DIR="/run/job")
+    (file,) = (file for file in found.files if "/runner/" in file.path)
+    folder = file.path.rpartition("/")[0]
+    assert (file.path, found.processes[0].conduct.proof, found.private) == (f"{folder}/{name}", f"{folder}/end", folder[: -len("/runner")])
+    rest = found.processes[0].env["PATH"].partition(":")[2]  # without this folder, so that it does not find itself
+    assert file.text == f'#!/bin/sh\nPATH={rest}\necho begun > {folder}/end\n{name} "$@"\ncode=$?\necho $code > {folder}/end\nexit $code\n'
+
+
+def test_a_tuner_kills_what_it_has_started_itself() -> None:
+    found = remotely("pdsh", RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="--autotuning run")
+    assert not found.processes[0].conduct.proof
+    assert not any("/runner/" in file.path for file in found.files)
 
 
 @helpers.for_each([("-H /x", 2), ("--hostf=/x", 1)])

@@ -28,6 +28,12 @@ def torchrun(code: int) -> str:
     return f"{failed} of binary: python\n{FRAMES}{error}: \n{box}"
 
 
+def deepspeed(code: int) -> str:
+    at = "[2026-11-26 12:56:13,946]"
+    ends = f"{at} [INFO] [launch.py:253:sigkill_handler] Killing subprocess 5864\n"
+    return f"{ends}{at} [ERROR] [launch.py:259:sigkill_handler] ['python', 'p2.py', '--local_rank=1'] exits with return code = {code}\n"
+
+
 def told(text: str, code: int) -> tuple[str, str]:
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(), method="plain")
@@ -61,6 +67,7 @@ def test_what_failed_after_a_launcher(report: str, last: str) -> None:
 def test_the_last_of_several_reports_counts() -> None:
     assert told(f"{mpirun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
     assert told(f"{torchrun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
+    assert told(f"{mpirun(5, 1)}going on\n{deepspeed(-9)}", 247)[1] == "its deepspeed says that a rank was killed by signal 9"
     assert told(f"{mpirun(5, 1)}going on\n{torchrun(3)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
 
 
@@ -70,7 +77,8 @@ def test_the_last_of_several_reports_counts() -> None:
 def test_what_a_script_says_at_its_end_does_not_hide_a_report(end: str) -> None:
     assert told(f"{mpirun(3)}{end}", 3)[1] == "its mpirun says that rank 0 exited with code 3"
     assert told(f"{torchrun(3)}{end}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
-    assert told(f"{LOSS}{torchrun(1)}{end}", 1)[0] == "ValueError: loss is nan"
+    assert told(f"{deepspeed(3)}{end}", 3)[1] == "its deepspeed says that a rank exited with code 3"
+    assert told(f"{LOSS}{torchrun(1)}{end}", 1)[0] == told(f"{LOSS}{deepspeed(1)}{end}", 1)[0] == "ValueError: loss is nan"
 
 
 def test_a_report_of_another_code_is_not_the_reason() -> None:

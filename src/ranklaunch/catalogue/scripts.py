@@ -8,6 +8,7 @@ from ranklaunch.typed import NamedTuple
 
 BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BOX_OF_TORCHRUN = re.compile(r"ChildFailedError: ?\n={20,}\n(?:.*\n){1,400}?={20,}(?:\n|$)")
+_BY_DEEPSPEED = r"\[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = (?P<code>-?\d+)"
 # Of Open MPI 4 and 5.
 _BY_MPIRUN = (
     r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
@@ -32,7 +33,7 @@ class Report(NamedTuple):
 
 def last_report(text: str) -> Report | None:
     """The last one in an output."""
-    kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
+    kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_DEEPSPEED, _of_deepspeed), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
     found = [(match, report) for pattern, report in kinds for match in re.finditer(pattern, text)]
     if not found:
         return None
@@ -41,11 +42,23 @@ def last_report(text: str) -> Report | None:
 
 
 def _of_torchrun(found: re.Match[str], text: str) -> Report:
-    code = int(found["code"])
-    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     box = _BOX_OF_TORCHRUN.search(text, found.end())
-    end = box.end() if box else text.find("\n", found.end()) + 1 or len(text)
-    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}", end)
+    end = box.end() if box else _end_of_line(found, text)
+    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}", end)
+
+
+def _of_deepspeed(found: re.Match[str], text: str) -> Report:
+    """launch.py does not say which rank it was."""
+    return Report(f"its deepspeed says that a rank {_how(found)}", _end_of_line(found, text))
+
+
+def _how(found: re.Match[str]) -> str:
+    code = int(found["code"])
+    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+
+
+def _end_of_line(found: re.Match[str], text: str) -> int:
+    return text.find("\n", found.end()) + 1 or len(text)
 
 
 def _of_mpirun(found: re.Match[str], text: str) -> Report:
