@@ -28,7 +28,7 @@ from ranklaunch.catalogue import (
     beside_report,
     find,
     last_exception,
-    last_report,
+    reported,
     shipped,
 )
 from ranklaunch.catalogue.literals import needed
@@ -320,8 +320,8 @@ def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first
 
 
 def said_of(text: str) -> str:
-    report = last_report(text)
-    return report.said if report else ""
+    reports = reported(text)
+    return reports[-1].said if reports else ""
 
 
 def test_what_a_launcher_reports_of_its_first_failure() -> None:
@@ -337,7 +337,7 @@ def test_what_a_launcher_reports_of_its_first_failure() -> None:
     assert said_of(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
     assert said_of(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
     assert said_of(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"
-    assert last_report(f"{FRAMES}{LOST}\n") is None
+    assert not reported(f"{FRAMES}{LOST}\n")
 
 
 def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:

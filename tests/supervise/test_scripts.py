@@ -64,6 +64,25 @@ def test_what_failed_after_a_launcher(report: str, last: str) -> None:
     assert told(f"{report}going on without it\n{last}", 1)[0] == last.splitlines()[-1]
 
 
+FULL = f"{FRAMES}OSError: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("first", [f"{FULL}{mpirun(1)}", f"{FULL}{torchrun(1)}", f"{FULL}{deepspeed(1)}"])
+@pytest.mark.parametrize("last", [LOSS, f"{LOSS}{torchrun(1)}", f"{LOSS}{mpirun(1)}done\n"])
+def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> None:
+    assert told(f"{first}once more\n{last}", 1)[0] == "ValueError: loss is nan"
+
+
+@pytest.mark.parametrize("after", ["RuntimeError: training failed", "RuntimeError: torchrun exited with code 1"])
+def test_a_program_that_tells_how_its_launcher_ended(after: str) -> None:
+    assert told(f"{FULL}{torchrun(1)}{FRAMES}{after}\n", 1)[0] == "OSError: [Errno 28] No space left on device"
+
+
+def test_a_launcher_that_reports_twice_of_one_failure() -> None:
+    line = torchrun(1).partition("\n")[0] + "\n"
+    assert told(f"{FULL}{line}{torchrun(1)}", 1)[0] == "OSError: [Errno 28] No space left on device"
+
+
 def test_the_last_of_several_reports_counts() -> None:
     assert told(f"{mpirun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
     assert told(f"{torchrun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
@@ -83,3 +102,4 @@ def test_what_a_script_says_at_its_end_does_not_hide_a_report(end: str) -> None:
 
 def test_a_report_of_another_code_is_not_the_reason() -> None:
     assert told(f"{mpirun(3)}warm-up failed, going on\n", 7) == ("", "")
+    assert told(f"{LOSS}{mpirun(1)}cleaning up\n", 7)[0] == "ValueError: loss is nan"

@@ -23,33 +23,31 @@ _BY_MPIEXEC = (
 
 
 class Report(NamedTuple):
-    """said: which rank failed, and how. end: the place in the output where it ends. code: with which the launcher ends then, None where it
-    may end with another."""
+    """said: which rank failed, and how. begin, end: its places in the output. code: with which the launcher ends then, None where it may
+    end with another."""
 
     said: str
+    begin: int
     end: int
     code: int | None = None
 
 
-def last_report(text: str) -> Report | None:
-    """The last one in an output."""
+def reported(text: str) -> list[Report]:
+    """All in an output, in their order."""
     kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_DEEPSPEED, _of_deepspeed), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
-    found = [(match, report) for pattern, report in kinds for match in re.finditer(pattern, text)]
-    if not found:
-        return None
-    match, report = max(found, key=lambda each: each[0].start())
-    return report(match, text)
+    found = [report(match, text) for pattern, report in kinds for match in re.finditer(pattern, text)]
+    return sorted(found, key=lambda each: each.begin)
 
 
 def _of_torchrun(found: re.Match[str], text: str) -> Report:
     box = _BOX_OF_TORCHRUN.search(text, found.end())
     end = box.end() if box else _end_of_line(found, text)
-    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}", end)
+    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}", found.start(), end)
 
 
 def _of_deepspeed(found: re.Match[str], text: str) -> Report:
     """launch.py does not say which rank it was."""
-    return Report(f"its deepspeed says that a rank {_how(found)}", _end_of_line(found, text))
+    return Report(f"its deepspeed says that a rank {_how(found)}", found.start(), _end_of_line(found, text))
 
 
 def _how(found: re.Match[str]) -> str:
@@ -66,10 +64,11 @@ def _of_mpirun(found: re.Match[str], text: str) -> Report:
     end = box.end() if box else len(text)
     if found["signal"]:
         how = f"rank {found['killed']} on {found['node']} was killed by signal {found['signal']}"
-        return Report(f"its mpirun says that {how}", end, 128 + int(found["signal"]))
-    return Report(f"its mpirun says that rank {found['rank']} exited with code {found['code']}", end, int(found["code"]))
+        return Report(f"its mpirun says that {how}", found.start(), end, 128 + int(found["signal"]))
+    how = f"rank {found['rank']} exited with code {found['code']}"
+    return Report(f"its mpirun says that {how}", found.start(), end, int(found["code"]))
 
 
 def _of_mpiexec(found: re.Match[str], text: str) -> Report:
     how = found["word"] or f"exit code {found['code']}"
-    return Report(f"its mpiexec says of pid {found['pid']} on {found['node']}: {how}", found.end())
+    return Report(f"its mpiexec says of pid {found['pid']} on {found['node']}: {how}", found.start(), found.end())

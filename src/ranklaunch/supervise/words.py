@@ -17,7 +17,7 @@ from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit, Failure, KnownError
 
 if TYPE_CHECKING:
-    from ranklaunch.catalogue import Finding
+    from ranklaunch.catalogue import Finding, Report
     from ranklaunch.catalogue import KnownError as Entry
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.blame import Suspect
@@ -26,6 +26,7 @@ _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of o
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 # Of a script: that something has failed, and not what.
 _SAYS_THAT = re.compile(
+    r"\b(?:exit|return)(?:ed)?[ _-](?:with )?(?:non-?zero )?(?:exit )?(?:code|status)\b|"
     r"\b(?:failed|failure|aborted|aborting|exiting|exited|giving up)\b\W*(?:with\W+)?(?:(?:exit\W*)?(?:code|status)|rc)?[\W\d]*$"
 )
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
@@ -64,16 +65,24 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     missed = ask(last) if code in _NOT_RUN else None
     if missed and missed.error.kind == blame.CAUSE:
         return missed
-    finding, report = ask(text), catalogue.last_report(text)
-    if not report or (finding and finding.error.standing != catalogue.REPORT):
-        return finding
-    behind = text[report.end :].strip()
+    reports = catalogue.reported(text)
+    if not reports:
+        return ask(text)
+    report, behind = reports[-1], text[reports[-1].end :].strip()
     later = ask(f"{behind}\n") if behind else None
     if later and later.error.kind == blame.CAUSE and not _SAYS_THAT.search(later.line.lower()):
         return later
-    if behind and code and report.code not in (None, code) and code != 1:  # with which scripts end after any failure
-        return None
-    return finding or (ask(text[: report.end]) if behind.count("\n") < _MOST_BEHIND else None)
+    if behind.count("\n") >= _MOST_BEHIND:
+        return ask(text)
+    finding = ask(text[_begin_of_last(text, reports) : report.end])
+    another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
+    return None if another and finding and finding.error.standing == catalogue.REPORT else finding
+
+
+def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
+    """Where that begins which the last report may be of: behind the one before it."""
+    begins = (before.end for before, after in zip(reports[-2::-1], reports[:0:-1]) if text[before.end : after.begin].count("\n") > 1)
+    return next(begins, 0)
 
 
 def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:
@@ -187,8 +196,8 @@ def reported(culprit: Culprit, tail: bytes) -> str:
         return ""
     from ranklaunch import catalogue
 
-    report = catalogue.last_report(tail.decode(errors="replace"))
-    said = report.said if report else error.line[: blame.SEEN] if _is_report(error) else ""
+    reports = catalogue.reported(tail.decode(errors="replace"))
+    said = reports[-1].said if reports else error.line[: blame.SEEN] if _is_report(error) else ""
     return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
 
