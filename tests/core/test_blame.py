@@ -415,11 +415,17 @@ def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
     assert blame.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 1), ("succeeded", 0)])
+@pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143), ("succeeded", 0)])
 def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> None:
     assert blame.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
     told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
     assert blame.judgement(told).exit_code == code
+
+
+@pytest.mark.parametrize(("said", "code"), [(1, 143), (128, 143), (129, 129), (192, 192), (200, 143), (255, 143)])
+def test_what_was_stopped_ends_as_by_a_signal_whatever_another_node_says(said: int, code: int) -> None:
+    told = {**sent(suspect(1.0)), "outcome": "stopped", "exit_code": said}
+    assert blame.clipped(blame.suspect(told)).exit_code == code
 
 
 # Last words on the console

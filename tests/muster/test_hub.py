@@ -239,6 +239,18 @@ def test_who_only_says_that_it_is_node_0_speaks_of_itself_too(node: int, place: 
     assert judgement["reason"] == f"rank 1 on node {node} (h9) exited with code 3; its last line: boom"
 
 
+def test_who_leaves_without_a_word_of_its_end_is_lost() -> None:
+    b = Bench(3)
+    members = b.released(3)
+    members[1].send(type="bye")
+    b.time.run(5)
+    judgement = b.judged([members[0], members[2]])
+    assert (judgement["exit_code"], judgement["reason"]) == (
+        75, "node 1 (127.1.0.2) sent what is not understood: it leaves, and has not said how it ended"
+    )  # fmt: skip
+    assert not any("succeeded" in text for text in b.said)
+
+
 # The end
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import helpers
 import pytest
 
+from ranklaunch.plan.model import TABLE
+from ranklaunch.supervise.waits.renewed import Renewed
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter, attempts
 from testbench.places import child
+from testbench.waiting import sleep_until
 
 PODS = [("j-worker-0", "192.0.2.1", "45"), ("j-worker-1", "192.0.2.2", "45")]
 
@@ -137,6 +143,52 @@ def test_the_survivor_of_a_replaced_node_reads_the_table_again(as_process: Start
     again = as_process.run(child("environment.py"), env=env_of(path, 0, MA_CURRENT_HOST_IP="192.0.2.1", MA_PROC_START_CNT="2"))
     assert again.end() == 0
     assert [server["server_id"] for server in table_of(again, 0, 2)["server_list"]] == ["192.0.2.1", "192.0.2.7"]
+
+
+FAILS_TWICE = """
+import json, os, pathlib
+table = json.loads(pathlib.Path(os.environ["RANK_TABLE_FILE"]).read_text())
+start = len(list(pathlib.Path().glob("start-*")))
+pathlib.Path(f"start-{start}").touch()
+print("device", table["server_list"][0]["device"][0]["device_id"], flush=True)
+if start < 2:
+    raise (ValueError, KeyError)[start]("of round", start)
+"""
+
+
+def test_a_table_that_is_renewed_in_the_pause_before_a_restart_is_taken(as_process: Starter, tmp_path: Path) -> None:
+    path, program = tmp_path / "table.json", tmp_path / "program.py"
+    program.write_text(FAILS_TWICE)
+
+    def renew(device: str) -> None:
+        devices = [{"device_id": device, "device_ip": "192.0.2.5", "rank_id": "0"}]
+        servers = [{"server_id": "127.0.0.1", "device": devices}]
+        replace(path, json.dumps({"version": "1.0", "status": "completed", "server_count": "1", "server_list": servers}))
+
+    renew("0")
+    env = {"RANKLAUNCH_MAX_RESTARTS": "3", "RANKLAUNCH_ACCELERATOR": "npu", "RANK_TABLE_FILE": str(path)}
+    job = as_process.run(program, options=("--method", "ranktable", "--slots", "1"), env=env, cwd=tmp_path)
+    told = tmp_path / "logs"
+    sleep_until(lambda: "".join(each.read_text() for each in told.rglob("events.jsonl")).count('"settle"') == 2, job.err.text)
+    renew("5")  # the plan of this round has been made
+    assert job.end(60) == 0
+    assert [line.rpartition(" ")[2] for line in job.out.lines if "device " in line] == ["0", "0", "5"]
+
+
+def test_a_table_that_was_renewed_after_the_plan_was_made_is_seen(tmp_path: Path) -> None:
+    """Before anybody watches it. Plans are no more here than what is asked of them."""
+    path = tmp_path / "table.json"
+
+    def plan() -> Any:
+        return SimpleNamespace(job=SimpleNamespace(rank_table=str(path)), muster=SimpleNamespace(facts={TABLE: path.read_text()}))
+
+    replace(path, "old")
+    loop, told, old = Loop(), [], plan()
+    replace(path, "new")
+    renewed = Renewed(old, DiskFiles(), loop, plan, told.append)
+    loop.run_until(lambda: bool(told), loop.clock() + 20)
+    renewed.close()
+    assert [each.muster.facts[TABLE] for each in told] == ["new"]
 
 
 def test_the_deadline_says_what_was_seen(as_process: Starter, tmp_path: Path) -> None:

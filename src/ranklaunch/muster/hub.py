@@ -188,6 +188,9 @@ class Hub(Reception):
 
     def _part_early(self, node: Node, message: Message) -> None:
         """It leaves before the others: with 0, having waited for them long enough."""
+        if not node.done:
+            msg = "it leaves, and has not said how it ended"
+            raise ValueError(msg)
         self._do(events.Say(f"muster: {self._name(node)}, whose ranks have succeeded, has waited long enough and leaves"))
         self._part(node, message)
 

@@ -115,7 +115,8 @@ def body(message: Message) -> bytes:
 
 def why(error: Exception) -> str:
     """One of NOT_UNDERSTOOD, which may repeat what a peer has sent, fit to be shown."""
-    return showing.one_line(_harmless(str(error), 200))
+    text = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return showing.one_line(_harmless(text, 200))
 
 
 def texts(value: object) -> dict[str, str]:

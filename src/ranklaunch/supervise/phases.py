@@ -75,6 +75,8 @@ class Phases:
             self._nodes.busy(f"pausing {self._after.pause_s:g} s")
             self._loop.run_until(self._over, began + self._after.pause_s)
         self._record.event("settled", seconds=round(self._loop.clock() - began, 3))
+        if self.plan.job.rank_table and not self._over():  # the platform may have made it anew meanwhile
+            self.plan = self._anew()
 
     def _ask(self, argv: tuple[str, ...]) -> str:
         """What a tool has to say; "" where it does not answer."""

@@ -375,7 +375,9 @@ def _code_of_job(data: Any) -> int:
 
 
 def _code_of(outcome: str, code: int) -> int:
-    """What failed or was stopped does not end with 0, whatever a node says."""
+    """What failed does not end with 0, and what was stopped ends as by a signal, whatever a node says."""
+    if outcome == "stopped":
+        return code if 128 < code <= 192 else 128 + signal.SIGTERM
     return code or int(outcome != "succeeded")
 
 

@@ -13,7 +13,7 @@ LOOK_S = 0.5
 
 
 class Renewed:
-    """plan: by the table that is there now; replan: by the one that is there then. tell: that this node is ready by another."""
+    """plan: by the table that was there a while ago; replan: by the one that is there then. tell: that this node is ready by another."""
 
     def __init__(self, plan: Plan, files: Files, loop: Loop, replan: Callable[[], Plan], tell: Callable[[Plan], None]) -> None:
         self._path = files.real(plan.job.rank_table)
@@ -22,7 +22,7 @@ class Renewed:
         self._tell = tell
         self._last = plan
         self._plans = {_digest(plan): plan}
-        self._seen = self._version()
+        self._seen: tuple[int, ...] = ()  # it may have been made anew since the plan was made
         self._timer = loop.after(LOOK_S, self._look)
 
     def plan(self, digest: str) -> Plan:
