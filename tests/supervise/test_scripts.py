@@ -73,6 +73,14 @@ def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> No
     assert told(f"{first}once more\n{last}", 1)[0] == "ValueError: loss is nan"
 
 
+def test_of_two_programs_the_later_ones_exception_counts() -> None:
+    other = FULL.replace("train.py", "prepare.py")
+    assert told(f"{other}going on\n{LOSS}", 1)[0] == "ValueError: loss is nan"
+    started = f"{FRAMES.replace('train', 'launch')}subprocess.CalledProcessError: Command '[python]' returned non-zero exit status 1.\n"
+    assert told(f"{FULL}{started}", 1)[0] == "OSError: [Errno 28] No space left on device"
+    assert told(f"{FULL}{LOSS}", 1)[0] == "OSError: [Errno 28] No space left on device"  # as two ranks may have written it
+
+
 @pytest.mark.parametrize("after", ["RuntimeError: training failed", "RuntimeError: torchrun exited with code 1"])
 def test_a_program_that_tells_how_its_launcher_ended(after: str) -> None:
     assert told(f"{FULL}{torchrun(1)}{FRAMES}{after}\n", 1)[0] == "OSError: [Errno 28] No space left on device"

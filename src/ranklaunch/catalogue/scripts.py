@@ -20,6 +20,12 @@ _BY_MPIEXEC = (
     r"=   PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\n=   EXIT CODE: (?P<code>\d+)\n(?:=.*\n){0,6}"
     r"(?:YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (?P<word>.{1,80}).*\n?(?:This typically .*\n?)?(?:Please see the FAQ .*\n?)?)?"
 )
+# That something has failed, and not what.
+_TELLS_THAT = re.compile(
+    r"\b(?:exit|return)(?:ed)?[ _-](?:with )?(?:non-?zero )?(?:exit )?(?:code|status)\b|\bCalledProcessError\b|"
+    r"\b(?:failed|failure|aborted|aborting|exiting|exited|giving up)\b\W*(?:with\W+)?(?:(?:exit\W*)?(?:code|status)|rc)?[\W\d]*$",
+    re.IGNORECASE,
+)
 
 
 class Report(NamedTuple):
@@ -72,3 +78,8 @@ def _of_mpirun(found: re.Match[str], text: str) -> Report:
 def _of_mpiexec(found: re.Match[str], text: str) -> Report:
     how = found["word"] or f"exit code {found['code']}"
     return Report(f"its mpiexec says of pid {found['pid']} on {found['node']}: {how}", found.start(), found.end())
+
+
+def tells_only_that(line: str) -> bool:
+    """Whether a line of a script, or of a program that has started others, says that something has failed, and not what."""
+    return bool(_TELLS_THAT.search(line))

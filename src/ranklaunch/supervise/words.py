@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
-# Of a script: that something has failed, and not what.
-_SAYS_THAT = re.compile(
-    r"\b(?:exit|return)(?:ed)?[ _-](?:with )?(?:non-?zero )?(?:exit )?(?:code|status)\b|"
-    r"\b(?:failed|failure|aborted|aborting|exiting|exited|giving up)\b\W*(?:with\W+)?(?:(?:exit\W*)?(?:code|status)|rc)?[\W\d]*$"
-)
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -70,7 +65,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
         return ask(text)
     report, behind = reports[-1], text[reports[-1].end :].strip()
     later = ask(f"{behind}\n") if behind else None
-    if later and later.error.kind == blame.CAUSE and not _SAYS_THAT.search(later.line.lower()):
+    if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
         return later
     if behind.count("\n") >= _MOST_BEHIND:
         return ask(text)
