@@ -34,7 +34,6 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
-from ranklaunch.catalogue.scripts import tells_only_that
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
@@ -226,10 +225,6 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
     for group, last in last_tracebacks(lines, reports):
         for number in group:
             if number < last.endings[0] and number in claims and _is_survivable(claims[number], lines.bare[number]):
-                del claims[number]
-        program = "" if tells_only_that(lines.bare[last.endings[-1]]) else lines.program(last.endings[0])
-        for number in [number for number in group if number < last.endings[0] and number in claims] if program else ():
-            if lines.program(number) not in ("", program):  # of one that a script had started before
                 del claims[number]
         for number in last.endings[:-1]:
             if lines.bare[number + 1].startswith(RAISED_AGAIN):  # Caught KeyError in DataLoader worker process 0.

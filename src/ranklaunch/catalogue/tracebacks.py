@@ -66,13 +66,6 @@ class Lines:
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
         return next((each for each in above if self.bare[each].startswith((BEGINS, _GROUP))), -1)
 
-    def program(self, number: int) -> str:
-        """The file in which a program began whose traceback is above the line, "" where it began elsewhere, as with python -m. number: of
-        the line that names the exception."""
-        begin = self.begin(number)
-        found = _pattern(_OF_MAIN).match(self.bare[begin + 1]) if begin >= 0 else None
-        return found[1] if found else ""
-
     def last_of_a_process(self, before: int) -> int:
         """The number of the line that names the last exception by which a process has ended that the program had started; -1: none."""
         begins = (each for each in range(before - 1, 0, -1) if self.bare[each] == BEGINS and self.bare[each - 1].startswith(OF_A_PROCESS))
@@ -324,7 +317,6 @@ _WORD = r"\w"
 _FAULT = "Fatal Python error: "
 _IN_MODULE = r'  File "[^"\n]*", line \d+ in <module>$'
 _FRAME_NEEDS = 'File "'
-_OF_MAIN = r'[ \t]*File "([^"\n]*)", line \d+, in <module>$'
 _GROUP = "Exception Group Traceback (most recent call last):"
 _MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
 _MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"

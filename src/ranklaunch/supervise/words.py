@@ -41,7 +41,7 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
         return _by_own(text, own, by_itself, shared) if own else catalogue.find(text, (), by_itself, shared)
 
     text = tail.decode(errors="replace")
-    finding = _of_script(text, code, ask) if by_itself and not shared else ask(text)
+    finding = _of_script(text, code, ask, _is_python(plan)) if by_itself and not shared else ask(text)
     if not finding:
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
@@ -51,9 +51,14 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
 
 
-def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
+def _is_python(plan: Plan) -> bool:
+    return plan.job.program.is_python or plan.job.program.name.startswith("python")
+
+
+def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
     """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
-    command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count."""
+    command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. is_python: it is a program
+    that mostly tells of its launcher's failure there, in words of its own."""
     from ranklaunch import catalogue
 
     last = text.rstrip().rpartition("\n")[2]
@@ -64,14 +69,15 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     if not reports:
         return ask(text)
     report, behind = reports[-1], text[reports[-1].end :].strip()
-    later = ask(f"{behind}\n") if behind else None
+    finding = ask(text[_begin_of_last(text, reports) : report.end])
+    known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
+    later = ask(f"{behind}\n") if behind and not (is_python and known_why and soon) else None
     if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
         return later
-    if behind.count("\n") >= _MOST_BEHIND:
+    if not soon:
         return ask(text)
-    finding = ask(text[_begin_of_last(text, reports) : report.end])
     another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
-    return None if another and finding and finding.error.standing == catalogue.REPORT else finding
+    return None if another and not known_why else finding
 
 
 def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
