@@ -347,6 +347,12 @@ def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
         ("h2: task 3: Exited with exit code 42\nsrun: error: h0: tasks 0-1: Terminated", Failure(3, 42)),
         ("h2: tasks 2-3: Killed", Failure(2, 137, 9)),
         ("h0: task 0: Segmentation fault (core dumped)", Failure(0, 139, 11)),
+        ("h0: task 0: Floating point exception (core dumped)", Failure(0, 136, 8)),
+        ("h0: task 0: Trace/breakpoint trap (core dumped)", Failure(0, 133, 5)),
+        ("h0: task 0: User defined signal 1", Failure(0, 138, 10)),
+        ("h0: task 0: Out Of Memory", Failure(0, 137, 9)),
+        ("h0: task 0: Exited with exit code 0", None),
+        ("h0: task 0: Exited with exit code 99999999999", None),
         ("h0: task 0: unknown", None),
         ("Unable to create step for job 1: More processors requested than permitted", None),
     ]

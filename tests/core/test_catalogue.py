@@ -725,6 +725,27 @@ def test_what_an_exception_was_raised_from_counts() -> None:
         assert name_of(text) == "nccl-call-failed"
 
 
+SPAWNED = """Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main
+    exitcode = _main(fd, parent_sentinel)
+FileNotFoundError: [Errno 2] No such file or directory: 'x.bin'
+"""
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+        "RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost due to multiprocessing.",
+    ],
+)
+def test_what_a_process_failed_of_as_it_was_spawned(after: str) -> None:
+    found = find(f"step 1\n{SPAWNED}{FRAMES}{after}\n")
+    assert found
+    assert found.line == "FileNotFoundError: [Errno 2] No such file or directory: 'x.bin'"
+
+
 @pytest.mark.parametrize("mark", ["", "[rank1]: "])
 def test_of_what_pytorch_raises_again_the_worker_s_own_words_count(mark: str) -> None:
     own = "FileNotFoundError: [Errno 2] No such file or directory: 'x.jpg'"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Mapping
 
 import ranklaunch
@@ -45,9 +46,11 @@ _CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
 LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _BY_SRUN = re.compile(
-    r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][a-z ]+))", re.MULTILINE
+    r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
-_SIGNALS = {"Illegal instruction": 4, "Aborted": 6, "Bus error": 7, "Killed": 9, "Segmentation fault": 11, "Terminated": 15}
+# In the C library's words, and one of Slurm's own.
+_SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
+_SIGNALS["out of memory"] = signal.SIGKILL
 _OF_SRUN = {"SLURM_OVERLAP": "1", "SLURM_OVERCOMMIT": "1", "SLURM_KILL_BAD_EXIT": "1"}  # options of srun that it is not told of
 _PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
 _TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
@@ -111,10 +114,9 @@ def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
 def told_by_srun(tail: str) -> Failure | None:
     """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code."""
     found = _BY_SRUN.search(tail)
-    number = _SIGNALS.get(found["end"].strip(), 0) if found and found["end"] else 0
-    if not found or not (found["code"] or number):
-        return None
-    return failed_with(-number or int(found["code"]), rank=int(found["task"]))
+    number = _SIGNALS.get(found["end"].strip().lower(), 0) if found and found["end"] else 0
+    code = -number or int(found["code"] or 0) if found else 0
+    return failed_with(code, rank=int(found["task"])) if found and code < 256 and code else None
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:

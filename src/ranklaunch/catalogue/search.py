@@ -46,6 +46,7 @@ _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
+_LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # whose remedy is to read the lines above
 _BY_CPP = "terminate called "  # by no handler of Python's
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
 _LONGEST_TEXT = 65536  # characters, of the end
@@ -246,12 +247,18 @@ def _is_survivable(error: KnownError, line: str) -> bool:
 
 def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Where the last exception only says that another process has failed: that of one which the program had started, right before it."""
-    if not claims or any(error.standing != WORDS or error.kind == CAUSE for error in claims.values()):
+    if not claims or not all(_tells_of_a_process(error) for error in claims.values()):
         return
     number = lines.last_of_a_process(min(claims))
     if number >= 0 and not counted_on(lines.said, number, min(claims)):
         found = of_exception(lines.bare[number], errors)
+        if found and found.kind == CAUSE and all(error.name in _LOST_CHILDREN for error in claims.values()):
+            claims.clear()
         claims.update({number: found} if found else {})
+
+
+def _tells_of_a_process(error: KnownError) -> bool:
+    return (error.standing == WORDS and error.kind != CAUSE) or error.name in _LOST_CHILDREN
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:

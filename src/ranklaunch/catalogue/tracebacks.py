@@ -68,9 +68,15 @@ class Lines:
 
     def last_of_a_process(self, before: int) -> int:
         """The number of the line that names the last exception by which a process has ended that the program had started; -1: none."""
-        begins = (each for each in range(before - 1, 0, -1) if self.bare[each] == BEGINS and self.bare[each - 1].startswith(OF_A_PROCESS))
-        begin = next(begins, before)
+        begin = next((each for each in range(before - 1, -1, -1) if self._begins_process(each)), before)
         return next((each for each in range(begin + 1, before) if self.framed(each)), -1)
+
+    def _begins_process(self, number: int) -> bool:
+        """Whether a traceback of one begins there: with its name above, or, where it failed as it was spawned, in Python's own code."""
+        if self.bare[number] != BEGINS:
+            return False
+        named = number > 0 and self.bare[number - 1].startswith(OF_A_PROCESS)
+        return named or any(_SPAWNED in line for line in self.bare[number + 1 : number + 4])
 
     def above(self, number: int) -> str:
         """What stands above the traceback, with those that its exception was raised from. number: of the line that names the exception."""
@@ -317,6 +323,7 @@ _WORD = r"\w"
 _FAULT = "Fatal Python error: "
 _IN_MODULE = r'  File "[^"\n]*", line \d+ in <module>$'
 _FRAME_NEEDS = 'File "'
+_SPAWNED = ", in spawn_main"
 _GROUP = "Exception Group Traceback (most recent call last):"
 _MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
 _MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"

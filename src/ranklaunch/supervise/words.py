@@ -157,6 +157,8 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
     another's failure: then of one before whose ranks' end a cause stands."""
     told = explain(text)
+    if told and told.rank is not None and told.rank >= plan.job.world_size:  # whatever has written that
+        told = replace(told, rank=None)
     if not told or told.rank is not None or len(plan.job.nodes) == 1:
         return told
     from ranklaunch.catalogue import reports
