@@ -7,6 +7,7 @@ import left_behind
 import pytest
 
 from ranklaunch.supervise import words
+from ranklaunch.verdict.model import Failure
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    main()\n'
 LOSS = f"{FRAMES}ValueError: loss is nan\n"
@@ -103,3 +104,12 @@ def test_what_a_script_says_at_its_end_does_not_hide_a_report(end: str) -> None:
 def test_a_report_of_another_code_is_not_the_reason() -> None:
     assert told(f"{mpirun(3)}warm-up failed, going on\n", 7) == ("", "")
     assert told(f"{LOSS}{mpirun(1)}cleaning up\n", 7)[0] == "ValueError: loss is nan"
+
+
+@pytest.mark.parametrize(("rank", "found"), [(1, 1), (2, None), (999999, None)])
+def test_a_rank_that_the_job_does_not_have_is_not_believed(rank: int, found: int | None) -> None:
+    """Whatever has written such a line."""
+    plan = helpers.plan(helpers.local(2, "1"), method="torchrun")
+    failure = words.explained("", plan, lambda text: Failure(rank, 3))
+    assert failure
+    assert (failure.rank, failure.exit_code) == (found, 3)
