@@ -725,6 +725,7 @@ def test_what_an_exception_was_raised_from_counts() -> None:
         assert name_of(text) == "nccl-call-failed"
 
 
+LOST_WORKER = "RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost due to multiprocessing."
 SPAWNED = """Traceback (most recent call last):
   File "<string>", line 1, in <module>
   File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main
@@ -737,7 +738,8 @@ FileNotFoundError: [Errno 2] No such file or directory: 'x.bin'
     "after",
     [
         "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
-        "RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost due to multiprocessing.",
+        LOST_WORKER,
+        f"{LOST_WORKER}\n\nThe above exception was the direct cause of the following exception:\n\n{FRAMES}{LOST_WORKER}",
     ],
 )
 def test_what_a_process_failed_of_as_it_was_spawned(after: str) -> None:

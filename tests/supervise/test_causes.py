@@ -320,6 +320,39 @@ def test_one_after_which_a_rank_seems_to_have_gone_on_is_told_beside_its_last_li
     )
 
 
+# What is to come to another process cannot be read there: Python writes that exception with no name of the process above it.
+UNREADABLE = """
+import multiprocessing, sys
+class Images:
+    def __init__(self): self.index = "/data/index.bin"
+    def __setstate__(self, state): open(state["index"])
+    def __len__(self): return 8
+    def __getitem__(self, number): return number
+def look(images): pass
+if __name__ == "__main__":
+"""
+OF_SPAWNED = {
+    "a process pool": """
+    from concurrent.futures import ProcessPoolExecutor
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), look, (Images(),)) as pool:
+        pool.submit(look, 1).result()
+""",
+    "data loading": """
+    from torch.utils.data import DataLoader
+    for sample in DataLoader(Images(), num_workers=1, multiprocessing_context="spawn"): pass
+""",
+}
+
+
+@pytest.mark.parametrize("what", OF_SPAWNED)
+def test_what_a_process_of_its_own_failed_of_as_it_was_spawned(as_process: Starter, what: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(UNREADABLE + OF_SPAWNED[what])
+    job = as_process.run(program, options=("--method", "spawn", "--slots", 1), grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["reason"].endswith("exited with code 1: FileNotFoundError: [Errno 2] No such file or directory: '/data/index.bin'")
+
+
 # Rank 1 leaves with 0 while rank 0 needs it yet.
 LEAVES = """
 import os, sys, time

@@ -252,8 +252,8 @@ def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], er
     number = lines.last_of_a_process(min(claims))
     if number >= 0 and not counted_on(lines.said, number, min(claims)):
         found = of_exception(lines.bare[number], errors)
-        if found and found.kind == CAUSE and all(error.name in _LOST_CHILDREN for error in claims.values()):
-            claims.clear()
+        if found and found.kind == CAUSE and any(error.name in _LOST_CHILDREN for error in claims.values()):  # than which it says more
+            found = found._replace(standing=USUAL)
         claims.update({number: found} if found else {})
 
 

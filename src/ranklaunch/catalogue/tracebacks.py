@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ranklaunch.typed import NamedTuple
@@ -92,10 +93,11 @@ class Lines:
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s)."""
         if not (line.endswith(":") and self.framed(number)):
             return line
-        of_process = next(group for group in self.groups() if number in group)
-        below = [self.bare[each].strip() for each in of_process[of_process.index(number) + 1 :]]
-        in_line = below[:1] if " " in self.bare[number].strip() else below
-        return f"{line} {next(filter(_pattern(_WORD).search, in_line), '')}".strip()
+        of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
+        after = bisect_left(of_process, number) + 1
+        most = 1 if " " in self.bare[number].strip() else _MOST_LINES_OF_MESSAGE
+        below = (self.bare[each].strip() for each in of_process[after : after + most])
+        return f"{line} {next(filter(_pattern(_WORD).search, below), '')}".strip()
 
     def _filled_above(self, number: int) -> int:
         return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
