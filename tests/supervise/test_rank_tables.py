@@ -169,7 +169,7 @@ def test_a_table_that_is_renewed_in_the_pause_before_a_restart_is_taken(as_proce
     env = {"RANKLAUNCH_MAX_RESTARTS": "3", "RANKLAUNCH_ACCELERATOR": "npu", "RANK_TABLE_FILE": str(path)}
     job = as_process.run(program, options=("--method", "ranktable", "--slots", "1"), env=env, cwd=tmp_path)
     told = tmp_path / "logs"
-    sleep_until(lambda: "".join(each.read_text() for each in told.rglob("events.jsonl")).count('"settle"') == 2, job.err.text)
+    sleep_until(lambda: "".join(each.read_text() for each in told.rglob("events.jsonl")).count('"settle"') == 2, lambda: job.err.text)
     renew("5")  # the plan of this round has been made
     assert job.end(60) == 0
     assert [line.rpartition(" ")[2] for line in job.out.lines if "device " in line] == ["0", "0", "5"]

@@ -16,7 +16,7 @@ from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.plan.model import BEGUN, File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -67,9 +67,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     private = ssh.private_folder(job, reader)
     own = replace(own, followers=len(job.nodes) - 1)
     if server:
-        own = replace(
-            own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=server.private
-        )
+        own = replace(own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=private)
     if job.node_index:
         return own
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
@@ -153,7 +151,7 @@ def _carried(process: Process, by: str, private: str, path: str) -> tuple[Proces
     success, and a shell's code for what it is. path: what the program itself is to have."""
     name, folder = _CARRIER.get(by, "mpirun"), join(private, "runner")
     proof = shlex.quote(join(folder, "end"))
-    lines = (f"PATH={shlex.quote(path)}", f"echo begun > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
+    lines = (f"PATH={shlex.quote(path)}", f"echo {BEGUN} > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
     program = File(join(folder, name), "\n".join(("#!/bin/sh", *lines, "")), "0700")
     conduct = replace(process.conduct, proof=join(folder, "end"))
     return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}, conduct=conduct), program

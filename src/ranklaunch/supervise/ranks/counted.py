@@ -11,16 +11,16 @@ import signal
 from collections.abc import Sequence
 
 from ranklaunch.errors import counted
-from ranklaunch.plan.model import Plan, RankOutputs, everything
+from ranklaunch.plan.model import BEGUN, Plan, RankOutputs, everything
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
 
-BEGUN, MOST_PROOF = "begun\n", 64  # in the file of Conduct.proof, and bytes of it
+MOST_PROOF = 64  # bytes of the file of Conduct.proof
 
 
 def success(plan: Plan, ended: Sequence[Child]) -> Success:
     for child in ended:
-        if child.process.conduct.proof and DiskFiles().text(child.process.conduct.proof, MOST_PROOF) == BEGUN:
+        if child.process.conduct.proof and _has_only_begun(child.process.conduct.proof):
             return Success("", plan.job.node.slots, _killed(child.process.name), 128 + signal.SIGKILL)
     launcher = next((child for child in ended if child.role == LAUNCHER and child.process.conduct.ranks_below), None)
     planned = plan.job.node.slots
@@ -50,6 +50,10 @@ def _has_lost_its_ranks(launcher: Child, outputs: RankOutputs | None) -> bool:
 
 def _killed_before(name: str) -> str:
     return f"{name} ended with 0 before a rank had started: what it had started to start them was killed, most likely"
+
+
+def _has_only_begun(proof: str) -> bool:
+    return (DiskFiles().text(proof, MOST_PROOF) or "").strip() == BEGUN
 
 
 def _killed(name: str) -> str:
