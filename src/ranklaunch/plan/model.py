@@ -70,7 +70,7 @@ class Conduct(Value):
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
     may_start_fewer: bool = False  # ranks than planned: then it succeeds all the same
-    # A file into which what it starts to start the ranks writes BEGUN, and then its exit code: where that is missing, it was killed, and
+    # A file into which what it starts to start the ranks writes "begun", and then its exit code: where that is missing, it was killed, and
     # a 0 of the process says nothing.
     proof: str = ""
     quiet: bool = False  # its lines go to its log only
