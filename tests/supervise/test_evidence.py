@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import stat
 import sys
@@ -97,6 +98,33 @@ def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
         assert {int(rank): "in waits_for_rank" in told["stack"][0] for rank, told in summary["ranks"].items()} == dict.fromkeys(ranks, True)
         names = [event["event"] for event in jobs[i].events]
         assert names.index("evidence") < names.index("exit", names.index("ending"))
+
+
+def recorded(*finished: bool) -> bytes:
+    """A flight recorder's dump: of each collective, whether it has ended."""
+    entries = [
+        {
+            "process_group": ("0", "default_pg"), "pg_id": 0, "collective_seq_id": number, "profiling_name": "nccl:all_reduce",
+            "input_sizes": [[1048576]], "state": "completed" if done else "scheduled", "is_p2p": False,
+        }
+        for number, done in enumerate(finished, 1)
+    ]  # fmt: skip
+    return pickle.dumps({"version": "2.10", "entries": entries, "pg_config": {"0": {"ranks": "[0, 1]"}}}, protocol=2)
+
+
+def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) -> None:
+    """By the last dump of the rank that has timed out, too. The culprit remains the one that failed."""
+    for rank, finished in enumerate(((True, False), (True,))):
+        (as_process.folder / f"dump_{rank}").write_bytes(recorded(*finished))
+    words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)))
+    job = as_process.spawn(2, *words, env={"RANKLAUNCH_ACCELERATOR": "gpu"}, grace_s=3)
+    assert job.end() == 134
+    assert (job.verdict["culprit"]["rank"], job.verdict["culprit"]["error"]["name"]) == (0, "nccl-collective-timeout")
+    note = "who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group default_pg, where others wait"
+    assert job.verdict["notes"] == [note]
+    assert f"ranklaunch: {note}" in job.err.text
+    summary = json.loads((in_evidence(job) / "summary.json").read_text())
+    assert {rank: (told["state"], bool(told["recorder"])) for rank, told in summary["ranks"].items()}["0"] == ("gone", True)
 
 
 @pytest.mark.parametrize("what", ["a stop request", "a failure of its own"])

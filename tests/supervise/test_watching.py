@@ -259,7 +259,7 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
     job = as_process.spawn(
         2, child("hangs.py"), env={"WHAT": "SIGSTOP", "WHO": "1", "RANKLAUNCH_HANG_S": "2", "STAR_PORT": str(free_port())},
     )  # fmt: skip
-    sleep_until(lambda: "the job hangs" in job.err.text, lambda: job.err.text, DEADLINE_S)
+    sleep_until(lambda: "evidence taken" in job.err.text, lambda: job.err.text, DEADLINE_S)
     stopped = next(line["pid"] for line in job.events if line["event"] == "spawn" and line["rank"] == 1)
     os.kill(stopped, signal.SIGCONT)
     assert job.end() == 0
@@ -320,6 +320,7 @@ class Job:
         self.now = 0.0
         self.said: list[str] = []
         self.failed: list[Ending] = []
+        self.taking = False
         loop = self._loop = Loop(lambda: self.now)
         plan = self.plan = helpers.plan({"PATH": "", **env}, method="spawn")
         nobody: Any = None
@@ -332,7 +333,7 @@ class Job:
             plan=lambda: plan, ending=lambda: self.failed[0] if self.failed else None, running={}, ranks=dict, outputs=lambda: {0: output},
             nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append,
             stopper=Stopper(loop, 1.0, list, self.said.append), ended=(), explained=lambda child, tail: None,
-            take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[],
+            take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[], taking=lambda: self.taking,
         )  # fmt: skip
         self.watching = watching.Watching(attended)
 
@@ -386,6 +387,25 @@ def test_without_a_muster_each_node_judges_by_itself(job: Callable[..., Job]) ->
     assert (ending.outcome, ending.exit_code) == ("failed", 75)
     assert ending.reason.startswith("the job hangs: for 100 s nothing has moved on 1 rank (output, I/O, CPU)")
     assert [line for line in watched.said if line.startswith("evidence: ")]
+
+
+@pytest.mark.parametrize("taking", [True, False])
+def test_what_ranks_do_for_evidence_is_no_sign_of_life(job: Callable[..., Job], taking: bool) -> None:
+    """As recorders of NCCL, which say that they dump what they have; and what comes shortly after that."""
+    watched = job(RANKLAUNCH_HANG_S="100")
+    while not any("the job hangs" in line for line in watched.said):
+        watched.wait(10)
+    watched.taking = taking
+    watched.output.feed(b"ProcessGroupNCCL preparing to dump debug info.\n")
+    watched.wait(10)
+    watched.taking = False
+    watched.output.feed(b"dumped\n")
+    watched.wait(200)
+    assert any("it moves again" in line for line in watched.said) is not taking
+    assert sum(line.startswith("the job hangs") for line in watched.said) == 1 + (not taking)
+    watched.output.feed(b"step: 4\n")
+    watched.wait(40)
+    assert "it moves again: output" in watched.said[-1]
 
 
 def test_a_launcher_is_no_rank_that_hangs(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:

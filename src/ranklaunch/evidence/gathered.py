@@ -12,10 +12,11 @@ from ranklaunch.values import NOTHING, Value
 MOST_RANKS = 65536
 MOST_FRAMES = 20
 MOST_TEXT = 300
+GONE = "gone"
 
 
 class OfRank(Value):
-    """state: as in /proc, "gone" where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
+    """state: as in /proc, GONE where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
     file: where its stacks are."""
 
     node: int

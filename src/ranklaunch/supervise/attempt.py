@@ -159,7 +159,8 @@ class Attempt:
             outputs=lambda: self._logs.by_rank, tail_of=self._logs.tail_of, nodes=self._nodes, loop=self._loop, record=self._record,
             say=self._say, fail=self._fail, stopper=self._stopper, ended=self._children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
-            alarm=self._around.teller().hang, said=lambda: closing.remember_ranks(self._children, self._logs),
+            alarm=self._around.teller().hang, taking=self.companions.taking,
+            said=lambda: closing.remember_ranks(self._children, self._logs),
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -363,7 +364,7 @@ class Attempt:
         self._finishes += () if self._success else self._children.finished(self.plan.job.node_index, self._nodes.wall)
         suspects = judge.suspects(self.plan, self.ending, self._children.ended, circumstances)
         unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
-        seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
+        seen = (*judge.notes(self.plan, self.ending, suspects), *self.companions.notes(self.ending), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
         agreed = self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state)
         return closing.alone(own, self._state()) if agreed is own else agreed

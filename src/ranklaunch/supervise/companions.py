@@ -31,7 +31,8 @@ class Attended(Value):
     for people. fail: ends the attempt, as its first failure. stopper: ends what runs, once it has begun. ended: its own children that
     have, in that order. explained: which rank of a launcher failed first, by what that has written. take: has evidence taken on all
     nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that the
-    job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended."""
+    job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended.
+    taking: whether evidence is being taken here, for which ranks compute, write and say something, whatever they wait for."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -52,10 +53,13 @@ class Attended(Value):
     alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
     tail_of: Callable[[int], bytes] = lambda rank: b""
     said: Callable[[], None] = lambda: None
+    taking: Callable[[], bool] = lambda: False
 
 
 class Companion:
     """Does nothing, at any of these moments."""
+
+    taking = False  # evidence, of this node
 
     def take(self, why: str, ends: bool) -> None:
         """Evidence of all nodes is wanted. ends: the job is about to."""
@@ -94,6 +98,10 @@ class Companion:
         """What verdict.json says beside the judgement, by key: what JSON can hold."""
         return {}
 
+    def notes(self, ending: Ending) -> tuple[str, ...]:
+        """What all nodes' verdicts shall say of the failure, before anybody judges it."""
+        return ()
+
     def close(self) -> None:
         """The attempt is over; its timers and descriptors end by themselves."""
 
@@ -111,6 +119,10 @@ class OnCall(Companion):
         self._made: Companion | None = None
         for (topic, at_node_0), name in words.items():
             attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
+
+    @property
+    def taking(self) -> bool:  # type: ignore[override]
+        return self._made is not None and self._made.taking
 
     def take(self, why: str, ends: bool) -> None:
         companion = self._companion()
@@ -140,6 +152,9 @@ class OnCall(Companion):
 
     def facts(self) -> Mapping[str, Any]:
         return self._made.facts() if self._made else {}
+
+    def notes(self, ending: Ending) -> tuple[str, ...]:
+        return self._made.notes(ending) if self._made else ()
 
     def close(self) -> None:
         if self._made:
@@ -180,6 +195,9 @@ class Companions:
         if self._joining:
             seen = attended()
             self._all += [join(seen) for join in self._joining]
+
+    def taking(self) -> bool:
+        return any(companion.taking for companion in self._all)
 
     def take(self, why: str, ends: bool) -> None:
         for companion in self._all:
@@ -241,6 +259,9 @@ class Companions:
 
     def facts(self) -> Mapping[str, Any]:
         return {key: value for companion in self._all for key, value in companion.facts().items()}
+
+    def notes(self, ending: Ending) -> tuple[str, ...]:
+        return tuple(note for companion in self._all for note in companion.notes(ending))
 
     def close(self) -> None:
         for companion in self._all:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 
 from ranklaunch import errors
 from ranklaunch.evidence import flight, ras, stacks
+from ranklaunch.evidence.gathered import GONE
 from ranklaunch.supervise.taking import asking, dumps, processes, tools
 from ranklaunch.supervise.taking.folder import Folder, reason
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.signals import OURS
 from ranklaunch.typed import Any, NoReturn
-from ranklaunch.values import Value
+from ranklaunch.values import NOTHING, Value
 
 TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes
 APART_S = 2.0  # between two looks at the processes
@@ -25,7 +26,8 @@ RESERVE_S = 2.0  # of it, for what is written last
 
 class Order(Value):
     """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. began: of the attempt, in
-    seconds since 1970, before which no dump is its own."""
+    seconds since 1970, before which no dump is its own. own: the ranks of this node, also those that have died; recorders: what these had
+    in their environment, by which their last dumps are found."""
 
     number: int
     why: str
@@ -34,6 +36,8 @@ class Order(Value):
     env: Mapping[str, str]
     began: float
     left: int
+    own: tuple[int, ...] = ()
+    recorders: Mapping[str, str] = NOTHING
 
 
 def start(order: Order) -> tuple[int, int]:
@@ -85,7 +89,7 @@ class _Taking:
     def result(self) -> dict[str, Any]:
         first = processes.sample(self._pids, time.time)
         since = time.time() - 1.0
-        environments = {rank: processes.environment(pid) for rank, pid in self._leaders.items()}
+        environments = {rank: processes.environment(pid) or self._order.recorders for rank, pid in self._leaders.items()}
         poked = {rank for rank, env in environments.items() if dumps.poke(env, rank)}
         running = [*tools.device_tools(self._order.env)]
         spying = tools.py_spy(self._leaders.values(), self._order.env)
@@ -100,6 +104,7 @@ class _Taking:
         self._write_processes(first, second)
         wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
         dumps.wait_for({rank: wanted[rank] for rank in poked}, since, self._began + TAKE_S - RESERVE_S)
+        wanted.update({rank: dumps.paths(self._order.recorders, rank) for rank in self._order.own if rank not in wanted})
         standings = dumps.collect(wanted, self._order.began, self._folder)
         return self._told(found, standings, second)
 
@@ -152,6 +157,8 @@ class _Taking:
             }
             for rank, pid in self._leaders.items()
         }
+        for rank in sorted(standings.keys() - self._leaders.keys()):  # what it dumped before it died
+            ranks[str(rank)] = {"pid": None, "state": GONE, "stack": [], "recorder": flight.as_json(standings[rank])}
         summary = {
             "number": self._order.number, "why": self._order.why, "seconds": round(time.monotonic() - self._began, 2), "ranks": ranks,
             "behind": self._behind(), "notes": self._notes,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.evidence import stacks
-from ranklaunch.evidence.gathered import Gathering
+from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
 from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise import words
 from ranklaunch.supervise.companions import Attended, Companion
@@ -22,6 +22,7 @@ from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking.folder import Folder, room_in
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
+from ranklaunch.watch import who
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
@@ -50,6 +51,11 @@ class Taking(Companion):
         self._gathering: dict[int, Gathering] = {}
         self._alone: Timer | None = None
         self._held: list[Child] = []  # launchers
+        self._holds_up = ""  # who does, in words
+
+    @property
+    def taking(self) -> bool:  # type: ignore[override]
+        return self._pipe >= 0
 
     def take(self, why: str, ends: bool) -> None:
         """Any node may ask. A second time waits for the first."""
@@ -137,6 +143,10 @@ class Taking(Companion):
             if text and self._at_stop:
                 folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
+    def notes(self, ending: Ending) -> tuple[str, ...]:
+        """The reason of an alarm says it already."""
+        return (self._holds_up,) if self._holds_up and ending.outcome == "failed" and not ending.hung else ()
+
     def facts(self) -> Mapping[str, Any]:
         return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._taken else {}
 
@@ -195,7 +205,8 @@ class Taking(Companion):
 
         try:
             order = taker.Order(
-                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent)
+                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent),
+                tuple(job.node.ranks), self._recorders(),
             )  # fmt: skip
             _, self._pipe = taker.start(order)
         except OSError as error:
@@ -205,6 +216,10 @@ class Taking(Companion):
         self._told = b""
         os.set_blocking(self._pipe, False)
         self._attended.loop.on_readable(self._pipe, self._read)
+
+    def _recorders(self) -> dict[str, str]:
+        """What ranks have in their environment, and those that have died had."""
+        return {each.name: each.value for each in self._attended.plan().recorders.variables}
 
     def _read(self) -> None:
         while self._pipe >= 0:
@@ -263,8 +278,21 @@ class Taking(Companion):
 
     def _gather(self, number: int) -> None:
         gathering = self._gathering.pop(number, None)
-        for hear in self._attended.evidence if gathering else ():
-            hear(gathering.gathered())  # type: ignore[union-attr]
+        if not gathering:
+            return
+        gathered = gathering.gathered()
+        self._holds_up = _holds_up(gathered) if self._at_stop else ""
+        for hear in self._attended.evidence:
+            hear(gathered)
+
+
+def _holds_up(gathered: Gathered) -> str:
+    """Of ranks that live: those that have died are what the evidence was taken for."""
+    known = [who.Known(rank, each.node, each.state, stack=each.stack) for rank, each in gathered.ranks.items()]
+    living = [each for each in known if each.state not in (*who.ENDED, GONE)]
+    recorded, behind = ([who.Missing(each.ranks, each.what) for each in told] for told in (gathered.recorded, gathered.behind))
+    found = who.suspects(living, recorded, behind)
+    return f"who held the others up, by the evidence: {who.sentence(found)}" if found else ""
 
 
 def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,8 @@ from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
 from ranklaunch.watch.sample import DEVICES, Device, Place, Traffic, Window, flows, works
 
+RESTS = 2  # looks
+
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
     "gpu": (devices.NVIDIA, devices.nvidia),
     "npu": (devices.ASCEND, devices.ascend),
@@ -43,6 +45,7 @@ class Watching(Companion):
         self._uncaught = Uncaught(self._of.tail_of)
         self._window = Window()
         self._count = 0
+        self._rests = 0  # looks that are left out, since evidence was being taken
         self._ranks: list[Identity] = []  # that live
         self._devices: list[list[Device]] = []  # what the tool has said, the last two times
         self._hang: dict[str, Any] | None = None
@@ -56,7 +59,7 @@ class Watching(Companion):
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
             self._tool = Tool(tool[0], attended.env, attended.loop, lambda text: self._on_devices(tool[1](text)))
-        self._began_at, self._traffic = now, traffic()  # of the window
+        self._began_at, self._traffic = now, traffic()  # of the window, of which all looks but the first are still to come
         self._look()
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
@@ -77,7 +80,8 @@ class Watching(Companion):
         if self._of.ending():
             return
         try:
-            self._look_at_all(self._of.loop.clock())
+            if self._is_calm():
+                self._look_at_all(self._of.loop.clock())
         except OSError:  # no descriptor left
             pass
         except Exception as error:  # ours
@@ -85,7 +89,20 @@ class Watching(Companion):
             return
         self._of.loop.after(self._limits.window_s / self._looks, self._look)
 
+    def _is_calm(self) -> bool:
+        """Not while evidence is being taken, nor shortly after: recorders dump what they have, compute for it, and say so in the output,
+        and none of it is a sign of life. The next look is the first of a new window, and who is silent then has been so all the time."""
+        if self._of.taking():
+            self._rests = RESTS
+        if not self._rests:
+            return True
+        self._rests -= 1
+        self._window, self._count = Window(), 0
+        return False
+
     def _look_at_all(self, now: float) -> None:
+        if not self._count:
+            self._began_at, self._traffic = now, traffic()
         outputs, slots = self._of.outputs(), self._of.plan().job.node.slots
         known = len(self._heard.given_up)
         written = self._heard.look(outputs, now)
