@@ -511,6 +511,21 @@ def test_what_a_program_has_only_told_of_long_before_is_not_why(told: str) -> No
     assert name_of(f"{begin}{told}\n{steps[5]}{FRAMES}{LOST}\n") not in (None, "gloo-peer-connection-lost")  # other ranks' steps
 
 
+def test_what_a_program_says_it_has_caught_did_not_end_it() -> None:
+    told = f"caught {OOM.partition(': ')[2]}\n"
+    assert name_of(told) == "cuda-out-of-memory"
+    assert name_of(f"{told}{FRAMES}ValueError: loss weights must sum to one\n") == UNCAUGHT
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [("2(cudaErrorMemoryAllocation)", "cuda-out-of-memory"), ("700(cudaErrorIllegalAddress)", "cuda-illegal-memory-access")],
+)
+def test_errors_of_cuda_as_c_programs_tell_them(code: str, name: str) -> None:
+    """As the macros of NVIDIA's samples do."""
+    assert name_of(f'CUDA error at train.cu:5 code={code} "cudaDeviceSynchronize()"\n') == name
+
+
 def test_a_fault_of_a_machine_may_show_long_before_a_rank_fails_of_it() -> None:
     steps = "".join(f"step {number} loss 0.5\n" for number in range(30))
     xid = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
@@ -528,6 +543,40 @@ train.sh: line 5: 11567 Segmentation fault      python train.py 2>&1
         echo x;
     fi;
 done
+"""
+# torch.compile's, whose message has frames of the program, and of the compiler; and TorchScript's.
+OF_COMPILER = f"""\
+{FRAMES}torch._dynamo.exc.Unsupported: Data-dependent branching
+  Explanation: Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`).
+
+      The branch condition involves a tensor computed as follows:
+        # File "/work/train.py", line 4, in f, code: if x.sum() > 0: return x
+        gt = gt(sum_1, 0)
+
+  Hint: Use `torch.cond` to express dynamic control flow.
+
+  Developer debug context: attempted to jump with TensorVariable()
+
+ For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0170.html
+
+from user code:
+   File "/work/train.py", line 4, in f
+    if x.sum() > 0: return x
+       ^^^^^^^^^^^^^^^^^^^^^
+
+Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this especially if you're reporting a bug to PyTorch).
+
+"""
+OF_TORCHSCRIPT = f"""\
+{FRAMES}RuntimeError: The following operation failed in the TorchScript interpreter.
+Traceback of TorchScript (most recent call last):
+  File "/work/train.py", line 4, in g
+@torch.jit.script
+def g(a, b):
+    return a @ b
+           ~~~~~ <--- HERE
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)
+
 """
 # RichHandler's, which puts a panel below the message, and both to the right of time and level.
 OF_RICH = """\
@@ -556,7 +605,10 @@ step 1 loss 0.5
 @helpers.for_each(
     [
         (OF_A_PIPE, "segmentation-fault", "train.sh: line 5: 11567 Segmentation fault      python train.py 2>&1"),
+        (OF_COMPILER, UNCAUGHT, "torch._dynamo.exc.Unsupported: Data-dependent branching"),
+        (OF_TORCHSCRIPT, UNCAUGHT, "RuntimeError: The following operation failed in the TorchScript interpreter."),
         (OF_RICH, UNCAUGHT, "ValueError: no loss"),
+        (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
     ]
 )

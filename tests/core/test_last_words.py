@@ -34,6 +34,8 @@ OF = {
         "[node 3] fatal: the plan has no stage 3",
         "solver.cc:81: int solve(Grid*): Assertion `grid->n > 0' failed.",
         "F1122 08:00:00.123 4711 pipeline.cc:33] Check failed: stages.size() == 4 (3 vs. 4)",
+        "Error locating target 'torch.optim.AdamWW', set env var HYDRA_FULL_ERROR=1 to see chained exception.",
+        "FATAL: loss is NaN at step 20, aborting",
         "thread 'main' panicked at src/main.rs:12:5: no such stage",
         'Exception in thread "main" java.lang.IllegalStateException: no stage',
         "train.sh: line 3: data.txt: No such file or directory",
@@ -124,6 +126,24 @@ def test_a_line_or_two_that_a_logger_has_for_the_way_out_are_no_work() -> None:
         raised_from = f"{FRAMES}KeyError: 'loss'\n\nThe above exception was the direct cause of the following exception:\n\n"
         assert find(ends.replace("ERROR", "WARNING").replace(FRAMES, raised_from + FRAMES) + "".join(behind)) is None
     assert find(ends + "".join(way_out)) is None
+
+
+BAR = "epoch 0:  33%|███▎      | 20/60 [00:01<00:02, 18.81it/s]"
+
+
+@pytest.mark.parametrize(
+    "told", [f"{BAR}ERROR: no such split: dev\n\r{BAR}\n", f"{BAR}\r{' ' * 60}\rERROR: no such split: dev\n\r{BAR}\n\r{BAR}\n"]
+)
+def test_a_progress_bar_that_is_drawn_once_more_is_no_work(told: str) -> None:
+    assert kind(f"{BAR.replace('20/60', '19/60')}\r{told}") == CAUSE
+    assert kind(f"{told}\r{BAR.replace('20/60', '21/60')}\n") is None
+
+
+def test_what_abseil_says_of_its_end_is_told_before_its_abort() -> None:
+    said = "F1126 14:27:03.708034 139641329855360 train.py:9] cannot restore checkpoint /ckpt/step-1200"
+    found = find(f"{said}\nFatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  <no Python frame>\n")
+    assert found
+    assert found.line == said
 
 
 def test_a_progress_bar_that_goes_on_is_work() -> None:

@@ -85,11 +85,14 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     filled = list(islice((number for number in range(len(said) - 1, -1, -1) if said[number].strip()), _MOST_LINES))
     asked = _Asked([lines.told[number][:_LONGEST] for number in filled])
     small_asked = _Asked([lines.told[number][:_LONGEST].lower() for number in filled])
+    again = _drawn_again([lines.told[number][:_LONGEST] for number in filled])
     for number in filled:
-        line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
+        line, told = (_behind_bar(text[:_LONGEST], again) for text in (said[number], lines.told[number]))
         small = told.lower()
+        if again and not small.strip():
+            continue
         parts = _compiled(PARTING).search(small)
-        if small_asked.says(_AT_WORK, small):
+        if small_asked.says(_AT_WORK, small) and not _compiled(_WITH_LEVEL).match(line):
             if not parts:
                 break
             continue  # finished with exit code 1
@@ -105,6 +108,18 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
         if not goes_on and not lines.framed(number):  # the process survived that traceback
             found.append((number, line))
     return found
+
+
+def _drawn_again(filled: Sequence[str]) -> str:
+    """How far a progress bar was that was drawn once more at the end, as it was; "" where there is none. filled: the last line first."""
+    bars = [bar["at"] for bar in map(_compiled(BAR).search, filled) if bar][:2]
+    return bars[0] if len(bars) == 2 and bars[0] == bars[1] else ""
+
+
+def _behind_bar(line: str, at: str) -> str:
+    """What stands behind a bar which was drawn there as far as that; the whole line where there is none."""
+    bar = _compiled(_WHOLE_BAR).search(line) if at else None
+    return line[bar.end() :] if bar and bar["at"] == at else line
 
 
 def _describes_options(said: Sequence[str]) -> bool:
@@ -142,9 +157,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_WHOLE_BAR = rf"{BAR}[^\]\n]{{0,120}}\][ \t]?"
 _CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
+_WITH_LEVEL = r"(?:ERROR|FATAL|CRITICAL)(?: \w{1,20})?: [A-Za-z]"
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(

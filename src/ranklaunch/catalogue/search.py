@@ -45,6 +45,7 @@ _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
+_CAUGHT = r"(?:[Cc]aught|[Hh]andled|[Rr]ecovered from)\b"  # says a program of an exception before another one ends it
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
 _LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # whose remedy is to read the lines above
 _BY_CPP = "terminate called "  # by no handler of Python's
@@ -242,7 +243,8 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
 
 def _is_survivable(error: KnownError, line: str) -> bool:
     """Whether a program may go on after it, as a script does after a command that is not there; one that had sh look for it may not."""
-    return error.survivable or bool(_compiled_text(_MISSED_BY_SCRIPT).match(line))
+    caught = _is_of_program(error) and _compiled_text(_CAUGHT).match(line)
+    return error.survivable or bool(caught or _compiled_text(_MISSED_BY_SCRIPT).match(line))
 
 
 def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:

@@ -38,7 +38,7 @@ class Lines:
         self.told = plain.split("\n")
         bare = _pattern(_PREFIX).sub("", plain)
         bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
-        self.bare = (_pattern(_MARGIN_OF_PANEL).sub("", bare) if _PANEL in bare else bare).split("\n")
+        self.bare = (_without_panel(bare) if _PANEL in bare else bare).split("\n")
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
@@ -175,6 +175,7 @@ class _Reading:
         self._is_frame = _pattern(_FRAME).match
         self._block: list[int] = []  # of frames, up to the next ending
         self._in_frames = self._in_panel = self._chained = self._ignored = False
+        self._headed = False  # a traceback has begun since the last ending
         self._left = 0  # lines that may still belong to the message
         self.begin_anew()
 
@@ -200,21 +201,24 @@ class _Reading:
             self._block.append(number)
         elif self._names(line):
             self._take_block(number)
-        elif not self._in_frames:
+        elif not self._in_frames or line[:1] not in ("", " ", "\t"):
+            self._in_frames, self._block = False, []  # the message had frames in it
             self._read_outside(number, line)
 
     def _is_of_frame(self, line: str) -> bool:
         return bool(self._is_frame(line)) or (self._in_panel and line.startswith("╰"))
 
     def _names(self, line: str) -> bool:
-        """Whether it stands below frames, and is none of the source that these quote."""
-        return self._in_frames and line[:1] not in ("", " ", "\t") and not self._is_of_frame(line)
+        """Whether it stands below frames, and is none of the source that these quote. Frames with no beginning above them may be part of a
+        message, as where torch.compile says "from user code:"; what stands below those is an exception only if it looks like one."""
+        below = self._in_frames and line[:1] not in ("", " ", "\t") and not self._is_of_frame(line)
+        return below and (self._headed or not self._endings or _pattern(NAMES).match(line) is not None)
 
     def _take_block(self, number: int) -> None:
         if not self._ignored and not any(_REPLACED in self._bare[each] for each in self._block):
             self._take(number, self._in_group)
             self._frames += self._block
-        self._in_frames = self._chained = self._ignored = False
+        self._in_frames = self._chained = self._ignored = self._headed = False
         self._block = []
 
     def _take(self, number: int, of_group: bool) -> None:
@@ -224,6 +228,7 @@ class _Reading:
 
     def _read_outside(self, number: int, line: str) -> None:
         left, self._left = self._left, 0
+        self._headed = self._headed or BEGINS[:-1] in line or line.startswith(CHAINED)
         if line.startswith("╭"):  # rich draws a panel around the frames
             self._in_panel = BEGINS[:-1] in line
         elif line.startswith(CHAINED):
@@ -244,6 +249,11 @@ class _Reading:
         """Whether it names an exception of a group that has no frames."""
         first = self._chained and self._in_group and self._bare[number - 1].startswith("+-")
         return first and bool(_pattern(NAMES).match(line))
+
+
+def _without_panel(text: str) -> str:
+    """Without the columns of rich's handler before each line, and the blanks with which it fills them up."""
+    return _pattern(_MARGIN_OF_PANEL).sub("", "\n".join(map(str.rstrip, text.split("\n"))))
 
 
 def _without_frames(found: re.Match[str]) -> str:
@@ -329,7 +339,7 @@ _SPAWNED = ", in spawn_main"
 _GROUP = "Exception Group Traceback (most recent call last):"
 _MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
 _MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"
-_PANEL = "╯\n"  # of rich, whose handler of logging puts it below the message
+_PANEL = "╯"  # of rich, whose handler of logging puts it below the message
 _MARGIN_OF_PANEL = r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}"
 _BAR = "%|"
 # What bash says of the others in a pipe of which a process has died: the commands of a loop have lines of their own.
