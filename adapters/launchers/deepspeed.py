@@ -77,7 +77,8 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
-    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
+    failing = (*FAILING, *(remote.FAILING if by == remote.PDSH else ()))
+    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=failing)
     process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader), extra)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
@@ -151,16 +152,19 @@ def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
 def explain(tail: str) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    found = _CODE.search(tail)
+    found, lost = _CODE.search(tail), remote.told_by_pdsh(tail)
+    if lost and (not found or lost.start() < found.start()):
+        return remote.of_node(lost, _node(tail, f"{lost['host']}: "))
     if not found:
         return remote.told_by_srun(tail)
-    node = (
-        re.search(rf"^{re.escape(found['host'])}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE)
-        if found["host"]
-        else None
-    )
     rank = re.search(r"\brank ([0-9]+) exits", found[0])  # of our own words, where its helper has none
-    return failed_with(int(found["code"]), rank=int(rank[1]) if rank else None, node=int(node[1]) if node else None)
+    return failed_with(int(found["code"]), rank=int(rank[1]) if rank else None, node=_node(tail, found["host"]))
+
+
+def _node(tail: str, host: str | None) -> int | None:
+    """host: as it stands before each of its lines."""
+    found = re.search(rf"^{re.escape(host)}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE) if host else None
+    return int(found[1]) if found else None
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:

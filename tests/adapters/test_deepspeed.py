@@ -361,6 +361,22 @@ def test_what_srun_says_of_a_task(said: str, failure: Failure | None) -> None:
     assert deepspeed.explain(f"some words\nsrun: error: {said}\nsrun: Force Terminated StepId=1.1\n") == failure
 
 
+STARTED = "h1: [2026-11-26 15:38:52,130] [INFO] [launch.py:164:main] nnodes=2, num_local_procs=2, node_rank=1\n"
+ENDED = "[2026-11-26 15:38:56,135] [ERROR] [launch.py:259:sigkill_handler] ['python', 'train.py'] exits with return code ="
+
+
+@helpers.for_each(
+    [
+        (f"{STARTED}pdsh@h0: h1: ssh exited with exit code 255\nh0: {ENDED} -15\n", Failure(None, 137, 9, node=1, name="launch.py")),
+        (f"h1: No module named deepspeed\npdsh@h0: h1: ssh exited with exit code 1\nh0: {ENDED} -15\n", Failure(None, 1)),
+        (f"{STARTED}h1: {ENDED} 42\npdsh@h0: h1: ssh exited with exit code 42\n", Failure(None, 42, node=1)),
+        (f"{STARTED}h1: pdsh@h0: h1: ssh exited with exit code 9\n", None),  # a program's own words
+    ]
+)
+def test_what_pdsh_says_of_a_node(said: str, failure: Failure | None) -> None:
+    assert deepspeed.explain(said) == failure
+
+
 def test_every_ssh_is_the_jobs_own() -> None:
     found = remotely("pdsh", RANKLAUNCH_RUN_DIR="/run/job")
     file = next(file for file in found.files if file.path.endswith("/ssh"))

@@ -355,6 +355,18 @@ def test_from_node_0_its_success_is_not_believed_when_what_it_had_started_was_ki
         assert node.verdict["reason"].startswith(reason), node.verdict["reason"]
 
 
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_a_part_of_it_that_is_killed_on_another_node_ends_the_job(job: Job, tmp_path: Path) -> None:
+    """pdsh says so of ssh, and waits for the other node."""
+    job.start(child("sleeper.py"), **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    sleep_until(lambda: job.nodes[0].text.count("ready") == 2 * SLOTS, job.words, LONG_S)
+    launch = [pid for pid in job.nodes[1].host.pids() if "deepspeed.launcher.launch" in command_of(pid) and "bash" not in command_of(pid)]
+    os.kill(launch[-1], signal.SIGKILL)
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        assert node.verdict["reason"] == "launch.py on node 1 (h1) was killed by SIGKILL; its last line: ready"
+
+
 @pytest.mark.table  # mpirun has the same in test_mpirun.py
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_what_ranks_leave_behind_does_not_hold_up_the_end(job: Job, tmp_path: Path) -> None:

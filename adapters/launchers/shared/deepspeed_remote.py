@@ -48,6 +48,9 @@ _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
+FAILING = (": ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
+_BY_PDSH = re.compile(r"^pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)\s*$", re.MULTILINE)
+_SSH_LOST = 255  # says ssh where what it had started there was killed, or where it was itself cut off
 # In the C library's words, and one of Slurm's own.
 _SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
 _SIGNALS["out of memory"] = signal.SIGKILL
@@ -107,6 +110,18 @@ def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
     env = {**given, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
     unset = {*process.unset, *(name for name in reader.env if name.startswith("SLURM_CPU_BIND"))} - env.keys()
     return replace(process, env={**process.env, **env}, unset=tuple(sorted(unset)))
+
+
+def told_by_pdsh(tail: str) -> re.Match[str] | None:
+    """Of the first node for which it tells."""
+    return _BY_PDSH.search(tail)
+
+
+def of_node(found: re.Match[str], node: int | None) -> Failure:
+    """What pdsh says of a node whose launch.py has said nothing."""
+    code = int(found["code"])
+    killed = code == _SSH_LOST
+    return Failure(None, 137 if killed else code, signal.SIGKILL if killed else 0, node=node, name="launch.py" if killed else "")
 
 
 def told_by_srun(tail: str) -> Failure | None:

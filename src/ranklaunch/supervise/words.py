@@ -166,6 +166,7 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     nodes = {node.host: node.index for node in plan.job.nodes}
     of_hosts = {nodes[host]: explain(lines) for host, lines in reports.of_hosts(text, nodes).items()}
     found = [replace(failure, node=node) for node, failure in of_hosts.items() if failure]
+    found += [told] if told.node is not None and not of_hosts.get(told.node) else []  # of a node whose own lines say nothing
     found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
     marked = [_with_marked_rank(each, text, plan) for each in found]
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
