@@ -135,3 +135,23 @@ def test_a_dump_of_any_form_is_read_or_refused(value: object) -> None:
 )
 def test_whatever_another_node_sends_is_read_or_left_out(told: object) -> None:
     flight.stuck({0: flight.from_json(told)})
+
+
+AT_ALL = "[rank0]:[E1126 15:44:19.896960933 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: "
+IN_ITS_GROUP = "ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank"
+SAID = {
+    0: f"""{AT_ALL}WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=12000) ran for 12098 milliseconds
+[rank0]:[E1126 15:44:19.897145258 {IN_ITS_GROUP} 0]  failure detected by watchdog at work sequence id: 7 PG status: \
+last enqueued work: 7, last completed work: 6
+""",
+    1: f"""[rank1]:[E1126 15:44:26.090337042 {IN_ITS_GROUP} 1] Received a dump signal due to a collective timeout from  rank 0 \
+and we will try our best to dump the debug info. Last enqueued NCCL work: 6, last completed NCCL work: 6.This is most likely caused by
+""",
+}
+
+
+def test_where_there_is_no_dump_the_words_of_watchdogs_tell() -> None:
+    """Those of PyTorch 2.11, as two ranks wrote them on an H200."""
+    (stuck,) = flight.stuck({rank: flight.said(text) for rank, text in SAID.items()})
+    assert (stuck.description, stuck.at, stuck.op, stuck.waiting, stuck.missing) == ("default_pg", 7, "allreduce", (0,), (1,))
+    assert flight.said("step 1 loss 0.5\n") == {}

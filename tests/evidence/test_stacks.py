@@ -90,9 +90,39 @@ Warnings
 
 
 def test_who_is_behind_by_ras() -> None:
-    """A report made by hand after NCCL's source: there is no GPU here."""
-    numbers = {0: 6641, 1: 0, 3: 6649, 9: 6649}
-    assert ras.behind(RAS) == [Behind("0-0", rank, "AllReduce", launched, 6650) for rank, launched in numbers.items()]
+    """A report made by hand after NCCL's source."""
+    numbers = {0: (6641, 483069, 7), 1: (0, 483070, 7), 3: (6649, 483072, 7), 9: (6649, 483080, 8)}
+    expected = [Behind("0-0", rank, "AllReduce", done, 6650, pid, f"10.0.0.{host}") for rank, (done, pid, host) in numbers.items()]
+    assert ras.behind(RAS) == expected
+
+
+# Of NCCL 2.28.9 on an H200: one rank is in a broadcast, the other in an all_reduce.
+OF_TWO = """\
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         1         2         2         2   RUNNING  MISMATCH
+
+Errors
+======
+
+Warnings
+========
+
+#0-0 (69439fbc67d00961) MISMATCH
+  Communicator ranks have different Broadcast operation counts
+  Rank 0 has launched up to operation 1 -- GPU 0 managed by process 1310 on node 127.0.0.1
+  Rank 1 has not launched any operations -- GPU 0 managed by process 1313 on node 127.0.0.1
+
+  Communicator ranks have different AllReduce operation counts
+  Rank 1 has launched up to operation 7 -- GPU 0 managed by process 1313 on node 127.0.0.1
+  Rank 0 has launched up to operation 6 -- GPU 0 managed by process 1310 on node 127.0.0.1
+
+"""
+
+
+def test_who_is_behind_by_a_report_of_two_operations() -> None:
+    found = [(each.rank, each.operation, each.launched, each.most, each.pid) for each in ras.behind(OF_TWO)]
+    assert found == [(1, "Broadcast", 0, 1, 1313), (0, "AllReduce", 6, 7, 1310)]
 
 
 @pytest.mark.parametrize(

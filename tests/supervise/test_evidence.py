@@ -34,9 +34,9 @@ def taken(job: Job) -> list[dict[str, Any]]:
     return [event for event in job.events if event["event"] == "evidence"]
 
 
-def node(starter: Starter, index: int, *words: object, method: str = "spawn", **settings: object) -> Job:
-    """One of two, with two ranks, which has STACKS on."""
-    shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", index, "--slots", 2, "--method", method, "--grace-s", 5)
+def node(starter: Starter, index: int, *words: object, method: str = "spawn", slots: int = 2, **settings: object) -> Job:
+    """One of two, which has STACKS on."""
+    shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", index, "--slots", slots, "--method", method, "--grace-s", 5)
     env = {"RANKLAUNCH_STACKS": "on", **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
     logs = starter.folder / f"node_{index}"
     return starter.command("run", "--python", sys.executable, "--log-dir", logs, *shape, "--", *words, env=env, log_dir=logs)
@@ -125,6 +125,19 @@ def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) 
     assert f"ranklaunch: {note}" in job.err.text
     summary = json.loads((in_evidence(job) / "summary.json").read_text())
     assert {rank: (told["state"], bool(told["recorder"])) for rank, told in summary["ranks"].items()}["0"] == ("gone", True)
+
+
+def test_node_0_waits_for_the_evidence_of_all_nodes(as_process: Starter) -> None:
+    """Of two, the other takes longer: its rank has dumped before, and looks at its fifo no more."""
+    for rank, finished in enumerate(((True, False), (True,))):
+        (as_process.folder / f"dump_{rank}").write_bytes(recorded(*finished))
+    words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)), "deaf")
+    port = free_port()
+    jobs = [node(as_process, i, *words, slots=1, muster_port=port, accelerator="gpu") for i in range(2)]
+    assert [job.popen.wait(DEADLINE_S) for job in jobs] == [134, 134], "\n".join(job.err.text for job in jobs)
+    for job in jobs:
+        (note,) = job.verdict["notes"]
+        assert note.startswith("who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group ")
 
 
 @pytest.mark.parametrize("what", ["a stop request", "a failure of its own"])

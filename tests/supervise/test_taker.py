@@ -40,7 +40,9 @@ REPORT = """Warnings
 #0-0 (27a079b828ff1a75) MISMATCH
   Communicator ranks have different AllReduce operation counts
   3 ranks have launched up to operation 12
-  Rank 1 has launched up to operation 11 -- GPU 1 managed by process 42 on node 10.0.0.7
+  Rank 7 has launched up to operation 11 -- GPU 1 managed by process {pid} on node 127.0.0.1
+  Rank 8 has launched up to operation 11 -- GPU 1 managed by process {pid} on node 192.0.2.7
+  Rank 9 has launched up to operation 11 -- GPU 1 managed by process 1 on node 127.0.0.1
 
 """
 
@@ -52,21 +54,22 @@ RECORDERS = (
 
 
 @pytest.fixture
-def ras() -> Iterator[int]:
-    """The port of a fake RAS."""
+def ras() -> Iterator[SimpleNamespace]:
+    """A fake RAS: its port, and its report."""
     server = socket.create_server(("127.0.0.1", 0))
+    told = SimpleNamespace(port=server.getsockname()[1], report="")
 
     def serve() -> None:
         connection, _ = server.accept()
         with connection, connection.makefile("rw") as stream:
-            for asked, answer in (("CLIENT PROTOCOL ", "SERVER PROTOCOL 2\n"), ("TIMEOUT ", "OK\n"), ("VERBOSE STATUS", REPORT)):
+            for asked, answer in (("CLIENT PROTOCOL ", "SERVER PROTOCOL 2\n"), ("TIMEOUT ", "OK\n"), ("VERBOSE STATUS", told.report)):
                 assert stream.readline().startswith(asked)
                 stream.write(answer)
                 stream.flush()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    yield server.getsockname()[1]
+    yield told
     server.close()
     thread.join()
 
@@ -88,7 +91,7 @@ def take(tmp_path: Path, ranks: dict[int, int], **env: str) -> dict[str, Any]:
     return json.loads(json.dumps(taker.take(order)))
 
 
-def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_recorders_and_ras(tmp_path: Path, ras: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools_of_nodes, "TOOL_S", 60.0)  # whatever else this machine does
     monkeypatch.setattr(taker, "TAKE_S", 60.0)
     tools = tmp_path / "tools"
@@ -102,12 +105,13 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest
         for rank, data in enumerate((dump(True, False), dump(True))):
             (tmp_path / f"dump_{rank}").write_bytes(data)
             file, pipe = RECORDERS[rank]
-            env = {**os.environ, "RANK": str(rank), "NCCL_RAS_ADDR": f"127.0.0.1:{ras}", file: stem, pipe: str(tmp_path / "pipe_")}
+            env = {**os.environ, "RANK": str(rank), "NCCL_RAS_ADDR": f"127.0.0.1:{ras.port}", file: stem, pipe: str(tmp_path / "pipe_")}
             words = [sys.executable, child("recorder.py"), str(tmp_path / "pipe_"), str(tmp_path / f"dump_{rank}"), "--token", "hunter2"]
             ranks[rank] = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
             out = ranks[rank].stdout
             assert out
             assert out.readline() == "ready\n"
+        ras.report = REPORT.format(pid=ranks[1].pid)  # of other ranks, other hosts or another job, too
         found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH=f"{tools}:{os.environ['PATH']}")
     finally:
         for popen in ranks.values():
@@ -115,7 +119,7 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest
             popen.communicate()
     folder = Path(found["folder"])
     assert [(folder / f"{name}-smi.txt").read_text() for name in ("nvidia", "npu")] == ["asked for -q\n", "asked for info\n"]
-    assert (folder / "ras.txt").read_text() == REPORT
+    assert (folder / "ras.txt").read_text() == ras.report
     assert {path.name: path.read_bytes() for path in folder.glob("trace_*")} == {"trace_0": dump(True, False), "trace_1": dump(True)}
     assert "hunter2" not in (folder / "processes.json").read_text()
     gathered = _gathered(found)

@@ -20,6 +20,12 @@ from ranklaunch.values import Value
 
 # Of these every rank must give tensors of the same sizes; of others, such as all_to_all, they may differ.
 _SAME_SIZES = re.compile("all_?reduce|broadcast|_?all_?gather(_base|_into_tensor)?|_?reduce_scatter(_base|_tensor)?|reduce")
+# What a rank's watchdog says of a group when a collective has timed out, there or on another rank (ProcessGroupNCCL.cpp).
+_STATUS = re.compile(
+    r"\[PG ID [0-9]{1,6} PG GUID (?P<group>[0-9]{1,20})\((?P<description>[^()\n]{0,100})\) Rank [0-9]{1,7}\] .{0,300}?"
+    r"[Ll]ast enqueued (?:NCCL )?work: (?P<entered>[0-9]{1,18}), last completed (?:NCCL )?work: (?P<done>[0-9]{1,18})"
+)
+_OPERATION = r"WorkNCCL\(SeqNum={number}, OpType=([A-Z_]{{1,40}}),"
 MOST_GROUPS = 64
 MOST_MEMBERS = 64  # of a group, told in a message
 MOST_TEXT = 200
@@ -64,6 +70,18 @@ def standings(dump: bytes) -> dict[str, Standing]:
         if name and _number(entry, "collective_seq_id"):
             entries.setdefault(name, []).append(entry)
     return {name: _standing(told, name, found) for name, found in list(entries.items())[:MOST_GROUPS]}
+
+
+def said(text: str) -> dict[str, Standing]:
+    """The same by what a rank's output says, where there is no dump."""
+    found = {}
+    for status in _STATUS.finditer(text):
+        done, entered = int(status["done"]), int(status["entered"])
+        at = done + 1 if entered > done else 0
+        operation = re.search(_OPERATION.format(number=at), text) if at else None
+        op = operation[1].lower() if operation else "collective" if at else ""
+        found[status["group"]] = Standing(done, entered, at, op, description=status["description"])
+    return dict([*found.items()][:MOST_GROUPS])
 
 
 def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:

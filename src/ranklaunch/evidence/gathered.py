@@ -34,8 +34,8 @@ class Named(Value):
 
 
 class Gathered(Value):
-    """recorded: by flight recorders; behind: by NCCL's RAS, whose numbers are those of a communicator, which are the job's in its largest.
-    silent: nodes that have not answered. failed: why nodes could take none. folders: by node."""
+    """recorded: by flight recorders; behind: by NCCL's RAS. silent: nodes that have not answered. failed: why nodes could take none.
+    folders: by node."""
 
     number: int
     why: str

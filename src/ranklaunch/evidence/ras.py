@@ -20,16 +20,20 @@ _COUNTS = re.compile(r"^  Communicator ranks have different (?:(\w+) )?operation
 _MANY = re.compile(r"^  [0-9]+ ranks have (?:launched up to operation ([0-9]+)|not launched any operations)$")
 _ONE = re.compile(r"^  Rank ([0-9]+) has (?:launched up to operation ([0-9]+)|not launched any operations)\b")
 _LISTED = re.compile(r"^  Rank ([0-9]+) -- ")
+_PROCESS = re.compile(r"managed by process ([0-9]{1,10}) on node (\S{1,100})")
 
 
 class Behind(Value):
-    """A rank of a communicator, by its number there, that has launched fewer operations than others."""
+    """A rank of a communicator, by its number there, that has launched fewer operations than others. pid, address: of its process, 0 and
+    "" where the report does not tell them."""
 
     communicator: str
     rank: int
     operation: str
     launched: int
     most: int
+    pid: int = 0
+    address: str = ""
 
 
 def timeout(seconds: int) -> str:
@@ -46,11 +50,15 @@ def behind(report: str) -> list[Behind]:
     """Those that have launched fewer operations than the most of their communicator, as far as the report lists them."""
     found: list[Behind] = []
     counts: dict[int, int] = {}
+    places: dict[int, tuple[int, str]] = {}
     communicator = operation = ""
     count = most = 0
     for line in [*report.splitlines(), ""]:
         head, kind = _COMMUNICATOR.match(line), _COUNTS.match(line)
         many, one, listed = _MANY.match(line), _ONE.match(line), _LISTED.match(line)
+        process = _PROCESS.search(line)
+        if process and (one or listed):
+            places[int((one or listed)[1])] = int(process[1]), process[2]  # type: ignore[index]
         if one:
             counts[int(one[1])] = int(one[2] or 0)
             most = max(most, int(one[2] or 0))
@@ -60,8 +68,9 @@ def behind(report: str) -> list[Behind]:
         elif listed and operation:
             counts[int(listed[1])] = count
         elif head or kind or not line:
-            found += [Behind(communicator, rank, operation, number, most) for rank, number in sorted(counts.items()) if number < most]
-            counts, count, most = {}, 0, 0
+            behind = [(rank, number) for rank, number in sorted(counts.items()) if number < most]
+            found += [Behind(communicator, rank, operation, number, most, *places.get(rank, ())) for rank, number in behind]
+            counts, places, count, most = {}, {}, 0, 0
             communicator = head[1] if head else communicator
             operation = (kind[1] or "collective") if kind else ""
     return found

@@ -20,6 +20,7 @@ from ranklaunch.typed import Any
 PIPES = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE")
 FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
 STEADY_S = 0.3  # without another byte a dump is whole
+AGAIN_S = 3.0  # for a rank that has dumped before: PyTorch's that has done so at a time-out looks at its fifo no more
 LOOK_S = 0.05
 
 
@@ -46,13 +47,16 @@ def paths(env: Mapping[str, str], rank: int) -> list[str]:
     ]
 
 
-def wait_for(wanted: Mapping[int, list[str]], since: float, deadline: float) -> None:
-    """Until each rank has a dump that is whole. since: seconds since 1970; deadline: monotonic ones."""
+def wait_for(wanted: Mapping[int, list[str]], began: float, since: float, deadline: float) -> None:
+    """Until each rank has a new dump that is whole, but not for long where it has an older one. began, since: of the job, and from when a
+    dump is new, seconds since 1970; deadline: monotonic ones."""
     steady: dict[int, tuple[Any, float]] = {}
+    started = time.monotonic()
     while time.monotonic() < deadline:
         now = time.monotonic()
+        least = since if now - started < AGAIN_S else began
         for rank, found in wanted.items():
-            state = [_state(path, since) for path in found]
+            state = [_state(path, least) for path in found]
             if steady.get(rank, (None,))[0] != state:
                 steady[rank] = state, now
         if all(any(state) and now - at > STEADY_S for state, at in steady.values()):

@@ -103,7 +103,7 @@ class _Taking:
         second = processes.sample(self._pids, time.time)
         self._write_processes(first, second)
         wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
-        dumps.wait_for({rank: wanted[rank] for rank in poked}, since, self._began + TAKE_S - RESERVE_S)
+        dumps.wait_for({rank: wanted[rank] for rank in poked}, self._order.began, since, self._began + TAKE_S - RESERVE_S)
         wanted.update({rank: dumps.paths(self._order.recorders, rank) for rank in self._order.own if rank not in wanted})
         standings = dumps.collect(wanted, self._order.began, self._folder)
         return self._told(found, standings, second)
@@ -167,12 +167,14 @@ class _Taking:
         return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
 
     def _behind(self) -> list[list[Any]]:
-        """By NCCL's RAS."""
+        """By NCCL's RAS, which may be of another job of this machine's, and names processes: only ranks of this node."""
+        ranks = {pid: rank for rank, pids in self._trees.items() for pid in pids}
         try:
             with open(os.path.join(self._folder.path, "ras.txt"), encoding="utf-8", errors="replace") as file:
-                return [[each.communicator, each.rank, each.operation, each.launched, each.most] for each in ras.behind(file.read())]
+                found = [each for each in ras.behind(file.read()) if each.pid in ranks and tools.is_own(each.address)]
         except OSError:
             return []
+        return [[each.communicator, ranks[each.pid], each.operation, each.launched, each.most] for each in found]
 
 
 def _tell(fd: int, text: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch.evidence import stacks
+from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
 from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise import words
@@ -126,7 +126,7 @@ class Taking(Companion):
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
             self._attended.stopper.say_where()  # what is to end anyway says by that where it is
-        if self._pipe < 0 and not self._alone:
+        if self._has_all and not self._alone:
             return False
         self._go_on = go_on
         return True
@@ -254,12 +254,21 @@ class Taking(Companion):
         )  # fmt: skip
         lacking = f", where not all of it could be written: {told['unwritten']}" if told["unwritten"] else ""
         self._attended.say(f"evidence taken in {told['seconds']:g} s, since {told['why']}: {told['folder']}{lacking}")
+        self._add_said(told["ranks"])
         for message in _messages(told):
             try:
                 self._attended.nodes.tell_node_0(TAKEN, message)
             except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
                 self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
         return True
+
+    def _add_said(self, ranks: dict[str, Any]) -> None:
+        """Of ranks without a dump, where their groups stand by their own words."""
+        for rank, output in self._attended.outputs().items():
+            known = ranks.get(str(rank))
+            found = flight.said(output.tail.decode(errors="replace")) if not (known and known["recorder"]) else {}
+            if found:
+                ranks[str(rank)] = {**(known or {"pid": None, "state": GONE, "stack": []}), "recorder": flight.as_json(found)}
 
     def _fail(self, number: int, reason: str) -> None:
         self._attended.say(f"no evidence can be taken: {reason}")
@@ -270,11 +279,17 @@ class Taking(Companion):
             TAKEN, {"number": number, "folder": "", "bytes": 0, "behind": [], "ranks": {}, "more": False, "failed": reason}
         )
 
+    @property
+    def _has_all(self) -> bool:
+        """This node's, and as node 0 that of all others: the verdict says whom it names."""
+        return self._pipe < 0 and not self._gathering
+
     def _done(self) -> None:
         self._let_go()
-        go_on, self._go_on = self._go_on, None
-        if go_on:
-            go_on()
+        if self._has_all:
+            go_on, self._go_on = self._go_on, None
+            if go_on:
+                go_on()
 
     def _gather(self, number: int) -> None:
         gathering = self._gathering.pop(number, None)
@@ -284,6 +299,8 @@ class Taking(Companion):
         self._holds_up = _holds_up(gathered) if self._at_stop else ""
         for hear in self._attended.evidence:
             hear(gathered)
+        if self._pipe < 0:
+            self._done()
 
 
 def _holds_up(gathered: Gathered) -> str:

@@ -65,6 +65,16 @@ def device_tools(env: Mapping[str, str]) -> Iterator[Running]:
             yield Running([path, *options], env)
 
 
+def is_own(address: str) -> bool:
+    """Whether it is one of this container's."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def py_spy(pids: Iterable[int], env: Mapping[str, str]) -> dict[int, Running]:
     """Where it is installed. It does not stop what it looks at."""
     path = found("py-spy", env)
