@@ -54,6 +54,7 @@ def train(options: argparse.Namespace) -> None:
     train_set, test_set = digits.load_data()
     model = digits.make_model()
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config(options))
+    stop.device = engine.device
     at = resume(engine, options.checkpoint)
     at.begin(options.epochs)
     sampler = digits.Share(train_set)

@@ -175,7 +175,7 @@ class StopRequest:
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.received = False
-        self._device = device
+        self.device = device
         signal.signal(signal.SIGTERM, self.note)
 
     def note(self, signum: int, frame: FrameType | None) -> None:
@@ -184,7 +184,7 @@ class StopRequest:
     def on_any_rank(self) -> bool:
         # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
         # waiting for its gradients, so all ask each other and all stop before the same step.
-        asked = torch.tensor(int(self.received), device=self._device)
+        asked = torch.tensor(int(self.received), device=self.device)
         dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
 

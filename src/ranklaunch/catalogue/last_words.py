@@ -9,7 +9,7 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, figures_of_message
+from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, WHOLE_BAR, figures_of_message
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
@@ -118,7 +118,7 @@ def _drawn_again(filled: Sequence[str]) -> str:
 
 def _behind_bar(line: str, at: str) -> str:
     """What stands behind a bar which was drawn there as far as that; the whole line where there is none."""
-    bar = _compiled(_WHOLE_BAR).search(line) if at else None
+    bar = _compiled(WHOLE_BAR).search(line) if at else None
     return line[bar.end() :] if bar and bar["at"] == at else line
 
 
@@ -157,7 +157,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-_WHOLE_BAR = rf"{BAR}[^\]\n]{{0,120}}\][ \t]?"
 _CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"

@@ -34,7 +34,7 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
-from ranklaunch.catalogue.survival import counted_on, said_more, went_on
+from ranklaunch.catalogue.survival import WHOLE_BAR, counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
@@ -389,7 +389,7 @@ def _tries_again() -> re.Pattern[str]:
 
 
 def _shown(lines: Lines, number: int, pattern: re.Pattern[str]) -> str:
-    line = lines.with_message(number, lines.told[number].strip())
+    line = _compiled_text(WHOLE_BAR).sub("", lines.with_message(number, lines.told[number].strip()), 1) or lines.told[number].strip()
     if len(line) <= _LONGEST_LINE:
         return line
     match = pattern.search(line)
