@@ -36,6 +36,7 @@ REFUSED = {
     "a call": pickle.dumps({"entries": [Harmful()]}, protocol=2),
     "an import": pickle.dumps(json.dumps, protocol=2),
     "an object": pickle.dumps(Stuck("", "", 1, "", ()), protocol=4),
+    "too many": b"\x80\x02" + b"}" * (pickles.MOST_VALUES + 1) + b".",
     "a set": pickle.dumps({1}, protocol=4),
     "cut off": pickle.dumps({"entries": ["x" * 100]}, protocol=2)[:-20],
     "empty": b"",

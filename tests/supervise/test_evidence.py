@@ -100,6 +100,18 @@ def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
         assert names.index("evidence") < names.index("exit", names.index("ending"))
 
 
+def test_who_is_stopped_while_another_times_out_is_noted(as_process: Starter) -> None:
+    go = as_process.folder / "go"
+    job = as_process.spawn(3, child("times_out.py"), go, grace_s=3)
+    for rank in range(3):
+        job.out.wait_for(f"[rank {rank}] ready")
+    os.kill(next(event["pid"] for event in job.events if event["event"] == "spawn" and event["rank"] == 2), signal.SIGSTOP)
+    go.touch()
+    assert job.end() == 1
+    assert job.verdict["culprit"]["rank"] == 1
+    assert job.verdict["notes"] == ["who held the others up, by the evidence: rank 2: its process is stopped (state T)"]
+
+
 def recorded(*finished: bool) -> bytes:
     """A flight recorder's dump: of each collective, whether it has ended."""
     entries = [

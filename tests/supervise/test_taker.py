@@ -20,6 +20,7 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.evidence import flight
 from ranklaunch.evidence.gathered import Gathered, Gathering
 from ranklaunch.plan.model import Recorder, Recorders
 from ranklaunch.supervise import words
@@ -133,6 +134,18 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: SimpleNamespace, monkeyp
     assert (sorted(states), set(states.values()) <= {"S", "R"}) == ([0, 1], True), states  # R: on its way to sleep
 
 
+def test_names_in_dumps_are_told_without_secrets_and_colours() -> None:
+    group = ("0", "\x1b[31m\npassword=hunter22secret")
+    entry = {"process_group": group, "collective_seq_id": 2, "profiling_name": "a\nb", "state": "started"}
+    ranks = {
+        rank: {"pid": rank, "state": "S", "stack": [], "recorder": flight.as_json(flight.standings(pickle.dumps({"entries": entries}, 2)))}
+        for rank, entries in enumerate([[entry], [{**entry, "collective_seq_id": 1, "state": "completed"}]])
+    }
+    (named,) = _gathered({"number": 1, "folder": "/f", "bytes": 1, "behind": [], "ranks": ranks}).recorded
+    assert "hunter22secret" not in named.what
+    assert named.what.isprintable()
+
+
 def _gathered(found: dict[str, Any]) -> Gathered:
     gathering = Gathering(1, "a test", 2)
     heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in _messages(found)]
@@ -154,6 +167,23 @@ def test_ranks_come_in_messages_that_hold_them() -> None:
     assert [message["more"] for message in messages] == [True, True, False]
     assert {rank for message in messages for rank in message["ranks"]} == set(told["ranks"])  # type: ignore[arg-type, attr-defined]
     assert max(len(json.dumps(message)) for message in messages) < 128 * 1024
+
+
+def test_only_fifos_are_written_to_and_only_own_dumps_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pipe_0.pipe").write_text("mine")
+    for rank in (0, 1):
+        (tmp_path / f"dump_{rank}").write_bytes(dump(True))
+    os.chown(tmp_path / "dump_1", 12345, 12345)
+    env = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "dump_"), "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(tmp_path / "pipe_")}
+    ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], **env}) for rank in (0, 1)}
+    try:
+        found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH="")
+    finally:
+        for popen in ranks.values():
+            popen.kill()
+            popen.wait()
+    assert (tmp_path / "pipe_0.pipe").read_text() == "mine"
+    assert [bool(found["ranks"][str(rank)]["recorder"]) for rank in (0, 1)] == [True, False]
 
 
 def test_of_ranks_that_are_gone_there_is_something_too(tmp_path: Path) -> None:

@@ -408,6 +408,16 @@ def test_what_ranks_do_for_evidence_is_no_sign_of_life(job: Callable[..., Job], 
     assert "it moves again: output" in watched.said[-1]
 
 
+def test_who_asks_for_evidence_again_and_again_puts_off_no_alarm(job: Callable[..., Job]) -> None:
+    watched = job(RANKLAUNCH_HANG_S="100")
+    for _ in range(20):
+        watched.taking = True
+        watched.wait(10)
+        watched.taking = False
+        watched.wait(50)
+    assert any(line.startswith("the job hangs") for line in watched.said), watched.said
+
+
 def test_a_launcher_is_no_rank_that_hangs(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
     ranks, launcher = Still.look, Look(Still.process, "S", 0, 0, 0.0, 0.0)
     monkeypatch.setattr(Still, "look", lambda *those: {**ranks(*those), None: launcher})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ranklaunch import errors, showing
 from ranklaunch.evidence import flight
 from ranklaunch.files import join
 from ranklaunch.typed import Any
@@ -74,7 +75,7 @@ class Gathering:
                 self._standings.update({rank: flight.from_json(told["recorder"])} if told["recorder"] else {})
         for communicator, rank, operation, launched, most in body["behind"]:
             what = f"it has launched {int(launched)} {operation} operations of communicator {communicator}, others {int(most)}"
-            self._behind[f"{communicator} {rank}"] = Named((int(rank),), what[:MOST_TEXT], join(folder, "ras.txt"))
+            self._behind[f"{communicator} {rank}"] = Named((int(rank),), _shown(what[:MOST_TEXT]), join(folder, "ras.txt"))
         if not body["more"]:
             self._awaited.discard(node)
         return not self._awaited
@@ -89,13 +90,18 @@ class Gathering:
         """Of the first group that names somebody: a rank that is held up there is missing elsewhere too."""
         for group in flight.stuck(self._standings):
             op = group.op.rpartition(":")[2]
-            place = f"{op} number {group.at} of group {group.description or group.group}"
+            place = _shown(f"{op} number {group.at} of group {group.description or group.group}")
             if group.missing:
                 yield Named(group.missing, f"it has not come to {place}, where others wait", self._folder_of(group.missing[0]))
             for rank, what in group.differing:
-                yield Named((rank,), f"it is in {what}, where others are in {place}", self._folder_of(rank))
+                yield Named((rank,), f"it is in {_shown(what)}, where others are in {place}", self._folder_of(rank))
             if group.missing or group.differing:
                 return
 
     def _folder_of(self, rank: int) -> str:
         return self._folders.get(self._ranks[rank].node, "") if rank in self._ranks else ""
+
+
+def _shown(text: str) -> str:
+    """Names that programs have given to groups and operations."""
+    return showing.one_line(errors.reason(text))

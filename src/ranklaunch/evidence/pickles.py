@@ -1,7 +1,7 @@
 """Reads a pickle of plain values: None, truth, numbers, texts, bytes, lists, tuples and dicts. Flight recorders dump these.
 
 Whoever can write to the folder of a job can put any pickle there, and Python's own unpickler does what a pickle says: it imports, calls,
-and makes room for as many objects as it is told to. Here nothing is imported or called, and nothing becomes larger than what was read.
+and makes room for as many objects as it is told to. Here nothing is imported or called, and no more is made than MOST_VALUES.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ranklaunch.typed import Any
 
 MOST_BYTES = 32 * 1024 * 1024
+MOST_VALUES = 4_000_000  # opcodes: each makes one value at most. A dump of 2,000 collectives with their stacks has some hundred thousand
 MOST_LONG = 64  # bytes of a number
 _MARK = object()
 
@@ -47,7 +48,7 @@ class _Reader:
         self._memo: dict[int, Any] = {}
 
     def value(self) -> Any:
-        while True:
+        for _ in range(MOST_VALUES):
             opcode = self._take(1)
             if opcode == b".":
                 value = self._pop()
@@ -56,6 +57,8 @@ class _Reader:
                     raise ValueError(msg)
                 return value
             self._do(opcode)
+        msg = f"no pickle of plain values: more than {MOST_VALUES} of them"
+        raise ValueError(msg)
 
     def _do(self, opcode: bytes) -> None:
         if opcode in _CONSTANTS:

@@ -22,6 +22,7 @@ _WAITS = re.compile(
 # As py-spy writes a frame, and as faulthandler does.
 _FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
+WAITED = 'File "", line 0 in wait'  # the stack of one that has died of a time-out
 STOPPED, STUCK = "T", "D"
 ENDED = ("", "Z")
 _MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program

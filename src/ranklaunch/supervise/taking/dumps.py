@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ranklaunch.evidence import flight
 from ranklaunch.supervise.taking.folder import Folder
@@ -31,7 +32,7 @@ def poke(env: Mapping[str, str], rank: int) -> bool:
         with contextlib.suppress(OSError, ValueError):
             fd = os.open(f"{stem}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                asked |= os.write(fd, b"1") == 1
+                asked |= stat.S_ISFIFO(os.fstat(fd).st_mode) and os.write(fd, b"1") == 1
             finally:
                 os.close(fd)
     return asked
@@ -47,16 +48,16 @@ def paths(env: Mapping[str, str], rank: int) -> list[str]:
     ]
 
 
-def wait_for(wanted: Mapping[int, list[str]], began: float, since: float, deadline: float) -> None:
-    """Until each rank has a new dump that is whole, but not for long where it has an older one. began, since: of the job, and from when a
-    dump is new, seconds since 1970; deadline: monotonic ones."""
+def wait_for(wanted: Mapping[int, list[str]], uids: Collection[int], began: float, since: float, deadline: float) -> None:
+    """Until each rank has a new dump that is whole, but not for long where it has an older one. uids: whose dumps may be its own. began,
+    since: of the job, and from when a dump is new, seconds since 1970; deadline: monotonic ones."""
     steady: dict[int, tuple[Any, float]] = {}
     started = time.monotonic()
     while time.monotonic() < deadline:
         now = time.monotonic()
         least = since if now - started < AGAIN_S else began
         for rank, found in wanted.items():
-            state = [_state(path, least) for path in found]
+            state = [_state(path, uids, least) for path in found]
             if steady.get(rank, (None,))[0] != state:
                 steady[rank] = state, now
         if all(any(state) and now - at > STEADY_S for state, at in steady.values()):
@@ -64,22 +65,25 @@ def wait_for(wanted: Mapping[int, list[str]], began: float, since: float, deadli
         time.sleep(LOOK_S)
 
 
-def collect(wanted: Mapping[int, Iterable[str]], began: float, folder: Folder) -> dict[int, dict[str, flight.Standing]]:
-    """Copies what this job has dumped, and reads where the ranks stand. began: of the job, in seconds since 1970."""
+def collect(
+    wanted: Mapping[int, Iterable[str]], uids: Collection[int], began: float, folder: Folder
+) -> dict[int, dict[str, flight.Standing]]:
+    """Copies what these accounts have dumped since the job began, in seconds since 1970, and reads where the ranks stand."""
     found = {}
     for rank, candidates in wanted.items():
         for path in candidates:
             name = f"{re.sub('[^A-Za-z0-9_.-]', '_', os.path.basename(path))}"
-            if _state(path, began) and folder.copy(path, name):
+            if _state(path, uids, began) and folder.copy(path, name):
                 with contextlib.suppress(OSError, ValueError), open(os.path.join(folder.path, name), "rb") as file:
                     found[rank] = flight.standings(file.read())
     return found
 
 
-def _state(path: str, since: float) -> tuple[int, int] | None:
-    """Of a file with something in it that is no older."""
+def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:
+    """Of a file of one of these accounts, with something in it, that is no older."""
     try:
         status = os.lstat(path)
     except OSError:
         return None
-    return (status.st_size, status.st_mtime_ns) if status.st_size and status.st_mtime >= since else None
+    fits = status.st_size and status.st_mtime >= since and status.st_uid in uids
+    return (status.st_size, status.st_mtime_ns) if fits else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ranklaunch.secrets import redact
 from ranklaunch.system import tree
@@ -41,6 +41,15 @@ def environment(pid: int) -> dict[str, str]:
     """With which a process was started. It is not written down."""
     words = tree.read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
     return dict(os.fsdecode(word).split("=", 1) for word in words if b"=" in word)
+
+
+def accounts(pids: Iterable[int]) -> Iterator[int]:
+    """Of those that live."""
+    for pid in pids:
+        try:
+            yield os.stat(f"/proc/{pid}").st_uid
+        except OSError:
+            pass
 
 
 def _state(pid: int) -> dict[str, Any]:

@@ -103,9 +103,10 @@ class _Taking:
         second = processes.sample(self._pids, time.time)
         self._write_processes(first, second)
         wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
-        dumps.wait_for({rank: wanted[rank] for rank in poked}, self._order.began, since, self._began + TAKE_S - RESERVE_S)
+        uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
+        dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, self._began + TAKE_S - RESERVE_S)
         wanted.update({rank: dumps.paths(self._order.recorders, rank) for rank in self._order.own if rank not in wanted})
-        standings = dumps.collect(wanted, self._order.began, self._folder)
+        standings = dumps.collect(wanted, uids, self._order.began, self._folder)
         return self._told(found, standings, second)
 
     def _write_stacks(self, *sources: Mapping[int, bytes]) -> dict[int, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
@@ -32,6 +32,7 @@ TOPIC, TAKEN = "evidence", "taken"
 HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
 READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
 RANKS_A_MESSAGE = 8
+TIMEOUT = "timeout"  # in the name of a known error
 GATHERS_S = 15.0  # for all nodes to have said what they have
 
 
@@ -296,19 +297,27 @@ class Taking(Companion):
         if not gathering:
             return
         gathered = gathering.gathered()
-        self._holds_up = _holds_up(gathered) if self._at_stop else ""
+        ranks = [rank for node in self._attended.plan().job.everyone for rank in node.ranks]
+        self._holds_up = _holds_up(gathered, ranks) if self._at_stop and not gathered.silent else ""
         for hear in self._attended.evidence:
             hear(gathered)
         if self._pipe < 0:
             self._done()
 
 
-def _holds_up(gathered: Gathered) -> str:
-    """Of ranks that live: those that have died are what the evidence was taken for."""
-    known = [who.Known(rank, each.node, each.state, stack=each.stack) for rank, each in gathered.ranks.items()]
-    living = [each for each in known if each.state not in (*who.ENDED, GONE)]
+def _holds_up(gathered: Gathered, ranks: Iterable[int]) -> str:
+    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited. ranks: of the job. Where a
+    connection has broken, who is not there yet may only not have heard of it. One look at a rank shows whether it is stopped, and not
+    whether it is stuck: it may read a file just then."""
+    if TIMEOUT not in gathered.why:
+        return ""
+    living = {
+        rank: who.Known(rank, each.node, each.state if each.state == who.STOPPED else "?", stack=each.stack)
+        for rank, each in gathered.ranks.items() if each.state not in (*who.ENDED, GONE)
+    }  # fmt: skip
+    known = [living.get(rank) or who.Known(rank, -1, stack=who.WAITED) for rank in ranks]
     recorded, behind = ([who.Missing(each.ranks, each.what) for each in told] for told in (gathered.recorded, gathered.behind))
-    found = who.suspects(living, recorded, behind)
+    found = [each for each in who.suspects(known, recorded, behind) if each.rank in living]
     return f"who held the others up, by the evidence: {who.sentence(found)}" if found else ""
 
 

@@ -93,6 +93,8 @@ class Watching(Companion):
         """Not while evidence is being taken, nor shortly after: recorders dump what they have, compute for it, and say so in the output,
         and none of it is a sign of life. The next look is the first of a new window, and who is silent then has been so all the time."""
         if self._of.taking():
+            if not self._rests and self._count > 1:  # who asks for it again and again puts off no alarm
+                self._tell(self._of.loop.clock(), self._of.outputs())
             self._rests = RESTS
         if not self._rests:
             return True
