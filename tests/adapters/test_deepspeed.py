@@ -368,6 +368,10 @@ ENDED = "[2026-11-26 15:38:56,135] [ERROR] [launch.py:259:sigkill_handler] ['pyt
 @helpers.for_each(
     [
         (f"{STARTED}pdsh@h0: h1: ssh exited with exit code 255\nh0: {ENDED} -15\n", Failure(None, 137, 9, node=1, name="launch.py")),
+        (
+            f"{STARTED}h1: [INFO] [launch.py:262:sigkill_handler] Main process received SIGTERM, exiting\nh0: {ENDED} -15\n",
+            Failure(None, 143, 15, node=1, name="launch.py"),
+        ),
         (f"h1: No module named deepspeed\npdsh@h0: h1: ssh exited with exit code 1\nh0: {ENDED} -15\n", Failure(None, 1)),
         (f"{STARTED}h1: {ENDED} 42\npdsh@h0: h1: ssh exited with exit code 42\n", Failure(None, 42, node=1)),
         (f"{STARTED}h1: pdsh@h0: h1: ssh exited with exit code 9\n", None),  # a program's own words

@@ -51,6 +51,14 @@ def test_a_consequence_does_not_win_over_a_cause_however_early_it_is() -> None:
     assert [other.rank for other in judgement.failures] == [10, 1, 2]
 
 
+@pytest.mark.parametrize(("later_s", "rank"), [(1.0, 2), (3.0, 1)])
+def test_who_has_timed_out_comes_before_those_that_saw_its_connections_end(later_s: float, rank: int) -> None:
+    """All had waited for another, and the others noticed it first."""
+    judgement = blame.judge([suspect(5, 1, CONSEQUENCE), suspect(5 + later_s, 2, replace(CONSEQUENCE, name="gloo-timeout"))])
+    assert judgement.culprit
+    assert judgement.culprit.rank == rank
+
+
 def test_who_was_killed_for_memory_is_no_consequence_whatever_it_had_written() -> None:
     killed = suspect(1, 1, CONSEQUENCE)
     assert killed.culprit

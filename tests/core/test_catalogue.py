@@ -589,6 +589,34 @@ OF_RICH = """\
                              ╰─────────────────────────────────────────╯
                              ValueError: no loss
 """
+# rich.traceback's, which shows the program's lines around a frame, and wraps the exception.
+BY_RICH = """\
+╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /work/train.py:11 in step                                                    │
+│                                                                              │
+│   10 │   try:                                                                │
+│ ❱ 11 │   │   return load(path)                                               │
+│   12 │   except RuntimeError as e:                                           │
+│   13 │   │   if "CUDA out of memory" in str(e):                              │
+│                                                                              │
+│ ╭──────────────── locals ─────────────────╮                                  │
+│ │ why = 'No space left on device'         │                                  │
+│ ╰─────────────────────────────────────────╯                                  │
+╰──────────────────────────────────────────────────────────────────────────────╯
+FileNotFoundError: [Errno 2] No such file or directory:\x20
+'/data/imagenet/train/shards/000123.tar'
+"""
+# loguru's, which shows values below a line.
+BY_LOGURU = """\
+Traceback (most recent call last):
+> File "/work/train.py", line 9, in <module>
+    step(text)
+    │    └ 'CUDA out of memory'
+    └ <function step at 0x7f3c>
+  File "/work/train.py", line 5, in step
+    raise ValueError("label 1003 out of range")
+ValueError: label 1003 out of range
+"""
 # Its core's, which tells what it does on standard error where there is no HOME for its log.
 OF_WANDB = f"""\
 step 1 loss 0.5
@@ -608,6 +636,8 @@ step 1 loss 0.5
         (OF_COMPILER, UNCAUGHT, "torch._dynamo.exc.Unsupported: Data-dependent branching"),
         (OF_TORCHSCRIPT, UNCAUGHT, "RuntimeError: The following operation failed in the TorchScript interpreter."),
         (OF_RICH, UNCAUGHT, "ValueError: no loss"),
+        (BY_RICH, "python-file-not-found", "FileNotFoundError: [Errno 2] No such file or directory: '/data/imagenet/train/shards/000123.tar'"),
+        (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
     ]

@@ -36,6 +36,7 @@ OF = {
         "F1122 08:00:00.123 4711 pipeline.cc:33] Check failed: stages.size() == 4 (3 vs. 4)",
         "Error locating target 'torch.optim.AdamWW', set env var HYDRA_FULL_ERROR=1 to see chained exception.",
         "FATAL: loss is NaN at step 20, aborting",
+        "FATAL Flags parsing error: flag --data=None: Flag --data must have a value other than None.",
         "thread 'main' panicked at src/main.rs:12:5: no such stage",
         'Exception in thread "main" java.lang.IllegalStateException: no stage',
         "train.sh: line 3: data.txt: No such file or directory",

@@ -356,15 +356,17 @@ def test_from_node_0_its_success_is_not_believed_when_what_it_had_started_was_ki
 
 
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
-def test_from_node_0_a_part_of_it_that_is_killed_on_another_node_ends_the_job(job: Job, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [1, pytest.param(0, marks=pytest.mark.table)])  # the other's ranks are ended, and say so
+def test_from_node_0_a_part_of_it_that_is_killed_ends_the_job(job: Job, tmp_path: Path, where: int) -> None:
     """pdsh says so of ssh, and waits for the other node."""
     job.start(child("sleeper.py"), **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
     sleep_until(lambda: job.nodes[0].text.count("ready") == 2 * SLOTS, job.words, LONG_S)
-    launch = [pid for pid in job.nodes[1].host.pids() if "deepspeed.launcher.launch" in command_of(pid) and "bash" not in command_of(pid)]
+    pids = job.nodes[where].host.pids()
+    launch = [pid for pid in pids if "-m deepspeed.launcher.launch" in command_of(pid) and command_of(pid).startswith(sys.executable)]
     os.kill(launch[-1], signal.SIGKILL)
     assert job.end() == [137, 137], job.words()
     for node in job.nodes:
-        assert node.verdict["reason"] == "launch.py on node 1 (h1) was killed by SIGKILL; its last line: ready"
+        assert node.verdict["reason"].startswith(f"launch.py on node {where} (h{where}) was killed by SIGKILL; its last line: ready")
 
 
 @pytest.mark.table  # mpirun has the same in test_mpirun.py

@@ -49,7 +49,8 @@ _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
 FAILING = (": ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
-_BY_PDSH = re.compile(r"^pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)\s*$", re.MULTILINE)
+_TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
+_BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
 _SSH_LOST = 255  # says ssh where what it had started there was killed, or where it was itself cut off
 # In the C library's words, and one of Slurm's own.
 _SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
@@ -118,7 +119,9 @@ def told_by_pdsh(tail: str) -> re.Match[str] | None:
 
 
 def of_node(found: re.Match[str], node: int | None) -> Failure:
-    """What pdsh says of a node whose launch.py has said nothing."""
+    """What pdsh says of a node whose launch.py has said nothing, or only that somebody has told it to end."""
+    if found["told"]:
+        return Failure(None, 143, signal.SIGTERM, node=node, name="launch.py")
     code = int(found["code"])
     killed = code == _SSH_LOST
     return Failure(None, 137 if killed else code, signal.SIGKILL if killed else 0, node=node, name="launch.py" if killed else "")

@@ -98,7 +98,8 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
             continue  # finished with exit code 1
         if _compiled(_CODE_ALONE).match(small):
             continue
-        if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
+        passes = asked.says(_PASSES, told) and not _compiled(_FATAL).match(line)
+        if (small_asked.says(_SURVIVED, small) or passes) and "NCCL WARN" not in told:
             continue
         if asked.says(_TELLS, told) and not small_asked.says(_ENDS, small):
             if parts:
@@ -161,6 +162,7 @@ _CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
 _WITH_LEVEL = r"(?:ERROR|FATAL|CRITICAL)(?: \w{1,20})?: [A-Za-z]"
+_FATAL = r"(?:ERROR|FATAL|CRITICAL)\b"  # of abseil: FATAL Flags parsing error: flag --data=None: ...
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from ranklaunch.catalogue import panels
 from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
@@ -38,7 +39,7 @@ class Lines:
         self.told = plain.split("\n")
         bare = _pattern(_PREFIX).sub("", plain)
         bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
-        self.bare = (_without_panel(bare) if _PANEL in bare else bare).split("\n")
+        self.bare = (panels.without_columns(bare) if panels.MARK in bare else bare).split("\n")
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
@@ -47,12 +48,17 @@ class Lines:
 
     @functools.cached_property
     def said(self) -> list[str]:
-        """bare, with nothing where a traceback quotes a line of the program: what is raised there is in the line that ends it."""
-        if not any(_FRAME_NEEDS in line for line in self.bare):
+        """bare, with nothing where a traceback quotes lines of the program, or its values as rich and loguru do: what is raised there is in
+        the line that ends it."""
+        in_panels = {*panels.within(self.bare)}
+        if not in_panels and not any(_FRAME_NEEDS in line for line in self.bare):
             return self.bare
-        is_frame = _pattern(_FRAME).match
+        is_frame, is_value = _pattern(_FRAME).match, _pattern(_VALUE).match
         quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
-        return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
+        return [
+            "" if number in in_panels or (number in quoted and line[:1].isspace()) or is_value(line) else line
+            for number, line in enumerate(self.bare)
+        ]
 
     def framed(self, number: int) -> bool:
         """Whether a line names the exception below the frames of a traceback, or one of a group that was never raised and has none."""
@@ -91,6 +97,8 @@ class Lines:
     def with_message(self, number: int, line: str) -> str:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s)."""
+        if panels.is_below(self.bare, number):
+            return panels.unwrapped(self.bare, number, line)
         if not (line.endswith(":") and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
@@ -251,11 +259,6 @@ class _Reading:
         return first and bool(_pattern(NAMES).match(line))
 
 
-def _without_panel(text: str) -> str:
-    """Without the columns of rich's handler before each line, and the blanks with which it fills them up."""
-    return _pattern(_MARGIN_OF_PANEL).sub("", "\n".join(map(str.rstrip, text.split("\n"))))
-
-
 def _without_frames(found: re.Match[str]) -> str:
     """What ends a traceback in one line: the frames quote lines of the program, which say nothing of what happened."""
     pieces = re.split(r"(?:\\r)?\\n", found[0])
@@ -330,6 +333,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 _IN_ONE_LINE = re.escape(BEGINS) + r'(?:\\r)?\\n(?: *File \\"(?:[^"\\\n]|\\.)*| *File "(?:[^\'\\\n]|\\.)*)'
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_VALUE = r"[ \t]{1,80}[│└]"
 NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
 _WORD = r"\w"
 _FAULT = "Fatal Python error: "
@@ -339,8 +343,6 @@ _SPAWNED = ", in spawn_main"
 _GROUP = "Exception Group Traceback (most recent call last):"
 _MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
 _MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"
-_PANEL = "╯"  # of rich, whose handler of logging puts it below the message
-_MARGIN_OF_PANEL = r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}"
 _BAR = "%|"
 # What bash says of the others in a pipe of which a process has died: the commands of a loop have lines of their own.
 _OF_SHELL = " Done "

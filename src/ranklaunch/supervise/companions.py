@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
     from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.supervise.stop import Stopper
+    from ranklaunch.verdict.blame import Suspect
 
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
@@ -98,8 +99,8 @@ class Companion:
         """What verdict.json says beside the judgement, by key: what JSON can hold."""
         return {}
 
-    def notes(self, ending: Ending) -> tuple[str, ...]:
-        """What all nodes' verdicts shall say of the failure, before anybody judges it."""
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        """What all nodes' verdicts shall say of the failure, before anybody judges it. found: here."""
         return ()
 
     def close(self) -> None:
@@ -153,8 +154,8 @@ class OnCall(Companion):
     def facts(self) -> Mapping[str, Any]:
         return self._made.facts() if self._made else {}
 
-    def notes(self, ending: Ending) -> tuple[str, ...]:
-        return self._made.notes(ending) if self._made else ()
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        return self._made.notes(ending, found) if self._made else ()
 
     def close(self) -> None:
         if self._made:
@@ -260,8 +261,8 @@ class Companions:
     def facts(self) -> Mapping[str, Any]:
         return {key: value for companion in self._all for key, value in companion.facts().items()}
 
-    def notes(self, ending: Ending) -> tuple[str, ...]:
-        return tuple(note for companion in self._all for note in companion.notes(ending))
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        return tuple(note for companion in self._all for note in companion.notes(ending, found))
 
     def close(self) -> None:
         for companion in self._all:

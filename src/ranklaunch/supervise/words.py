@@ -165,8 +165,9 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
 
     nodes = {node.host: node.index for node in plan.job.nodes}
     of_hosts = {nodes[host]: explain(lines) for host, lines in reports.of_hosts(text, nodes).items()}
+    if told.node is not None and not of_hosts.get(told.node):  # of a node whose own lines say nothing: the others came later
+        return told
     found = [replace(failure, node=node) for node, failure in of_hosts.items() if failure]
-    found += [told] if told.node is not None and not of_hosts.get(told.node) else []  # of a node whose own lines say nothing
     found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
     marked = [_with_marked_rank(each, text, plan) for each in found]
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
@@ -196,7 +197,7 @@ def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
     is the trace of that."""
     error = culprit.error
-    if not error or error.kind == blame.CAUSE:
+    if not error or error.kind == blame.CAUSE or (blame.TIMEOUT in error.name and not _is_report(error)):  # of a time-out nobody died
         return ""
     from ranklaunch import catalogue
 

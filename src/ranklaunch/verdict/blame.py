@@ -30,13 +30,14 @@ KILLED = "process-killed"  # as a shell says of its program
 # Consequences of what became of a process that the rank itself had started.
 OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
+TIMEOUT = "timeout"  # in the name of a known error
+ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
-
 
 _STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )"
 
@@ -158,9 +159,15 @@ def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Whoever is to blame first; of two nodes' lists, one of the two first ones is. One that is late counts where whoever would be to
     blame without it leaves open why it ended."""
     suspects = list(suspects)
-    first = min((s for s in suspects if not s.late), key=lambda s: (s.is_consequence, s.at), default=None)
+    first = min((s for s in suspects if not s.late), key=_rank, default=None)
     clear = first is not None and _is_clear(first)
-    return sorted(suspects, key=lambda s: (s.late and clear, s.is_consequence, s.at))
+    return sorted(suspects, key=lambda s: (s.late and clear, *_rank(s)))
+
+
+def _rank(suspect: Suspect) -> tuple[bool, float]:
+    """Who has waited in vain ends its connections, and others may see that before it has ended itself."""
+    error = suspect.culprit.error if suspect.is_consequence and suspect.culprit else None
+    return suspect.is_consequence, suspect.at - (ENDS_S if error and TIMEOUT in error.name else 0.0)
 
 
 def _is_clear(suspect: Suspect) -> bool:

@@ -138,7 +138,7 @@ class Holders:
         except OSError:  # no descriptor left
             self.watch()
             return
-        left = [each for each in found.left if each not in self._before]
+        left = [each for each in found.left if each not in self._before.union(_of_helpers())]
         waits = self._child.role == LAUNCHER or found.carriers
         if found.ranks or not left or not waits:
             self._since = None

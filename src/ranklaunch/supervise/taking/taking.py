@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
@@ -21,18 +21,18 @@ from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking.folder import Folder, room_in
 from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.verdict import folders
+from ranklaunch.verdict import blame, folders
 from ranklaunch.watch import who
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.system.loop import Timer
+    from ranklaunch.verdict.blame import Suspect
 
 TOPIC, TAKEN = "evidence", "taken"
 HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
 READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
 RANKS_A_MESSAGE = 8
-TIMEOUT = "timeout"  # in the name of a known error
 GATHERS_S = 15.0  # for all nodes to have said what they have
 
 
@@ -144,9 +144,11 @@ class Taking(Companion):
             if text and self._at_stop:
                 folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
-    def notes(self, ending: Ending) -> tuple[str, ...]:
-        """The reason of an alarm says it already."""
-        return (self._holds_up,) if self._holds_up and ending.outcome == "failed" and not ending.hung else ()
+    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
+        """Where a connection has broken, who is not there yet may only not have heard of it. The reason of an alarm says it already."""
+        names = [suspect.culprit.error.name for suspect in found if suspect.culprit and suspect.culprit.error]
+        in_vain = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
+        return (self._holds_up,) if self._holds_up and in_vain and not ending.hung else ()
 
     def facts(self) -> Mapping[str, Any]:
         return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._taken else {}
@@ -242,7 +244,7 @@ class Taking(Companion):
         try:
             told = json.loads(self._told)
         except ValueError:
-            self._attended.say("evidence: what takes it was ended before it was done")
+            self._fail(self._number, "what takes it was ended before it was done")
             return False
         if "failed" in told:
             self._fail(self._number, told["failed"])
@@ -306,11 +308,8 @@ class Taking(Companion):
 
 
 def _holds_up(gathered: Gathered, ranks: Iterable[int]) -> str:
-    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited. ranks: of the job. Where a
-    connection has broken, who is not there yet may only not have heard of it. One look at a rank shows whether it is stopped, and not
-    whether it is stuck: it may read a file just then."""
-    if TIMEOUT not in gathered.why:
-        return ""
+    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited. ranks: of the job. One look at a
+    rank shows whether it is stopped, and not whether it is stuck: it may read a file just then."""
     living = {
         rank: who.Known(rank, each.node, each.state if each.state == who.STOPPED else "?", stack=each.stack)
         for rank, each in gathered.ranks.items() if each.state not in (*who.ENDED, GONE)
