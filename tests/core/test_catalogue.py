@@ -604,7 +604,7 @@ BY_RICH = """\
 │ ╰─────────────────────────────────────────╯                                  │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 FileNotFoundError: [Errno 2] No such file or directory:\x20
-'/data/imagenet/train/shards/000123.tar'
+'/data/train/shards/000123.tar'
 """
 # loguru's, which shows values below a line.
 BY_LOGURU = """\
@@ -636,7 +636,7 @@ step 1 loss 0.5
         (OF_COMPILER, UNCAUGHT, "torch._dynamo.exc.Unsupported: Data-dependent branching"),
         (OF_TORCHSCRIPT, UNCAUGHT, "RuntimeError: The following operation failed in the TorchScript interpreter."),
         (OF_RICH, UNCAUGHT, "ValueError: no loss"),
-        (BY_RICH, "python-file-not-found", "FileNotFoundError: [Errno 2] No such file or directory: '/data/imagenet/train/shards/000123.tar'"),
+        (BY_RICH, "python-file-not-found", "FileNotFoundError: [Errno 2] No such file or directory: '/data/train/shards/000123.tar'"),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
