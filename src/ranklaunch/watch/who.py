@@ -22,7 +22,6 @@ _WAITS = re.compile(
 # As py-spy writes a frame, and as faulthandler does.
 _FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
-WAITED = 'File "", line 0 in wait'  # the stack of one that has died of a time-out
 STOPPED, STUCK = "T", "D"
 ENDED = ("", "Z")
 _MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program
@@ -145,12 +144,24 @@ def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
 def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
     """Those outside communication, where others are in it; else those whose stack few others have."""
     stacks = [each for each in known if each.stack]
-    outside = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
-    odd = outside if 0 < len(outside) < len(stacks) and _are_few(len(outside), len(stacks), by_kind=True) else []
+    odd = _outside(stacks, 0)
     for group in () if odd else alike(stacks).values():
         odd += group if _are_few(len(group), len(stacks)) else []
-    for each in odd:
-        yield Suspect(each.rank, each.node, f"it is elsewhere than the others: {_summary(each.stack)}", each.file)
+    yield from map(_elsewhere, odd)
+
+
+def outside(known: Iterable[Known], waited: int) -> tuple[Suspect, ...]:
+    """Those outside communication, by their stacks. waited: how many others are known to have been in it."""
+    return tuple(map(_elsewhere, _outside([each for each in known if each.stack], waited)))
+
+
+def _outside(stacks: Sequence[Known], waited: int) -> list[Known]:
+    found = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
+    return found if _are_few(len(found), len(stacks) + waited, by_kind=True) else []
+
+
+def _elsewhere(known: Known) -> Suspect:
+    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {_summary(known.stack)}", known.file)
 
 
 def _by_cpu(known: Sequence[Known]) -> Iterable[Suspect]:

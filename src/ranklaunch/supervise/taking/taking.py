@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
@@ -307,17 +307,20 @@ class Taking(Companion):
             self._done()
 
 
-def _holds_up(gathered: Gathered, ranks: Iterable[int]) -> str:
+def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
     """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited. ranks: of the job. One look at a
     rank shows whether it is stopped, and not whether it is stuck: it may read a file just then."""
-    living = {
-        rank: who.Known(rank, each.node, each.state if each.state == who.STOPPED else "?", stack=each.stack)
-        for rank, each in gathered.ranks.items() if each.state not in (*who.ENDED, GONE)
-    }  # fmt: skip
-    known = [living.get(rank) or who.Known(rank, -1, stack=who.WAITED) for rank in ranks]
-    recorded, behind = ([who.Missing(each.ranks, each.what) for each in told] for told in (gathered.recorded, gathered.behind))
-    found = [each for each in who.suspects(known, recorded, behind) if each.rank in living]
+    told = gathered.ranks.items()
+    living = {rank: who.Known(rank, each.node, stack=each.stack) for rank, each in told if each.state not in (*who.ENDED, GONE)}
+    known = [who.Known(rank, living[rank].node if rank in living else -1, _if_stopped(gathered, rank)) for rank in ranks]
+    recorded, behind = ([who.Missing(each.ranks, each.what) for each in named] for named in (gathered.recorded, gathered.behind))
+    found = who.suspects(known, recorded, behind) or who.outside(living.values(), len(ranks) - len(living))
+    found = tuple(each for each in found if each.rank in living)
     return f"who held the others up, by the evidence: {who.sentence(found)}" if found else ""
+
+
+def _if_stopped(gathered: Gathered, rank: int) -> str:
+    return who.STOPPED if rank in gathered.ranks and gathered.ranks[rank].state == who.STOPPED else "?"
 
 
 def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
