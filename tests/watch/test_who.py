@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Raised, Suspect, groups, sentence, suspects
+from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)
@@ -57,6 +57,15 @@ def test_stacks_say_who_is_elsewhere() -> None:
     ]
     assert suspects(known) == (Suspect(3, 0, "it is elsewhere than the others: read at data.py:40", "3.txt"),)
     assert groups(known) == ["ranks 0-2,4-7: all_reduce at train.py:88", "rank 3: read at data.py:40"]
+
+
+def test_where_the_others_have_timed_out_only_who_is_outside_communication_is_apart() -> None:
+    """And not few that still wait as those did."""
+    waits, loads = Known(3, 0, stack=IN_TORCH.format(n=1)), Known(4, 0, stack=IN_LOADER)
+    assert outside([waits], 7) == ()
+    assert [each.rank for each in outside([waits, loads], 6)] == [4]
+    assert [each.rank for each in outside([loads], 1)] == [4]
+    assert outside([loads], 0) == ()
 
 
 def test_of_two_ranks_the_one_outside_communication() -> None:
