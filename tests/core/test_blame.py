@@ -186,6 +186,8 @@ def test_the_same_error_on_all_ranks_is_the_programs() -> None:
     (note,) = of("KeyError: rank 0", "KeyError: rank 1")
     assert note.startswith("2 ranks ended with the same error")
     assert not of("KeyError: rank 0")
+    launchers = [Suspect(node, node, "failed", 126, "", culprit(None, node, error=CAUSE)) for node in range(2)]
+    assert not blame.judge(launchers).notes
     assert not of("KeyError: rank 0", "ValueError: rank 1")
     assert not blame.judge([suspect(1, 1, CONSEQUENCE), suspect(2, 2, CONSEQUENCE)]).notes
 

@@ -54,8 +54,9 @@ def _name_of(number: int) -> str:
 
 def together(suspects: Sequence[Suspect]) -> Iterable[str]:
     """The same exception on all ranks that failed is the program's: no rank and no host has brought it about."""
-    said = [_said(suspect.culprit) for suspect in suspects if suspect.culprit]
-    if len(said) >= _FEWEST and said[0] and len(set(said)) == 1:
+    culprits = [suspect.culprit for suspect in suspects if suspect.culprit]
+    said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
+    if len(said) >= _FEWEST and len(said) == len(culprits) and said[0] and len(set(said)) == 1:
         yield f"{len(said)} ranks ended with the same error: it is the program's or its settings', not one rank's or host's"
 
 
