@@ -1,6 +1,7 @@
-"""nccl_times_out.py DUMP_0 DUMP_1 [deaf]: what two ranks of PyTorch's NCCL group do of which rank 1 does not come to a collective, as seen
-with PyTorch 2.11 and NCCL 2.28.9 on an H200: the watchdog of rank 0 dumps what it has recorded by itself, says so and aborts; rank 1 waits
-elsewhere, and dumps when its fifo is written to (recorder.py), or (deaf) has dumped with rank 0 and looks at its fifo no more."""
+"""nccl_times_out.py DUMP_0 DUMP_1 [deaf [STEM]]: what two ranks of PyTorch's NCCL group do of which rank 1 does not come to a collective,
+as seen with PyTorch 2.11 and NCCL 2.28.9 on an H200: the watchdog of rank 0 dumps what it has recorded by itself, says so and aborts;
+rank 1 waits elsewhere, and dumps when its fifo is written to (recorder.py), or (deaf) has dumped with rank 0 and looks at its fifo no
+more. STEM: of the paths of dumps."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from pathlib import Path
 WORK = "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=12000) ran for 12032 milliseconds"
 TIMEOUT = f"[rank0]:[E1126 14:26:40.203412201 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: {WORK}"
 
-fifo = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + "1.pipe"
-dump = os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+dump = sys.argv[4] if sys.argv[4:] else os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+fifo = os.environ.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", dump) + "1.pipe"
 is_there = Path(sys.argv[2] + ".ready")
 if os.environ["RANK"] == "1" and sys.argv[3:]:
     os.mkfifo(fifo)

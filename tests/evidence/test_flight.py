@@ -36,6 +36,7 @@ REFUSED = {
     "a call": pickle.dumps({"entries": [Harmful()]}, protocol=2),
     "an import": pickle.dumps(json.dumps, protocol=2),
     "an object": pickle.dumps(Stuck("", "", 1, "", ()), protocol=4),
+    "a tuple as a key": b"\x80\x02})q\x00h\x00h\x00\x86K\x01s.",
     "too many": b"\x80\x02" + b"}" * (pickles.MOST_VALUES + 1) + b".",
     "a set": pickle.dumps({1}, protocol=4),
     "cut off": pickle.dumps({"entries": ["x" * 100]}, protocol=2)[:-20],
@@ -156,3 +157,9 @@ def test_where_there_is_no_dump_the_words_of_watchdogs_tell() -> None:
     (stuck,) = flight.stuck({rank: flight.said(text) for rank, text in SAID.items()})
     assert (stuck.description, stuck.at, stuck.op, stuck.waiting, stuck.missing) == ("default_pg", 7, "allreduce", (0,), (1,))
     assert flight.said("step 1 loss 0.5\n") == {}
+
+
+def test_what_is_nested_without_end_holds_nobody_up() -> None:
+    deep = (b"\x80\x02}X\x07\x00\x00\x00entries]}(X\x05\x00\x00\x00pg_id)" + b"\x85" * 3000 + b"X\x11\x00\x00\x00collective_seq_idK\x01"
+            b"X\x0d\x00\x00\x00process_groupX\x01\x00\x00\x000K\x00\x86uas.")  # fmt: skip
+    assert flight.standings(deep)["0"].entered == 1

@@ -130,7 +130,7 @@ def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[S
 
 def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:
     done = max((_number(entry, "collective_seq_id") for entry in entries if entry.get("state") == "completed"), default=0)
-    done = max(done, _completed(told, {str(entry.get("pg_id")) for entry in entries}))
+    done = max(done, _completed(told, {str(found) for entry in entries if isinstance(found := entry.get("pg_id"), (str, int))}))
     left = [entry for entry in entries if _number(entry, "collective_seq_id") > done]
     first = min(left, key=lambda entry: _number(entry, "collective_seq_id"), default=None)
     entered = max(_number(entry, "collective_seq_id") for entry in entries)

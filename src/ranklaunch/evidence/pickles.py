@@ -15,6 +15,7 @@ MOST_BYTES = 32 * 1024 * 1024
 MOST_VALUES = 4_000_000  # opcodes: each makes one value at most. A dump of 2,000 collectives with their stacks has some hundred thousand
 MOST_LONG = 64  # bytes of a number
 _MARK = object()
+_KEYS = (str, bytes, int, float, type(None))
 
 # Opcodes of a fixed number of bytes behind them, with the format of these.
 _NUMBERS = {b"J": "<i", b"K": "<B", b"M": "<H", b"G": ">d"}
@@ -94,6 +95,8 @@ class _Reader:
             if len(items) % 2:
                 msg = "no pickle of plain values: a key without a value"
                 raise ValueError(msg)
+            if not all(isinstance(key, _KEYS) for key in items[::2]):  # of a tuple within tuples, hashing may never end
+                raise TypeError
             self._top(dict).update(zip(items[::2], items[1::2]))
         else:
             msg = f"no pickle of plain values: opcode {opcode!r}"

@@ -74,8 +74,9 @@ def collect(
         for path in candidates:
             name = f"{re.sub('[^A-Za-z0-9_.-]', '_', os.path.basename(path))}"
             if _state(path, uids, began) and folder.copy(path, name):
-                with contextlib.suppress(OSError, ValueError), open(os.path.join(folder.path, name), "rb") as file:
-                    found[rank] = flight.standings(file.read())
+                with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
+                    with open(os.path.join(folder.path, name), "rb") as file:
+                        found[rank] = flight.standings(file.read())
     return found
 
 
