@@ -75,9 +75,13 @@ def collect(
             name = f"{re.sub('[^A-Za-z0-9_.-]', '_', os.path.basename(path))}"
             if _state(path, uids, began) and folder.copy(path, name):
                 with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
-                    with open(os.path.join(folder.path, name), "rb") as file:
-                        found[rank] = flight.standings(file.read())
+                    found[rank] = _standings(os.path.join(folder.path, name))
     return found
+
+
+def _standings(path: str) -> dict[str, flight.Standing]:
+    with open(path, "rb") as file:
+        return flight.standings(file.read())
 
 
 def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:
