@@ -34,10 +34,13 @@ def taken(job: Job) -> list[dict[str, Any]]:
     return [event for event in job.events if event["event"] == "evidence"]
 
 
-def node(starter: Starter, index: int, *words: object, method: str = "spawn", slots: int = 2, **settings: object) -> Job:
+def node(
+    starter: Starter, index: int, *words: object, method: str = "spawn", slots: int = 2, recorders: dict[str, str] | None = None,
+    **settings: object,
+) -> Job:  # fmt: skip
     """One of two, which has STACKS on."""
     shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", index, "--slots", slots, "--method", method, "--grace-s", 5)
-    env = {"RANKLAUNCH_STACKS": "on", **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
+    env = {"RANKLAUNCH_STACKS": "on", **(recorders or {}), **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
     logs = starter.folder / f"node_{index}"
     return starter.command("run", "--python", sys.executable, "--log-dir", logs, *shape, "--", *words, env=env, log_dir=logs)
 
@@ -112,6 +115,11 @@ def test_who_is_stopped_while_another_times_out_is_noted(as_process: Starter) ->
     assert job.verdict["notes"] == ["who held the others up, by the evidence: rank 2: its process is stopped (state T)"]
 
 
+def kept_in(folder: Path) -> dict[str, str]:
+    """As ranks with PyTorch on GPUs have it from ranklaunch, but in this folder: PyTorch may not be here."""
+    return {"TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/pipe_"}
+
+
 def recorded(*finished: bool) -> bytes:
     """A flight recorder's dump: of each collective, whether it has ended."""
     entries = [
@@ -129,7 +137,7 @@ def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) 
     for rank, finished in enumerate(((True, False), (True,))):
         (as_process.folder / f"dump_{rank}").write_bytes(recorded(*finished))
     words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)))
-    job = as_process.spawn(2, *words, env={"RANKLAUNCH_ACCELERATOR": "gpu"}, grace_s=3)
+    job = as_process.spawn(2, *words, env=kept_in(as_process.folder), grace_s=3)
     assert job.end() == 134
     assert (job.verdict["culprit"]["rank"], job.verdict["culprit"]["error"]["name"]) == (0, "nccl-collective-timeout")
     note = "who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group default_pg, where others wait"
@@ -160,7 +168,7 @@ def test_node_0_waits_for_the_evidence_of_all_nodes(as_process: Starter) -> None
         (as_process.folder / f"dump_{rank}").write_bytes(recorded(*finished))
     words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)), "deaf")
     port = free_port()
-    jobs = [node(as_process, i, *words, slots=1, muster_port=port, accelerator="gpu") for i in range(2)]
+    jobs = [node(as_process, i, *words, slots=1, muster_port=port, recorders=kept_in(as_process.folder)) for i in range(2)]
     assert [job.popen.wait(DEADLINE_S) for job in jobs] == [134, 134], "\n".join(job.err.text for job in jobs)
     for job in jobs:
         (note,) = job.verdict["notes"]
