@@ -261,7 +261,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)] if child.role in DECIDING else []
     if not (told or error or child.ended.signal):  # it says neither which rank has failed nor why; one of them may say so itself
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
-    if not child.ended.told or (told and child.ends_ranks) or _killed_by_another(child) or on_its_way:
+    if not child.ended.told or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
