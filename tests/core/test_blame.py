@@ -425,14 +425,18 @@ def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
     assert blame.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
 
 
+@pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143)])
+def test_what_a_node_tells_of_a_rank_is_no_end_with_0(outcome: str, code: int) -> None:
+    assert blame.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
+
+
+def test_a_success_is_nothing_that_others_have_failed_of() -> None:
+    with pytest.raises(ValueError, match="outcome 'succeeded'"):
+        blame.suspect({**sent(suspect(1.0)), "outcome": "succeeded", "exit_code": 0})
+
+
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143), ("succeeded", 0)])
 def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> None:
-    of_rank = {**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}
-    if code:
-        assert blame.suspect(of_rank).exit_code == code
-    else:  # it would end with 0 what other nodes have failed of
-        with pytest.raises(ValueError, match="outcome 'succeeded'"):
-            blame.suspect(of_rank)
     told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
     assert blame.judgement(told).exit_code == code
 

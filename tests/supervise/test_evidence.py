@@ -147,16 +147,20 @@ def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) 
     assert {rank: (told["state"], bool(told["recorder"])) for rank, told in summary["ranks"].items()}["0"] == ("gone", True)
 
 
-@pytest.mark.parametrize("where", ["told", "nowhere"])
-def test_the_last_dump_of_a_rank_is_found_where_the_user_has_it(as_process: Starter, where: str) -> None:
-    """Or, where nothing is told, where PyTorch puts it."""
+@pytest.mark.parametrize("where", ["told", "nowhere", pytest.param("by ranklaunch", marks=pytest.mark.launchers)])  # needs PyTorch
+def test_the_last_dump_of_a_rank_is_found_where_it_is_kept(as_process: Starter, where: str) -> None:
+    """Where nothing is told, that is where PyTorch puts it."""
     for rank, finished in enumerate(((True, False), (True,))):
         (as_process.folder / f"dump_{rank}").write_bytes(recorded(*finished))
     cache = as_process.folder / ".cache" / "torch"
     cache.mkdir(parents=True)
-    stem = str(as_process.folder / "mine_") if where == "told" else str(cache / "comm_lib_trace_rank_")
-    own = {"TORCH_FR_DUMP_TEMP_FILE": stem, "RANKLAUNCH_ACCELERATOR": "gpu"} if where == "told" else {"RANKLAUNCH_RECORDERS": "off"}
-    words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)), "deaf", stem)
+    mine, usual = str(as_process.folder / "mine_"), str(cache / "comm_lib_trace_rank_")
+    own, stems = {
+        "told": ({"TORCH_FR_DUMP_TEMP_FILE": mine, "RANKLAUNCH_ACCELERATOR": "gpu"}, [mine]),
+        "nowhere": ({"RANKLAUNCH_RECORDERS": "off"}, [usual]),
+        "by ranklaunch": ({"RANKLAUNCH_ACCELERATOR": "gpu"}, []),
+    }[where]
+    words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)), "deaf", *stems)
     job = as_process.spawn(2, *words, env={"HOME": str(as_process.folder), "XDG_CACHE_HOME": "", **own}, grace_s=3)
     assert job.end() == 134
     assert "rank 1: it has not come to all_reduce number 2" in job.verdict["notes"][0]

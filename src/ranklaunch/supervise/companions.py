@@ -60,7 +60,10 @@ class Attended(Value):
 class Companion:
     """Does nothing, at any of these moments."""
 
-    taking = False  # evidence, of this node
+    @property
+    def taking(self) -> bool:
+        """Evidence, of this node."""
+        return False
 
     def take(self, why: str, ends: bool) -> None:
         """Evidence of all nodes is wanted. ends: the job is about to."""
@@ -122,7 +125,7 @@ class OnCall(Companion):
             attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
 
     @property
-    def taking(self) -> bool:  # type: ignore[override]
+    def taking(self) -> bool:
         return self._made is not None and self._made.taking
 
     def take(self, why: str, ends: bool) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ranklaunch.evidence.gathered import GONE
 from ranklaunch.secrets import redact
 from ranklaunch.system import tree
 from ranklaunch.typed import Any
@@ -55,7 +56,7 @@ def accounts(pids: Iterable[int]) -> Iterator[int]:
 def _state(pid: int) -> dict[str, Any]:
     status = _status(pid)
     if not status:
-        return {"state": "gone"}
+        return {"state": GONE}
     fields = tree.read(f"/proc/{pid}/stat", MOST_BYTES).rpartition(b")")[2].split()
     cpu_s = sum(map(int, fields[11:13])) / _TICKS if len(fields) > 12 else None
     wchan, syscall = _word(f"/proc/{pid}/wchan"), _word(f"/proc/{pid}/syscall")

@@ -17,7 +17,7 @@ from ranklaunch.supervise.taking.folder import Folder, reason
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.signals import OURS
 from ranklaunch.typed import Any, NoReturn
-from ranklaunch.values import NOTHING, Value
+from ranklaunch.values import Value
 
 TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes
 APART_S = 2.0  # between two looks at the processes
@@ -25,9 +25,9 @@ RESERVE_S = 2.0  # of it, for what is written last
 
 
 class Order(Value):
-    """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. began: of the attempt, in
-    seconds since 1970, before which no dump is its own. own: the ranks of this node, also those that have died; recorders: what the
-    plan has added to their environment."""
+    """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. env: of tools, and of ranks
+    whose own is not known. began: of the attempt, in seconds since 1970, before which no dump is its own. own: the ranks of this node, also
+    those that have died."""
 
     number: int
     why: str
@@ -37,7 +37,6 @@ class Order(Value):
     began: float
     left: int
     own: tuple[int, ...] = ()
-    recorders: Mapping[str, str] = NOTHING
 
 
 def start(order: Order) -> tuple[int, int]:
@@ -89,8 +88,7 @@ class _Taking:
     def result(self) -> dict[str, Any]:
         first = processes.sample(self._pids, time.time)
         since = time.time() - 1.0
-        given = {**self._order.env, **self._order.recorders}  # what those that have died had
-        environments = {rank: processes.environment(pid) or given for rank, pid in self._leaders.items()}
+        environments = {rank: processes.environment(pid) or self._order.env for rank, pid in self._leaders.items()}
         poked = {rank for rank, env in environments.items() if dumps.poke(env, rank)}
         running = [*tools.device_tools(self._order.env)]
         spying = tools.py_spy(self._leaders.values(), self._order.env)
@@ -106,7 +104,7 @@ class _Taking:
         wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
         uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
         dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, self._began + TAKE_S - RESERVE_S)
-        wanted.update({rank: dumps.paths(given, rank) for rank in self._order.own if rank not in wanted})
+        wanted.update({rank: dumps.paths(self._order.env, rank) for rank in self._order.own if rank not in wanted})
         standings = dumps.collect(wanted, uids, self._order.began, self._folder)
         return self._told(found, standings, second)
 

@@ -55,7 +55,7 @@ class Taking(Companion):
         self._holds_up = ""  # who does, in words
 
     @property
-    def taking(self) -> bool:  # type: ignore[override]
+    def taking(self) -> bool:
         return self._pipe >= 0
 
     def take(self, why: str, ends: bool) -> None:
@@ -208,8 +208,8 @@ class Taking(Companion):
 
         try:
             order = taker.Order(
-                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent),
-                tuple(job.node.ranks), self._recorders(),
+                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._given(), self._began, room_in(parent),
+                tuple(job.node.ranks),
             )  # fmt: skip
             _, self._pipe = taker.start(order)
         except OSError as error:
@@ -220,9 +220,9 @@ class Taking(Companion):
         os.set_blocking(self._pipe, False)
         self._attended.loop.on_readable(self._pipe, self._read)
 
-    def _recorders(self) -> dict[str, str]:
-        """What ranks have in their environment, and those that have died had."""
-        return {each.name: each.value for each in self._attended.plan().recorders.variables}
+    def _given(self) -> dict[str, str]:
+        """The environment of ranks, also of those that have died, as far as it tells where their dumps are."""
+        return {**self._attended.env, **{each.name: each.value for each in self._attended.plan().recorders.variables}}
 
     def _read(self) -> None:
         while self._pipe >= 0:

@@ -80,7 +80,7 @@ class Watching(Companion):
         if self._of.ending():
             return
         try:
-            if self._is_calm():
+            if not self._leaves_out():
                 self._look_at_all(self._of.loop.clock())
         except OSError:  # no descriptor left
             pass
@@ -89,18 +89,19 @@ class Watching(Companion):
             return
         self._of.loop.after(self._limits.window_s / self._looks, self._look)
 
-    def _is_calm(self) -> bool:
-        """Not while evidence is being taken, nor shortly after: recorders dump what they have, compute for it, and say so in the output,
-        and none of it is a sign of life. The next look is the first of a new window, and who is silent then has been so all the time."""
+    def _leaves_out(self) -> bool:
+        """This look, while evidence is being taken and shortly after: recorders dump what they have, compute for it, and say so in the
+        output, and none of it is a sign of life. The next look is the first of a new window, and who is silent then has been so all the
+        time."""
         if self._of.taking():
             if not self._rests and self._count > 1:  # who asks for it again and again puts off no alarm
                 self._tell(self._of.loop.clock(), self._of.outputs())
             self._rests = RESTS
         if not self._rests:
-            return True
+            return False
         self._rests -= 1
         self._window, self._count = Window(), 0
-        return False
+        return True
 
     def _look_at_all(self, now: float) -> None:
         if not self._count:
