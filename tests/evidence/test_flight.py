@@ -93,6 +93,10 @@ JOBS: dict[str, tuple[dict[int, bytes], list[tuple[object, ...]]]] = {
         {0: dump(FIRST, WAITS), 1: dump(FIRST, (2, "nccl:broadcast", [[4]], False)), 2: dump(FIRST, WAITS)},
         [(2, (0, 1, 2), (), ((1, "broadcast of [[4]]"),), ())],
     ),
+    "each in another": (
+        {0: dump(FIRST, WAITS), 1: dump(FIRST, (2, "nccl:broadcast", [[4]], False))},
+        [(2, (0, 1), (), ((0, "all_reduce of [[4]]"), (1, "broadcast of [[4]]")), (2,))],
+    ),
     "sizes that may differ": (
         {rank: dump((1, "nccl:all_to_all", [[rank + 1]], False)) for rank in range(3)}, [(1, (0, 1, 2), (), (), ())],
     ),
@@ -157,6 +161,25 @@ def test_where_there_is_no_dump_the_words_of_watchdogs_tell() -> None:
     (stuck,) = flight.stuck({rank: flight.said(text) for rank, text in SAID.items()})
     assert (stuck.description, stuck.at, stuck.op, stuck.waiting, stuck.missing) == ("default_pg", 7, "allreduce", (0,), (1,))
     assert flight.said("step 1 loss 0.5\n") == {}
+
+
+def at_7(op: str) -> bytes:
+    return dump((6, ALL_REDUCE, [[4]], True), (7, op, [[4]], False))
+
+
+@pytest.mark.parametrize(
+    ("of_the_others", "differing"),
+    [
+        ((ALL_REDUCE, ALL_REDUCE), ()),
+        (("nccl:all_reduce_barrier", "nccl:all_reduce_barrier"), ()),
+        (("nccl:all_gather", ALL_REDUCE), ((1, "all_gather of [[4]]"),)),
+        (("nccl:all_gather", "nccl:all_gather"), ((0, "allreduce"),)),
+    ],
+)
+def test_a_dump_and_a_watchdog_name_an_operation_in_two_ways(of_the_others: tuple[str, str], differing: tuple[object, ...]) -> None:
+    dumps = {rank: flight.standings(at_7(op)) for rank, op in enumerate(of_the_others, 1)}
+    (stuck,) = flight.stuck({0: flight.said(SAID[0]), **dumps})
+    assert (stuck.waiting, stuck.missing, stuck.differing) == ((0, 1, 2), (), differing)
 
 
 def test_what_is_nested_without_end_holds_nobody_up() -> None:

@@ -120,11 +120,12 @@ def kept_in(folder: Path) -> dict[str, str]:
     return {"TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/pipe_"}
 
 
-def recorded(*finished: bool) -> bytes:
-    """A flight recorder's dump: of each collective, whether it has ended."""
+def recorded(*finished: bool, last: str = "all_reduce") -> bytes:
+    """A flight recorder's dump: of each collective, whether it has ended. last: the operation of the last one."""
     entries = [
         {
-            "process_group": ("0", "default_pg"), "pg_id": 0, "collective_seq_id": number, "profiling_name": "nccl:all_reduce",
+            "process_group": ("0", "default_pg"), "pg_id": 0, "collective_seq_id": number,
+            "profiling_name": f"nccl:{last}" if number == len(finished) else "nccl:all_reduce",
             "input_sizes": [[1048576]], "state": "completed" if done else "scheduled", "is_p2p": False,
         }
         for number, done in enumerate(finished, 1)
@@ -145,6 +146,18 @@ def test_who_has_not_come_to_a_collective_of_nccl_is_noted(as_process: Starter) 
     assert f"ranklaunch: {note}" in job.err.text
     summary = json.loads((in_evidence(job) / "summary.json").read_text())
     assert {rank: (told["state"], bool(told["recorder"])) for rank, told in summary["ranks"].items()}["0"] == ("gone", True)
+
+
+def test_who_is_in_another_collective_of_nccl_is_noted(as_process: Starter) -> None:
+    """Of two nobody knows which is right, so both are named, the one that has timed out too."""
+    for rank, last in enumerate(("all_reduce", "all_gather")):
+        (as_process.folder / f"dump_{rank}").write_bytes(recorded(True, False, last=last))
+    words = (child("nccl_times_out.py"), *(as_process.folder / f"dump_{rank}" for rank in range(2)))
+    job = as_process.spawn(2, *words, env=kept_in(as_process.folder), grace_s=3)
+    assert job.end() == 134
+    (note,) = job.verdict["notes"]
+    number = "of [[1048576]], where others are in something else, as number 2 of group default_pg"
+    assert note == f"who held the others up, by the evidence: rank 0: it is in all_reduce {number}; rank 1: it is in all_gather {number}"
 
 
 @pytest.mark.parametrize("where", ["told", "nowhere", pytest.param("by ranklaunch", marks=pytest.mark.launchers)])  # needs PyTorch

@@ -146,6 +146,18 @@ def test_names_in_dumps_are_told_without_secrets_and_colours() -> None:
     assert named.what.isprintable()
 
 
+@pytest.mark.parametrize(("dumped", "mute"), [((0,), (1,)), ((0, 2), (1,)), ((0, 1), (2,)), ((0, 1, 2), None), ((), None)])
+def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: tuple[int, ...] | None) -> None:
+    """One in a loop of Python's that never rests has no time for it, as seen with PyTorch 2.11."""
+    members = 2 if dumped == (0,) else 3
+    waits = {"0": [6, 7, 7, "nccl:all_reduce", "[[4]]", list(range(members)), "default_pg"]}
+    ranks = {rank: {"pid": rank, "state": "R", "stack": [], "recorder": waits if rank in dumped else None} for rank in range(members)}
+    gathered = _gathered({"number": 1, "folder": "/f", "bytes": 1, "behind": [], "ranks": ranks})
+    what = "its recorder gives no dump, where others wait in all_reduce number 7 of group default_pg"
+    assert [(each.ranks, each.what) for each in gathered.mute] == ([(mute, what)] if mute else [])
+    assert not gathered.recorded
+
+
 def _gathered(found: dict[str, Any]) -> Gathered:
     gathering = Gathering(1, "a test", 2)
     heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in _messages(found)]

@@ -51,6 +51,12 @@ def test_who_is_behind() -> None:
     assert suspects(steps) == (Suspect(3, 0, "its last step is 7, that of others 8"),)
 
 
+def test_whose_recorder_is_mute_comes_last() -> None:
+    mute = Missing((6,), "its recorder gives no dump")
+    assert suspects(IDLE, mute=[mute]) == (Suspect(6, 1, "its recorder gives no dump"),)
+    assert [each.rank for each in suspects(but(5, state="T"), mute=[mute])] == [5]
+
+
 def test_stacks_say_who_is_elsewhere() -> None:
     known = [
         each._replace(stack=IN_LOADER if each.rank == 3 else IN_TORCH.format(n=2500 + each.rank), file=f"{each.rank}.txt") for each in IDLE

@@ -25,6 +25,8 @@ _STATUS = re.compile(
     r"\[PG ID [0-9]{1,6} PG GUID (?P<group>[0-9]{1,20})\((?P<description>[^()\n]{0,100})\) Rank [0-9]{1,7}\] .{0,300}?"
     r"[Ll]ast enqueued (?:NCCL )?work: (?P<entered>[0-9]{1,18}), last completed (?:NCCL )?work: (?P<done>[0-9]{1,18})"
 )
+# By these both dumps and watchdogs name operations, once case and underscores are taken away; the longer ones first.
+_FAMILY = re.compile("reducescatter|allreduce|allgather|alltoall|broadcast|barrier|gather|scatter|reduce")
 _OPERATION = r"WorkNCCL\(SeqNum={number}, OpType=([A-Z_]{{1,40}}),"
 MOST_GROUPS = 64
 MOST_MEMBERS = 64  # of a group, told in a message
@@ -45,8 +47,9 @@ class Standing(Value):
 
 
 class Stuck(Value):
-    """A group that waits. at: the number of the collective. missing: members that have not entered it. differing: those that entered
-    something else there, with what. unknown: members of which nothing is known."""
+    """A group that waits. at: the number of the collective; op: what most have entered there, "" where it is not the same of most.
+    missing: members that have not entered it. differing: those that entered something else there, with what; all, where op is "".
+    unknown: members of which nothing is known."""
 
     group: str
     description: str
@@ -118,14 +121,36 @@ def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[S
         return
     waiting = {rank: standing for rank, standing in here.items() if standing.at == at}
     members = next((standing.members for standing in here.values() if standing.members), ())
-    op, sizes = Counter((_op(s.op), _sizes(s)) for s in waiting.values()).most_common(1)[0][0]
-    differing = [(rank, _told(s)) for rank, s in waiting.items() if (_op(s.op), _sizes(s)) != (op, sizes)]
+    most = _most(Counter(map(_entered, waiting.values())))
+    differing = [(rank, _told(standing)) for rank, standing in waiting.items() if not (most and _agree(_entered(standing), most))]
     missing = [rank for rank, standing in here.items() if standing.entered < at]
     missing += [rank for rank in members if rank in ranks and rank not in here]  # it knows of no collective of this group
     yield Stuck(
-        name, next(iter(here.values())).description, at, op, tuple(sorted(waiting)), tuple(sorted(missing)), tuple(sorted(differing)),
-        tuple(sorted(rank for rank in members if rank not in ranks)),
+        name, next(iter(here.values())).description, at, most[0] if most else "", tuple(sorted(waiting)), tuple(sorted(missing)),
+        tuple(sorted(differing)), tuple(sorted(rank for rank in members if rank not in ranks)),
     )  # fmt: skip
+
+
+_Entered = tuple[str, str, bool]  # an operation, its sizes where they must be the same, and whether sizes are known
+
+
+def _entered(standing: Standing) -> _Entered:
+    return _op(standing.op), _sizes(standing), bool(standing.sizes)
+
+
+def _most(waiting: Mapping[_Entered, int]) -> _Entered | None:
+    """With which more than half of them agree, by how many are in each; one with sizes first."""
+    often = sorted(waiting, key=lambda each: (not each[2], -waiting[each]))[:MOST_GROUPS]
+    total = sum(waiting.values())
+    return next((each for each in often if 2 * sum(n for other, n in waiting.items() if _agree(each, other)) > total), None)
+
+
+def _agree(one: _Entered, other: _Entered) -> bool:
+    """As far as it is known: watchdogs tell no sizes, and name operations in their own way."""
+    if one[2] and other[2]:
+        return one == other
+    families = {found[0] for op, *_ in (one, other) if (found := _FAMILY.search(op.lower().replace("_", "")))}
+    return one[0] == other[0] or len(families) < 2
 
 
 def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:

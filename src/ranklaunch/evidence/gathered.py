@@ -13,6 +13,7 @@ from ranklaunch.values import NOTHING, Value
 MOST_RANKS = 65536
 MOST_FRAMES = 20
 MOST_TEXT = 300
+MOST_MUTE = 2  # ranks, of which that says something
 GONE = "gone"
 
 
@@ -27,15 +28,18 @@ class OfRank(Value):
 
 
 class Named(Value):
-    """Ranks that a recorder names, and what it says of them. file: where that is."""
+    """Ranks that a recorder names, and what it says of them. file: where that is. differs: they are in another operation than others, and
+    not only late."""
 
     ranks: tuple[int, ...]
     what: str
     file: str = ""
+    differs: bool = False
 
 
 class Gathered(Value):
-    """recorded: by flight recorders; behind: by NCCL's RAS. silent: nodes that have not answered. failed: why nodes could take none.
+    """recorded: by flight recorders; behind: by NCCL's RAS; mute: where few recorders have not answered and those of
+    others have. silent: nodes that have not answered. failed: why nodes could take none.
     folders: by node."""
 
     number: int
@@ -43,6 +47,7 @@ class Gathered(Value):
     ranks: Mapping[int, OfRank] = NOTHING
     recorded: tuple[Named, ...] = ()
     behind: tuple[Named, ...] = ()
+    mute: tuple[Named, ...] = ()
     silent: tuple[int, ...] = ()
     failed: Mapping[int, str] = NOTHING
     folders: Mapping[int, str] = NOTHING
@@ -83,23 +88,40 @@ class Gathering:
     def gathered(self) -> Gathered:
         return Gathered(
             self._number, self._why, dict(sorted(self._ranks.items())), tuple(self._recorded()), tuple(self._behind.values()),
-            tuple(sorted(self._awaited)), self._failed, self._folders,
+            tuple(self._mute()), tuple(sorted(self._awaited)), self._failed, self._folders,
         )  # fmt: skip
 
     def _recorded(self) -> Iterator[Named]:
         """Of the first group that names somebody: a rank that is held up there is missing elsewhere too."""
         for group in flight.stuck(self._standings):
-            op = group.op.rpartition(":")[2]
-            place = _shown(f"{op} number {group.at} of group {group.description or group.group}")
             if group.missing:
-                yield Named(group.missing, f"it has not come to {place}, where others wait", self._folder_of(group.missing[0]))
-            for rank, what in group.differing:
-                yield Named((rank,), f"it is in {_shown(what)}, where others are in {place}", self._folder_of(rank))
+                what = f"it has not come to {_place(group)}, where others wait"
+                yield Named(group.missing, _shown(what), self._folder_of(group.missing[0]))
+            for rank, own in group.differing:
+                what = f"it is in {own}, where others are in {_place(group) if group.op else f'something else, as {_number(group)}'}"
+                yield Named((rank,), _shown(what), self._folder_of(rank), differs=True)
             if group.missing or group.differing:
+                return
+
+    def _mute(self) -> Iterator[Named]:
+        """Who may be in a loop that lets no other thread of its process run: the dump is another thread's."""
+        for group in flight.stuck(self._standings):
+            asked = [rank for rank in group.unknown if rank in self._ranks and self._ranks[rank].state != GONE]
+            if asked and len(asked) <= min(MOST_MUTE, len(group.waiting)):
+                what = f"its recorder gives no dump, where others wait in {_place(group)}"
+                yield Named(tuple(asked), _shown(what), self._folder_of(asked[0]))
                 return
 
     def _folder_of(self, rank: int) -> str:
         return self._folders.get(self._ranks[rank].node, "") if rank in self._ranks else ""
+
+
+def _place(group: flight.Stuck) -> str:
+    return f"{group.op or 'a collective,'} {_number(group)}"
+
+
+def _number(group: flight.Stuck) -> str:
+    return f"number {group.at} of group {group.description or group.group}"
 
 
 def _shown(text: str) -> str:

@@ -308,14 +308,16 @@ class Taking(Companion):
 
 
 def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
-    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited. ranks: of the job. One look at a
-    rank shows whether it is stopped, and not whether it is stuck: it may read a file just then."""
+    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited, but maybe in another operation
+    than the others. ranks: of the job. One look at a rank shows whether it is stopped, and not whether it is stuck: it may read a file just
+    then."""
     told = gathered.ranks.items()
     living = {rank: who.Known(rank, each.node, stack=each.stack) for rank, each in told if each.state not in (*who.ENDED, GONE)}
     known = [who.Known(rank, living[rank].node if rank in living else -1, _if_stopped(gathered, rank)) for rank in ranks]
     recorded, behind = ([who.Missing(each.ranks, each.what) for each in named] for named in (gathered.recorded, gathered.behind))
     found = who.suspects(known, recorded, behind) or who.outside(living.values(), len(ranks) - len(living))
-    found = tuple(each for each in found if each.rank in living)
+    differing = {rank for named in gathered.recorded if named.differs for rank in named.ranks}
+    found = tuple(each for each in found if each.rank in living or each.rank in differing)
     return f"who held the others up, by the evidence: {who.sentence(found)}" if found else ""
 
 

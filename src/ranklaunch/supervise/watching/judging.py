@@ -82,8 +82,10 @@ class Judging:
         if not self._alarm or self._of.ending():
             return
         known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
-        recorded, behind = ([Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind))
-        found = who.suspects(known, recorded, behind)
+        recorded, behind, mute = (
+            [Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind, gathered.mute)
+        )
+        found = who.suspects(known, recorded, behind, mute)
         for text in who.groups(known)[:MOST_GROUPS]:
             self._say(text, self._alarm)
         if found:
