@@ -26,7 +26,7 @@ LIMITS: dict[str, float] = {"timeout_s": 20.0, "lost_after_s": 4.0, "end_timeout
 GRACE_S = 2.0
 SOON_S = 8.0  # more than it takes to come back, or to be missed
 MOST_WORDS = 200  # that a node says
-SILENT_S, VERDICT_S, JOIN_S, BYE_S = 15.0, 3.0, 10.0, 2.0  # as in muster/nodes.py
+SILENT_S, VERDICT_S, EVIDENCE_S, JOIN_S, BYE_S = 15.0, 3.0, 15.0, 10.0, 2.0  # as in muster/nodes.py
 
 
 class Link:
@@ -253,7 +253,8 @@ class Node:
         if self.dead or self.ending or self.ended:
             return
         self.ending = True
-        ends = self.net.time.clock + (GRACE_S + VERDICT_S if self.member.joined else JOIN_S)
+        evidence_s = 0.0 if how == "stopped" else EVIDENCE_S
+        ends = self.net.time.clock + (GRACE_S + VERDICT_S + evidence_s if self.member.joined else JOIN_S)
         self._later(self.stop_s, lambda: self._report(how, what, ends))
 
     def _report(self, how: str, what: Any, ends: float) -> None:

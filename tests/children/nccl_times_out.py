@@ -1,7 +1,7 @@
-"""nccl_times_out.py DUMP_0 DUMP_1 [deaf [STEM]]: what two ranks of PyTorch's NCCL group do of which rank 1 does not come to a collective,
-as seen with PyTorch 2.11 and NCCL 2.28.9 on an H200: the watchdog of rank 0 dumps what it has recorded by itself, says so and aborts;
-rank 1 waits elsewhere, and dumps when its fifo is written to (recorder.py), or (deaf) has dumped with rank 0 and looks at its fifo no
-more. STEM: of the paths of dumps."""
+"""nccl_times_out.py DUMP_0 DUMP_1 [deaf [STEM]|mute]: what two ranks of PyTorch's NCCL group do of which rank 1 does not come to a
+collective, as seen with PyTorch 2.11 and NCCL 2.28.9 on an H200: the watchdog of rank 0 dumps what it has recorded by itself, says so and
+aborts; rank 1 waits elsewhere, and dumps when its fifo is written to (recorder.py), or (deaf) has dumped with rank 0 and looks at its fifo
+no more, or (mute) finds no time to dump. STEM: of the paths of dumps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ is_there = Path(sys.argv[2] + ".ready")
 if os.environ["RANK"] == "1" and sys.argv[3:]:
     os.mkfifo(fifo)
     fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    shutil.copyfile(sys.argv[2], dump + "1")
+    if sys.argv[3] == "deaf":
+        shutil.copyfile(sys.argv[2], dump + "1")
     is_there.touch()
     time.sleep(600)
 elif os.environ["RANK"] == "1":

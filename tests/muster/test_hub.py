@@ -243,7 +243,7 @@ def test_who_leaves_without_a_word_of_its_end_is_lost() -> None:
     b = Bench(3)
     members = b.released(3)
     members[1].send(type="bye")
-    b.time.run(5)
+    b.time.run(20)
     judgement = b.judged([members[0], members[2]])
     assert (judgement["exit_code"], judgement["reason"]) == (
         75, "node 1 (127.1.0.2) sent what is not understood: it leaves, and has not said how it ended"
@@ -264,8 +264,8 @@ def test_one_that_never_reports_is_waited_for_no_longer_than_the_others_wait() -
     b.time.run(0)
     members[0].send(type="report", suspects=[], finishes=[])
     members[1].send(type="report", suspects=[value], finishes=[])
-    b.time.until(began + 10, lambda: b.hub.state == JUDGED)
-    assert 2.5 < b.time.clock - began <= 2.75  # the grace, time to report, and a tick
+    b.time.until(began + 30, lambda: b.hub.state == JUDGED)
+    assert 17.5 < b.time.clock - began <= 17.75  # the grace, time to report, what a node takes of the failure, and a tick
     b.judged(members[:2])
 
 

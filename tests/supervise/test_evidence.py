@@ -192,6 +192,18 @@ def test_node_0_waits_for_the_evidence_of_all_nodes(as_process: Starter) -> None
         assert note.startswith("who held the others up, by the evidence: rank 1: it has not come to all_reduce number 2 of group ")
 
 
+def test_what_takes_longer_than_the_grace_is_waited_for(as_process: Starter) -> None:
+    """The recorder of the other node's rank does not answer. Before that was waited for, the reason was what node 0 knew at first."""
+    (as_process.folder / "dump_0").write_bytes(recorded(True, False))
+    words = (child("nccl_times_out.py"), as_process.folder / "dump_0", as_process.folder / "dump_1", "mute")
+    port = free_port()
+    jobs = [node(as_process, i, *words, slots=1, muster_port=port, recorders=kept_in(as_process.folder)) for i in range(2)]
+    assert [job.popen.wait(DEADLINE_S) for job in jobs] == [134, 134], "\n".join(job.err.text for job in jobs)
+    for job in jobs:
+        assert job.verdict["culprit"]["error"]["name"] == "nccl-collective-timeout"
+        assert json.loads((in_evidence(jobs[1], 1) / "summary.json").read_text())["seconds"] > 7
+
+
 @pytest.mark.parametrize("what", ["a stop request", "a failure of its own"])
 def test_of_what_nobody_else_is_to_blame_for_none_is_taken(as_process: Starter, what: str) -> None:
     words = ("--rank", 7) if what == "a stop request" else ("--says", "ValueError: too many values to unpack")

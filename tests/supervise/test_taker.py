@@ -32,6 +32,7 @@ from ranklaunch.supervise.taking.recorders import kept
 from ranklaunch.supervise.taking.taking import TAKEN, Taking, _messages
 from ranklaunch.system import tree
 from testbench.places import child
+from testbench.waiting import sleep_until
 
 pytestmark = pytest.mark.processes
 
@@ -203,6 +204,23 @@ def test_of_ranks_that_are_gone_there_is_something_too(tmp_path: Path) -> None:
     gone.wait()
     found = take(tmp_path, {3: gone.pid}, PATH="")
     assert found["ranks"]["3"] == {"pid": gone.pid, "state": "gone", "stack": [], "recorder": None}
+
+
+DIES_OF_IT = "import os, sys; os.mkfifo(sys.argv[1]); print('ready', flush=True); open(sys.argv[1], 'rb').read(1)"
+
+
+def test_of_a_rank_that_dies_before_it_has_dumped_no_dump_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taker, "TAKE_S", 600.0)
+    env = {"PATH": os.environ["PATH"], "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(tmp_path / "pipe_")}
+    rank = subprocess.Popen([sys.executable, "-c", DIES_OF_IT, str(tmp_path / "pipe_0.pipe")], env=env, stdout=subprocess.PIPE, text=True)
+    assert rank.stdout
+    assert rank.stdout.readline() == "ready\n"
+    sleep_until(lambda: tree.state(tree.identify(rank.pid)) == "S", "it to wait for a reader")
+    found = take(tmp_path, {0: rank.pid}, PATH="")
+    assert rank.wait() == 0
+    rank.stdout.close()
+    assert found["ranks"]["0"]["recorder"] is None
+    assert found["seconds"] < 300
 
 
 def test_no_more_is_kept_than_there_may_be(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tel
 STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
-EVIDENCE_S = 15.0  # beyond that, where a round may follow: for what a node takes of a failure before it stops
+EVIDENCE_S = 15.0  # beyond that, after a failure: for what a node takes of it before it stops
 BYE_S = 2.0  # for the nodes to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
@@ -343,7 +343,7 @@ class Nodes:
         """Seconds after the ending for which the job's verdict is worth waiting for."""
         assert self._member
         if self._member.joined:
-            return self._plan.limits.grace_s + VERDICT_S + (EVIDENCE_S if self._plan.rounds else 0.0)
+            return self._plan.limits.grace_s + VERDICT_S + (EVIDENCE_S if ending.outcome == "failed" else 0.0)
         if ending.exit_code == WaitError.exit_code:  # it has waited enough
             return 0.0
         return JOIN_S if ending.outcome != "stopped" else 0.0 if self._released else self._late_s

@@ -15,8 +15,6 @@ from ranklaunch.muster.words import Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict.blame import Judgement
 
-EVIDENCE_S = 15.0  # beyond the grace, where a round may follow: for what a node takes of a failure before it stops
-
 
 class Reception(Speaker):
     """name: tells two starts of node 0 apart. restarts: whether the job may go on with another round, of which nobody is a part who has not
@@ -28,7 +26,7 @@ class Reception(Speaker):
         self._muster = muster
         self._hub_name = name
         self._restarts = restarts
-        self._grace_s = grace_s + (EVIDENCE_S if restarts else 0.0)
+        self._grace_s = grace_s
         self._roll = Roll(muster.hosts, muster.allowed)
         self.here = Present(self._roll)
         self._reports = Reports(self.here, muster.hosts, self._grace_s, muster.lost_after_s)

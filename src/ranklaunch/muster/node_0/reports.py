@@ -21,6 +21,7 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
+EVIDENCE_S = 15.0  # beyond that, after a failure: for what a node takes of it before it stops
 MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
@@ -302,7 +303,16 @@ class Reports:
         """Whether nobody's report is worth waiting for any more. A network that is away for a moment may be what ranks have failed of."""
         waited = now.clock - self.begun_at
         answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._left)
-        return not answering or waited > self._grace_s + REPORTS_S
+        return not answering or waited > self._patience_s
+
+    @property
+    def _patience_s(self) -> float:
+        failed = any(each.outcome == "failed" for each in self._all_suspects)
+        return self._grace_s + REPORTS_S + (EVIDENCE_S if failed else 0.0)
+
+    @property
+    def _all_suspects(self) -> list[Suspect]:
+        return [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
 
     def _answers_by(self, node: Node) -> float:
         return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
@@ -315,12 +325,12 @@ class Reports:
             return ""
         self._said_silent = True
         name = blame.place(deaf[0].index, self._host(deaf[0])) + (f" and {len(deaf) - 1} more" if deaf[1:] else "")
-        left = min(self._answers_by(deaf[0]), self.begun_at + self._grace_s + REPORTS_S) - now.clock
+        left = min(self._answers_by(deaf[0]), self.begun_at + self._patience_s) - now.clock
         return f"{name} has not answered the order to stop: its network may be away, and has {left:.0f} s to come back"
 
     def judge(self) -> Judgement:
         """By what is known now."""
-        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
+        suspects = self._all_suspects
         finishes = [each for node in self._nodes.values() for each in node.finishes]
         if not suspects:
             return Judgement("failed", WaitError.exit_code, "a node ended without a reason")

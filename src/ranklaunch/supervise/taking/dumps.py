@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ranklaunch.evidence import flight
 from ranklaunch.supervise.taking.folder import Folder
@@ -48,9 +48,11 @@ def paths(env: Mapping[str, str], rank: int) -> list[str]:
     ]
 
 
-def wait_for(wanted: Mapping[int, list[str]], uids: Collection[int], began: float, since: float, deadline: float) -> None:
-    """Until each rank has a new dump that is whole, but not for long where it has an older one. uids: whose dumps may be its own. began,
-    since: of the job, and from when a dump is new, seconds since 1970; deadline: monotonic ones."""
+def wait_for(
+    wanted: Mapping[int, list[str]], uids: Collection[int], began: float, since: float, deadline: float, lives: Callable[[int], bool]
+) -> None:
+    """Until each rank that still lives has a new dump that is whole, but not for long where it has an older one. uids: whose dumps may be
+    its own. began, since: of the job, and from when a dump is new, seconds since 1970; deadline: monotonic ones."""
     steady: dict[int, tuple[Any, float]] = {}
     started = time.monotonic()
     while time.monotonic() < deadline:
@@ -60,7 +62,7 @@ def wait_for(wanted: Mapping[int, list[str]], uids: Collection[int], began: floa
             state = [_state(path, uids, least) for path in found]
             if steady.get(rank, (None,))[0] != state:
                 steady[rank] = state, now
-        if all(any(state) and now - at > STEADY_S for state, at in steady.values()):
+        if all(now - at > STEADY_S and (any(state) or not lives(rank)) for rank, (state, at) in steady.items()):
             return
         time.sleep(LOOK_S)
 

@@ -103,10 +103,14 @@ class _Taking:
         self._write_processes(first, second)
         wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
         uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
-        dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, self._began + TAKE_S - RESERVE_S)
+        until = self._began + TAKE_S - RESERVE_S
+        dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, until, self._lives)
         wanted.update({rank: dumps.paths(self._order.env, rank) for rank in self._order.own if rank not in wanted})
         standings = dumps.collect(wanted, uids, self._order.began, self._folder)
         return self._told(found, standings, second)
+
+    def _lives(self, rank: int) -> bool:
+        return tree.state(self._order.ranks[rank]) not in ("X", "Z")
 
     def _write_stacks(self, *sources: Mapping[int, bytes]) -> dict[int, str]:
         """A file for each process; the first source that has something of it counts. The texts of those that are ranks, by rank."""
