@@ -606,6 +606,18 @@ BY_RICH = """\
 FileNotFoundError: [Errno 2] No such file or directory:\x20
 '/data/train/shards/000123.tar'
 """
+# The same, where what goes on below looks like words of the program, with a line of the program behind it.
+WRAPPED_BY_RICH = """\
+step 3 loss 0.25
+╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /work/train.py:3 in <module>                                                 │
+│                                                                              │
+│ ❱ 3 raise ValueError(f"shard {shard} in {folder} was not readable at all, ...│
+╰──────────────────────────────────────────────────────────────────────────────╯
+ValueError: shard 4711 in the folder /data/one of the third epoch was not\x20
+readable at all, and neither was the other
+the cache of 12 shards is kept
+"""
 # loguru's, which shows values below a line.
 BY_LOGURU = """\
 Traceback (most recent call last):
@@ -637,6 +649,10 @@ step 1 loss 0.5
         (OF_TORCHSCRIPT, UNCAUGHT, "RuntimeError: The following operation failed in the TorchScript interpreter."),
         (OF_RICH, UNCAUGHT, "ValueError: no loss"),
         (BY_RICH, "python-file-not-found", "FileNotFoundError: [Errno 2] No such file or directory: '/data/train/shards/000123.tar'"),
+        (
+            WRAPPED_BY_RICH, UNCAUGHT,
+            "ValueError: shard 4711 in the folder /data/one of the third epoch was not readable at all, and neither was the other",
+        ),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),

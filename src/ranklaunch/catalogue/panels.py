@@ -26,16 +26,20 @@ def within(lines: Sequence[str]) -> Iterator[int]:
             yield number
 
 
-def is_below(lines: Sequence[str], number: int) -> bool:
-    return number > 0 and lines[number - 1].startswith(_ENDS)
+def below(lines: Sequence[str]) -> Iterator[int]:
+    """The numbers of lines right below one, which name an exception."""
+    inside = False
+    for number, line in enumerate(lines):
+        if inside and line.startswith(_ENDS):
+            yield number + 1
+        inside = (inside and not line.startswith(_ENDS)) or (line.startswith("╭") and _TITLE in line)
 
 
-def unwrapped(lines: Sequence[str], number: int, line: str) -> str:
-    """The first line of the message, with those that go on from it: no line is wider than the panel, and one goes on where the next word
-    did not fit in."""
-    width, last = len(lines[number - 1]), len(lines[number])
-    for below in lines[number + 1 : number + _MOST_LINES]:
-        if not below.strip() or last + 1 + len(below.split()[0]) <= width:
-            break
-        line, last = f"{line} {below.strip()}", len(below)
-    return line
+def wrapped(lines: Sequence[str], number: int) -> range:
+    """The lines that go on from the first one of a message: no line is wider than the panel, and one goes on where the next word did not
+    fit in."""
+    width = len(lines[number - 1])
+    for below in range(number + 1, min(len(lines), number + _MOST_LINES)):
+        if not lines[below].strip() or len(lines[below - 1]) + 1 + len(lines[below].split()[0]) <= width:
+            return range(number + 1, below)
+    return range(number + 1, min(len(lines), number + _MOST_LINES))
