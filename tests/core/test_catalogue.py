@@ -650,7 +650,8 @@ step 1 loss 0.5
         (OF_RICH, UNCAUGHT, "ValueError: no loss"),
         (BY_RICH, "python-file-not-found", "FileNotFoundError: [Errno 2] No such file or directory: '/data/train/shards/000123.tar'"),
         (
-            WRAPPED_BY_RICH, UNCAUGHT,
+            WRAPPED_BY_RICH,
+            UNCAUGHT,
             "ValueError: shard 4711 in the folder /data/one of the third epoch was not readable at all, and neither was the other",
         ),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
@@ -703,6 +704,43 @@ def test_a_step_of_another_process_does_not_hide_why() -> None:
         assert found.error.name == "cuda-out-of-memory"
         assert find(told + "".join(more), shared=shared) is None
     assert last_exception(f"Process SpawnProcess-1:\n{FRAMES}ValueError: bad sample\n{''.join(more)}") == "ValueError: bad sample"
+
+
+def test_the_first_exception_of_several_processes_counts_where_the_others_lost_it() -> None:
+    """As programs that log what has ended them write it, all into one output."""
+    logged = "2026-11-26 17:54:11,816 [ERROR] training failed\n"
+    true, lost = f"{logged}{FRAMES}ValueError: no pad token\n", f"{logged}{FRAMES}{LOST}\n"
+    by_torchrun = (
+        "E1126 17:54:12.1 7 torch/distributed/elastic/api.py:986] failed (exitcode: %d) local_rank: 1 (pid: 9) of binary: python\n"
+    )
+    by_spawn = f"{FRAMES}torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with %s\n"
+    by_deepspeed = "h0: [2026-11-26 17:51:38,988] [ERROR] [launch.py:259:sigkill_handler] ['python', 'a.py'] exits with return code = %d\n"
+    of_hosts = "".join(f"h{number}: {line}\n" for number, text in ((1, true), (0, lost), (1, lost)) for line in text.splitlines())
+    at_work = "2026-11-26 17:54:10,101 INFO step 20/60 loss 0.3\n"
+    for text, shared in (
+        (true + lost, True),
+        (f"{at_work}{FRAMES}ValueError: no pad token\n{FRAMES}{LOST}\n", True),
+        (f"{true}step 3 loss 0.2\n{lost}{lost}", True),
+        (true + lost + by_torchrun % 1, False),
+        (true + lost + by_spawn % "exit code 1", False),
+        (of_hosts + by_deepspeed % 1 + by_deepspeed % -15, False),
+    ):
+        found = find(text, shared=shared)
+        assert found
+        assert found.line.endswith("ValueError: no pad token"), text
+    warned = true.replace("ERROR", "WARNING")
+    went_on = "".join(f"step {number} loss 0.2\n" for number in range(3, 9))
+    for text, shared in (
+        (true + lost, False),  # of one process, which had caught the first
+        (warned + lost, True),
+        (true + went_on + lost, True),
+        (lost + lost, True),
+        (true + lost + by_torchrun % -9, False),
+        (true + lost + by_spawn % "signal SIGKILL", False),
+    ):
+        found = find(text, shared=shared)
+        assert found
+        assert found.error.kind == CONSEQUENCE, text
 
 
 MINDSPORE_ENDS = (

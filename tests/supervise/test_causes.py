@@ -82,6 +82,32 @@ time.sleep(600)
     ), reason
 
 
+LOGS_ITS_END = """import logging, os, sys, time
+def train():
+    if os.environ["RANK"] == "1":
+        raise ValueError("tokenizer has no pad token")
+    time.sleep(0.5)
+    raise ConnectionResetError(104, "Connection reset by peer")
+try:
+    train()
+except Exception:
+    logging.exception("training failed")
+    time.sleep(1)
+    sys.exit(1)
+"""
+
+
+@pytest.mark.launchers
+def test_of_a_torchrun_of_the_users_own_the_first_exception_counts(as_process: Starter) -> None:
+    """All ranks log what has ended them, into one output."""
+    program = as_process.folder / "train.py"
+    program.write_text(LOGS_ITS_END)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, program)
+    job = as_process.run(*torchrun, options=("--method", "plain"), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: ValueError: tokenizer has no pad token"
+
+
 # Rank 1 is killed, and its worker finds that out; rank 0 fails once it is told to end.
 ORPHANED = """
 import os, signal, sys, time

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
-from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
+from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, REPORT, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, WHOLE_BAR, figures_of_message
-from ranklaunch.catalogue.tracebacks import Lines
+from ranklaunch.catalogue.scripts import reported
+from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, WHOLE_BAR, counted_on, figures_of_message
+from ranklaunch.catalogue.tracebacks import Lines, tracebacks
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
 _FEWEST_LINES = 12  # of those, where the words are faint
@@ -51,6 +52,29 @@ def causes_before(lines: Lines, errors: Sequence[KnownError], reports: Collectio
         if reports and _compiled(_CALLS_ITSELF_ERROR).match(lines.bare[number]):  # which says more than a report does
             told[number] = faint._replace(standing=LAST)
     return told
+
+
+def cause_of_another(lines: Lines, claims: Mapping[int, KnownError], errors: Sequence[KnownError], shared: bool) -> dict[int, KnownError]:
+    """Where several processes write, and all that is known is what came of a failure: the first exception before that which may have been
+    it. Who has caught it, and has ended for it or will, writes it like one that goes on. shared: whether it is known that several do, and
+    that what failed may have ended by an exception."""
+    if not claims or any(error.kind == CAUSE for error in claims.values()) or not (shared or _of_several(lines)):
+        return {}
+    reports = {number for number, error in claims.items() if error.standing == REPORT}
+    for _, own in tracebacks(lines, reports):
+        for number in (each.endings[-1] for each in own[:-1]):
+            error = None if number in claims or _compiled(_WARNS).search(lines.above(number)) else of_exception(lines.bare[number], errors)
+            if error and error.kind == CAUSE and not counted_on(lines.said, number, own[-1].endings[0]):
+                return {number: error}
+    return {}
+
+
+def _of_several(lines: Lines) -> bool:
+    """By what a launcher says that the program has started, of a rank that was not killed."""
+    text = "\n".join(lines.told)
+    said = [found[0] for found in _compiled(_SPAWNED).finditer(text)] or [each.said for each in reported(text)]
+    killed = [_compiled(_BY_SIGNAL).search(each) for each in said if not each.endswith(_TOLD)]
+    return bool(killed) and not killed[-1]
 
 
 def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool:
@@ -158,6 +182,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_SPAWNED = r"torch\.multiprocessing\.spawn\.\w+: process \d{1,7} terminated with (?:exit code|signal) \w+"
+_BY_SIGNAL = r"(?:killed by|terminated with) signal "
+_TOLD = (" signal 15", " signal SIGTERM")
+_WARNS = r"\bWARN(?:ING)?\b"
 _CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"

@@ -31,11 +31,11 @@ from ranklaunch.catalogue.entry import (
     KnownError,
 )
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
+from ranklaunch.catalogue.last_words import at_work_after, cause_of_another, causes_before, last_words, of_exception, wrong_after
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import WHOLE_BAR, counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, last_tracebacks
+from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, tracebacks
 from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
@@ -92,6 +92,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
+    claims.update(cause_of_another(lines, claims, errors or shipped(), shared))
     if not (claims and _is_of_one_of_several(lines, max(claims), shared)):
         _drop_what_was_survived(lines, claims)
         if by_itself:
@@ -224,7 +225,8 @@ def _parts(line: str, needed: str, place: int) -> Iterator[tuple[str, int, int]]
 def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Drops what the program survived, and adds the exception that ended it where no entry knows better."""
     reports = {number for number, error in claims.items() if error.standing == REPORT}
-    for group, last in last_tracebacks(lines, reports):
+    for group, own in tracebacks(lines, reports):
+        last = own[-1]
         for number in group:
             if number < last.endings[0] and number in claims and _is_survivable(claims[number], lines.bare[number]):
                 del claims[number]

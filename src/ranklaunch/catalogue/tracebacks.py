@@ -160,19 +160,19 @@ def at_fault(lines: Sequence[str]) -> int:
     return begin if begin >= 0 and any(map(_pattern(_IN_MODULE).match, lines[begin:])) else -1
 
 
-def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Traceback]]:
-    """For each process that has one: the numbers of its lines, and its last traceback. reports: lines with a launcher's exception."""
+def tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Sequence[Traceback]]]:
+    """For each process that has one: the numbers of its lines, and its tracebacks. reports: lines with a launcher's exception."""
     for group in lines.groups():
         own = [each for each in _tracebacks(group, lines.bare) if each.endings[-1] not in reports]
         if own:
-            yield group, own[-1]
+            yield group, own
 
 
 def last_exception(text: str) -> str:
     """The line that names the last exception below a traceback, of the program itself, else of a process that it has started, and of no
     thread's; "" where there is none."""
     lines = Lines(text)
-    ends = [last.endings[-1] for _, last in last_tracebacks(lines, ())]
+    ends = [own[-1].endings[-1] for _, own in tracebacks(lines, ())]
     of_main = [number for number in ends if (begin := lines.begin(number)) >= 0 and not lines.bare[begin - 1].startswith(OF_A_PART)]
     number = max(of_main) if of_main else lines.last_of_a_process(len(lines.bare))
     return lines.with_message(number, lines.bare[number].strip()) if number >= 0 else ""
