@@ -197,6 +197,30 @@ def test_a_rank_that_an_exception_was_ending_failed_first(as_process: Starter, m
     assert [failure["rank"] for failure in job.verdict["failures"]] == [0]
 
 
+# Each of two ranks fails by itself, and takes longer to leave than peers need to notice; the one that failed first takes longer.
+LEAVES_LATE = """
+import atexit, os, sys, time, traceback
+rank = int(os.environ["RANK"])
+def marked(*error):
+    for line in "".join(traceback.format_exception(*error)).splitlines():
+        print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
+sys.excepthook = marked
+atexit.register(time.sleep, (0, 7, 6)[rank])
+time.sleep((600, 1, 1.4)[rank])
+raise ValueError(f"no image {rank}")
+"""
+
+
+def test_of_two_that_fail_by_themselves_the_first_to_say_so_failed_first(as_process: Starter) -> None:
+    """The hook is as PyTorch's. They leave late as where CUDA is taken down, or a tracker uploads."""
+    program = as_process.folder / "train.py"
+    program.write_text(LEAVES_LATE)
+    job = as_process.run(program, options=("--method", "spawn", "--slots", 3), grace_s=10)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: no image 1", job.err.text + job.out.text
+    assert [failure["rank"] for failure in job.verdict["failures"]] == [2]
+
+
 # Rank 1 has caught what it tells of, as far as can be seen, and rank 0 has a cause of its own, at whose end rank 1 aborts or waits.
 CAUGHT = """
 import os, signal, sys, time, traceback

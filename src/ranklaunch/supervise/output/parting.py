@@ -39,10 +39,12 @@ def with_parting(
     result = list(found)
     # Of a launcher's ranks the one that it names, where the failure was here.
     named = None if ending.from_elsewhere else next(iter(blame.ordered(found)), None)
-    first = min([ending.at, *(each.ended_at for child in ended for each in _ends(child) if each.code != 0)])
-    for rank, tail, at in circumstances.wrote():
-        how, said = ends_by_exception(tail.decode(errors="replace"), rank)
-        child = _started(rank, ended) if how and -GRAIN_S <= first - at < WAY_OUT_S[how] else None
+    wrote = [(*each, *ends_by_exception(each[1].decode(errors="replace"), each[0])) for each in circumstances.wrote()]
+    first, of_rank = min([(ending.at, _rank_of(ending)), *_failed(ended)], key=lambda end: end[0])
+    # Where the first to end has raised one itself, that is what the others may have noticed: at its exit a rank may wait for long.
+    said_at = next((at for rank, _, at, how, _ in wrote if rank == of_rank and how == CERTAIN), first)
+    for rank, tail, at, how, said in wrote:
+        child = _started(rank, ended) if how and -GRAIN_S <= first - at and min(first, said_at) - at < WAY_OUT_S[how] else None
         last = _last_of(rank, child, circumstances.tail_of_rank) if child else b""
         if not child or _raised(last) > _raised(tail) or _was_at_work(last):
             continue  # what has ended it came later
@@ -60,6 +62,15 @@ def with_parting(
             told = culprit(plan, child, failure, last_lines(tail), error, wall(at))
             result.append(Suspect(told.node, wall(at), "failed", 1, "", told, late=how == LIKELY))
     return blame.ordered(result)
+
+
+def _rank_of(ending: Ending) -> int | None:
+    return ending.rank.rank if ending.rank else ending.child.process.rank if ending.child else None
+
+
+def _failed(ended: Sequence[Child]) -> list[tuple[float, int | None]]:
+    """When ranks of launchers have, and which."""
+    return [(each.ended_at, each.rank) for child in ended for each in _ends(child) if each.code != 0]
 
 
 def _started(rank: int, ended: Sequence[Child]) -> Child | None:
