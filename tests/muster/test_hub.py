@@ -434,6 +434,29 @@ def test_one_that_does_not_come_back_is_gone(error: OSError | None, seconds: flo
     assert "node 2 (127.1.0.3)" in judgement["reason"]
 
 
+TIMED_OUT = {"name": "gloo-timeout", "kind": "consequence", "line": "Timed out", "meaning": "", "remedy": "", "source": "", "retry": ""}
+
+
+@pytest.mark.parametrize(("after_s", "code"), [(0.5, 137), (4.0, 3)])
+def test_one_that_is_killed_well_after_the_first_failure_was_not_what_that_came_of(after_s: float, code: int) -> None:
+    """As while the evidence of a time-out is taken."""
+    b = Bench(3, grace_s=30.0)
+    members = b.released(3)
+    b.time.run(60)
+    value = suspect(1, EPOCH + b.time.clock)
+    value["culprit"]["error"] = TIMED_OUT
+    members[1].send(type="fail", suspect=value)
+    b.time.run(after_s)
+    members[2].cut()
+    b.time.run(5)
+    for m in members[:2]:
+        m.send(type="report", suspects=[value] if m is members[1] else [], finishes=[])
+    judgement = b.judged(members[:2])
+    assert judgement["exit_code"] == code
+    killed = "ranklaunch on node 2 (127.1.0.3) was killed by SIGKILL, 4.0 s after the end of the job had begun"
+    assert judgement["notes"] == ([killed] if code == 3 else [])
+
+
 def test_each_break_has_a_second_of_its_own() -> None:
     b = Bench(2)
     members = b.released(2)

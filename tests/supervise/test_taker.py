@@ -25,12 +25,14 @@ from ranklaunch.evidence.gathered import Gathered, Gathering
 from ranklaunch.plan.model import Recorder, Recorders
 from ranklaunch.supervise import words
 from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.taking import dumps as dumps_of_nodes
 from ranklaunch.supervise.taking import taker
 from ranklaunch.supervise.taking import tools as tools_of_nodes
 from ranklaunch.supervise.taking.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
 from ranklaunch.supervise.taking.recorders import kept
 from ranklaunch.supervise.taking.taking import TAKEN, Taking, _messages
 from ranklaunch.system import tree
+from ranklaunch.watch.frames import own
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -147,6 +149,22 @@ def test_names_in_dumps_are_told_without_secrets_and_colours() -> None:
     assert named.what.isprintable()
 
 
+def test_a_node_cannot_speak_of_the_ranks_of_another() -> None:
+    gathering = Gathering(1, "a test", 2, lambda said: own({0: (0, 1), 1: (2, 3)}, said))
+    waits = {"0": [6, 7, 7, "nccl:all_reduce", "[[4]]", [0, 1, 2, 3], "default_pg"]}
+    late = {"0": [6, 6, 0, "", "", [0, 1, 2, 3], "default_pg"]}
+
+    def of(state: str, recorder: object) -> dict[str, object]:
+        return {"pid": 1, "state": state, "stack": [], "recorder": recorder}
+
+    common = {"number": 1, "folder": "/f", "bytes": 1, "more": False}
+    gathering.hear(1, {**common, "behind": [["0-0", 0, "AllReduce", 6, 7]], "ranks": {"2": of("S", waits), "0": of("T", late)}})
+    assert gathering.hear(0, {**common, "behind": [], "ranks": {"0": of("S", waits), "1": of("S", waits)}})
+    gathered = gathering.gathered()
+    assert {rank: (each.node, each.state) for rank, each in gathered.ranks.items()} == {0: (0, "S"), 1: (0, "S"), 2: (1, "S")}
+    assert (gathered.recorded, gathered.behind) == ((), ())
+
+
 @pytest.mark.parametrize(("dumped", "mute"), [((0,), (1,)), ((0, 2), (1,)), ((0, 1), (2,)), ((0, 1, 2), None), ((), None)])
 def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: tuple[int, ...] | None) -> None:
     """One in a loop of Python's that never rests has no time for it, as seen with PyTorch 2.11."""
@@ -160,7 +178,7 @@ def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: t
 
 
 def _gathered(found: dict[str, Any]) -> Gathered:
-    gathering = Gathering(1, "a test", 2)
+    gathering = Gathering(1, "a test", 2, lambda said: lambda node, rank: True)
     heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in _messages(found)]
     assert not any(heard)
     gathered = gathering.gathered()
@@ -221,6 +239,31 @@ def test_of_a_rank_that_dies_before_it_has_dumped_no_dump_is_waited_for(tmp_path
     rank.stdout.close()
     assert found["ranks"]["0"]["recorder"] is None
     assert found["seconds"] < 300
+
+
+def test_what_there_is_no_time_to_read_is_kept_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ranks with large recorders: one is read."""
+    stem = str(tmp_path / "trace_")
+    for rank in (0, 1):
+        (tmp_path / f"trace_{rank}").write_bytes(dump(True))
+    read = dumps_of_nodes.flight.standings
+
+    def slow(data: bytes, deadline: float) -> dict[str, flight.Standing]:
+        monkeypatch.setattr(dumps_of_nodes.flight, "standings", lambda data, deadline: read(data, 0.0))
+        return read(data, deadline)
+
+    monkeypatch.setattr(dumps_of_nodes.flight, "standings", slow)
+    ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], "TORCH_FR_DUMP_TEMP_FILE": stem}) for rank in (0, 1)}
+    try:
+        found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH="")
+    finally:
+        for popen in ranks.values():
+            popen.kill()
+            popen.wait()
+    assert [(bool(each["recorder"]), each.get("unread", False)) for each in found["ranks"].values()] == [(True, False), (False, True)]
+    assert sorted(path.name for path in Path(found["folder"]).glob("trace_*")) == ["trace_0", "trace_1"]
+    assert found["notes"] == ["there was no time to read what the recorder of rank 1 has dumped"]
+    assert not _gathered(found).mute
 
 
 def test_no_more_is_kept_than_there_may_be(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ranklaunch.watch.frames import own
 from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
 
 IN_TORCH = """
@@ -129,3 +130,22 @@ def test_what_a_rank_may_have_caught_says_less_than_what_is_known_of_others() ->
     assert [each.rank for each in suspects(stopped)] == [2]
     assert [each.rank for each in suspects(idle, [Missing((3,), "not in a collective")])] == [3]
     assert [each.rank for each in suspects(idle)] == [5]
+
+
+PLANNED = {0: (0, 1), 1: (2, 3), 2: (4, 5)}
+
+
+@pytest.mark.parametrize(
+    ("said", "node", "rank", "may"),
+    [
+        ({0: (0, 1), 2: (4, 0)}, 2, 0, False),
+        ({0: (0, 1), 2: (4, 0)}, 2, 4, True),
+        ({0: (1,), 2: (4, 0)}, 2, 0, False),  # node 0 has nothing to say of it any more
+        ({0: (), 2: (4, 0)}, 2, 0, False),
+        ({0: (2, 3), 1: (0, 1)}, 1, 0, True),  # numbered in another way
+        ({1: (2, 0)}, 1, 0, True),  # node 0 has not been heard
+        ({1: (2, 9)}, 1, 9, True),  # nobody's
+    ],
+)
+def test_a_node_speaks_of_its_own_ranks(said: dict[int, tuple[int, ...]], node: int, rank: int, may: bool) -> None:
+    assert own(PLANNED, said)(node, rank) == may

@@ -10,6 +10,7 @@ the dump; torch_npu writes the same.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -61,9 +62,9 @@ class Stuck(Value):
     unknown: tuple[int, ...] = ()
 
 
-def standings(dump: bytes) -> dict[str, Standing]:
-    """By group. Raises ValueError where it is no dump."""
-    told = pickles.plain(dump)
+def standings(dump: bytes, deadline: float = math.inf) -> dict[str, Standing]:
+    """By group. Raises ValueError where it is no dump, and TimeoutError as pickles.plain does."""
+    told = pickles.plain(dump, deadline)
     if not isinstance(told, dict) or not isinstance(told.get("entries"), (list, tuple)):
         msg = "no dump of a flight recorder"
         raise ValueError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ranklaunch import errors, showing
 from ranklaunch.evidence import flight
@@ -54,14 +54,19 @@ class Gathered(Value):
 
 
 class Gathering:
-    """hear() for each message of a node, until it says that all have answered."""
+    """hear() for each message of a node, until it says that all have answered. own: from the ranks of which each node has spoken to whether
+    a node may speak of a rank: a node is believed for its own."""
 
-    def __init__(self, number: int, why: str, nodes: int) -> None:
-        self._number, self._why = number, why
+    def __init__(
+        self, number: int, why: str, nodes: int, own: Callable[[Mapping[int, Collection[int]]], Callable[[int, int], bool]]
+    ) -> None:
+        self._number, self._why, self._own = number, why, own
         self._awaited = set(range(nodes))
+        self._told: dict[int, dict[int, tuple[OfRank, dict[str, flight.Standing] | None]]] = {}  # of its ranks, by each node
+        self._unread: set[int] = set()  # whose recorders have answered all the same
+        self._lags: dict[int, dict[str, Named]] = {}  # by each node
         self._ranks: dict[int, OfRank] = {}
         self._standings: dict[int, dict[str, flight.Standing]] = {}
-        self._behind: dict[str, Named] = {}
         self._folders: dict[int, str] = {}
         self._failed: dict[int, str] = {}
 
@@ -72,22 +77,29 @@ class Gathering:
             self._failed[node] = str(body["failed"])[:MOST_TEXT]
         else:
             self._folders[node] = folder
+        ranks, lags = self._told.setdefault(node, {}), self._lags.setdefault(node, {})
         for name, told in body["ranks"].items():
             rank = int(name)
             if 0 <= rank < MOST_RANKS:
                 stack = "\n".join(str(line)[:MOST_TEXT] for line in told["stack"][:MOST_FRAMES])
-                self._ranks[rank] = OfRank(node, str(told["state"])[:8], stack, join(folder, f"rank_{rank}.stacks.txt") if stack else "")
-                self._standings.update({rank: flight.from_json(told["recorder"])} if told["recorder"] else {})
+                seen = OfRank(node, str(told["state"])[:8], stack, join(folder, f"rank_{rank}.stacks.txt") if stack else "")
+                self._unread |= {rank} if told.get("unread") else set()
+                ranks[rank] = seen, flight.from_json(told["recorder"]) if told["recorder"] else None
         for communicator, rank, operation, launched, most in body["behind"]:
             what = f"it has launched {int(launched)} {operation} operations of communicator {communicator}, others {int(most)}"
-            self._behind[f"{communicator} {rank}"] = Named((int(rank),), _shown(what[:MOST_TEXT]), join(folder, "ras.txt"))
+            lags[f"{communicator} {rank}"] = Named((int(rank),), _shown(what[:MOST_TEXT]), join(folder, "ras.txt"))
         if not body["more"]:
             self._awaited.discard(node)
         return not self._awaited
 
     def gathered(self) -> Gathered:
+        may_speak = self._own(self._told)
+        told = [(rank, of_rank) for node, ranks in self._told.items() for rank, of_rank in ranks.items() if may_speak(node, rank)]
+        self._ranks = {rank: seen for rank, (seen, _) in sorted(told, key=lambda each: each[0])}
+        self._standings = {rank: standings for rank, (_, standings) in told if standings is not None}
+        behind = {name: each for node, lags in self._lags.items() for name, each in lags.items() if may_speak(node, each.ranks[0])}
         return Gathered(
-            self._number, self._why, dict(sorted(self._ranks.items())), tuple(self._recorded()), tuple(self._behind.values()),
+            self._number, self._why, self._ranks, tuple(self._recorded()), tuple(behind.values()),
             tuple(self._mute()), tuple(sorted(self._awaited)), self._failed, self._folders,
         )  # fmt: skip
 
@@ -107,7 +119,7 @@ class Gathering:
         """Who may be in a loop that lets no other thread of its process run: the dump is another thread's."""
         for group in flight.stuck(self._standings):
             asked = [rank for rank in group.unknown if rank in self._ranks and self._ranks[rank].state != GONE]
-            if asked and len(asked) <= min(MOST_MUTE, len(group.waiting)):
+            if asked and not self._unread.intersection(asked) and len(asked) <= min(MOST_MUTE, len(group.waiting)):
                 what = f"its recorder gives no dump, where others wait in {_place(group)}"
                 yield Named(tuple(asked), _shown(what), self._folder_of(asked[0]))
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+
 from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.watch.sample import Seen
 from ranklaunch.watch.who import Raised
@@ -34,6 +36,19 @@ class Frame(NamedTuple):
     rules: tuple[Rule, ...] = ()
     hears: bool | None = None
     raised: tuple[Raised, ...] = ()
+
+
+def ranks_of(frame: Frame) -> set[int]:
+    return {seen.rank for seen in frame.ranks if seen.rank is not None}
+
+
+def own(planned: Mapping[int, Collection[int]], said: Mapping[int, Collection[int]]) -> Callable[[int, int], bool]:
+    """Whether a node, the first number, may speak of a rank, the second. planned: the ranks of each node; said: those of which each has
+    spoken. Nobody else does of the ranks of a node that has spoken of any of its own, or of none at all. Where ranks are numbered in
+    another way than planned, as by torchrun's c10d, a node speaks of others' alone."""
+    owner = {rank: node for node, ranks in planned.items() for rank in ranks}
+    speaking = {node for node, ranks in said.items() if not ranks or any(owner.get(rank) == node for rank in ranks)}
+    return lambda node, rank: owner.get(rank, node) == node or owner[rank] not in speaking
 
 
 def packed(frame: Frame) -> dict[str, Any]:

@@ -26,6 +26,7 @@ MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
 RESET_S = 2.5
+AFTER_S = 2.0  # after the end has begun: who is killed later than that was not what others had failed of
 
 
 def told(kind: str, judgement: Judgement) -> Message:
@@ -196,6 +197,7 @@ class Reports:
         self._reported = 0
         self._suspects: list[Suspect] = []  # of nodes that are gone
         self._lost: list[str] = []
+        self._notes: list[str] = []
         self._lost_starts: set[str] = set()
 
     # What a node says
@@ -244,8 +246,13 @@ class Reports:
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
         self._lost_starts.add(node.entry.instance)
-        if not node.suspects:
-            self._suspects.append(self._vanished(node, silence(node.gone_why), now))
+        if node.suspects:
+            return
+        vanished, after_s = self._vanished(node, silence(node.gone_why), now), (node.gone_at or 0.0) - self.begun_at
+        if self.begun_at and after_s > AFTER_S and vanished.culprit:
+            self._notes.append(f"{blame.sentence(vanished.culprit)}, {after_s:.1f} s after the end of the job had begun")
+        else:
+            self._suspects.append(vanished)
 
     def has_lost(self, instance: str) -> bool:
         """Whether this start of a node was taken for gone."""
@@ -334,7 +341,7 @@ class Reports:
         finishes = [each for node in self._nodes.values() for each in node.finishes]
         if not suspects:
             return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
-        return blame.judge(suspects, finishes, [note for node in self._nodes.values() for note in node.notes])
+        return blame.judge(suspects, finishes, [*self._notes, *(note for node in self._nodes.values() for note in node.notes)])
 
     @property
     def _left(self) -> list[Node]:

@@ -44,7 +44,7 @@ def with_parting(
     # Where the first to end has raised one itself, that is what the others may have noticed: at its exit a rank may wait for long.
     said_at = next((at for rank, _, at, how, _ in wrote if rank == of_rank and how == CERTAIN), first)
     for rank, tail, at, how, said in wrote:
-        child = _started(rank, ended) if how and -GRAIN_S <= first - at and min(first, said_at) - at < WAY_OUT_S[how] else None
+        child = _started(rank, ended) if how and first - at >= -GRAIN_S and min(first, said_at) - at < WAY_OUT_S[how] else None
         last = _last_of(rank, child, circumstances.tail_of_rank) if child else b""
         if not child or _raised(last) > _raised(tail) or _was_at_work(last):
             continue  # what has ended it came later

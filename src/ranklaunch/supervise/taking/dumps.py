@@ -68,22 +68,32 @@ def wait_for(
 
 
 def collect(
-    wanted: Mapping[int, Iterable[str]], uids: Collection[int], began: float, folder: Folder
-) -> dict[int, dict[str, flight.Standing]]:
-    """Copies what these accounts have dumped since the job began, in seconds since 1970, and reads where the ranks stand."""
-    found = {}
+    wanted: Mapping[int, Iterable[str]], uids: Collection[int], began: float, folder: Folder, deadline: float
+) -> tuple[dict[int, dict[str, flight.Standing]], set[int]]:
+    """Copies what these accounts have dumped since the job began, in seconds since 1970. Where the ranks stand by that, and whose dumps
+    there was no time to read. deadline: in monotonic seconds."""
+    copied: dict[int, list[str]] = {}
     for rank, candidates in wanted.items():
         for path in candidates:
-            name = f"{re.sub('[^A-Za-z0-9_.-]', '_', os.path.basename(path))}"
+            name = re.sub("[^A-Za-z0-9_.-]", "_", os.path.basename(path))
             if _state(path, uids, began) and folder.copy(path, name):
-                with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
-                    found[rank] = _standings(os.path.join(folder.path, name))
-    return found
+                copied.setdefault(rank, []).append(os.path.join(folder.path, name))
+    found: dict[int, dict[str, flight.Standing]] = {}
+    unread: set[int] = set()
+    for rank, paths_of_rank in copied.items():
+        for path in paths_of_rank:
+            try:
+                found[rank] = _standings(path, deadline)
+            except TimeoutError:
+                unread.add(rank)
+            except (OSError, ValueError, RecursionError, MemoryError):
+                continue
+    return found, unread - found.keys()
 
 
-def _standings(path: str) -> dict[str, flight.Standing]:
+def _standings(path: str, deadline: float) -> dict[str, flight.Standing]:
     with open(path, "rb") as file:
-        return flight.standings(file.read())
+        return flight.standings(file.read(), deadline)
 
 
 def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:

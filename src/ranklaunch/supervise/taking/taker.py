@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ranklaunch import errors
 from ranklaunch.evidence import flight, ras, stacks
@@ -106,8 +106,9 @@ class _Taking:
         until = self._began + TAKE_S - RESERVE_S
         dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, until, self._lives)
         wanted.update({rank: dumps.paths(self._order.env, rank) for rank in self._order.own if rank not in wanted})
-        standings = dumps.collect(wanted, uids, self._order.began, self._folder)
-        return self._told(found, standings, second)
+        standings, unread = dumps.collect(wanted, uids, self._order.began, self._folder, self._began + TAKE_S)
+        self._notes += [f"there was no time to read what the recorder of rank {rank} has dumped" for rank in sorted(unread)]
+        return self._told(found, standings, unread, second)
 
     def _lives(self, rank: int) -> bool:
         return tree.state(self._order.ranks[rank]) not in ("X", "Z")
@@ -149,8 +150,9 @@ class _Taking:
             return b""
 
     def _told(
-        self, texts: Mapping[int, str], standings: Mapping[int, Mapping[str, flight.Standing]], sample: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+        self, texts: Mapping[int, str], standings: Mapping[int, Mapping[str, flight.Standing]], unread: Collection[int],
+        sample: list[dict[str, Any]],
+    ) -> dict[str, Any]:  # fmt: skip
         states = {each["pid"]: each["state"] for each in sample}
         ranks = {
             str(rank): {
@@ -158,6 +160,7 @@ class _Taking:
                 "state": states.get(pid, ""),
                 "stack": [stacks.line(frame) for frame in stacks.main(texts.get(rank, ""))],
                 "recorder": flight.as_json(standings[rank]) if rank in standings else None,
+                **({"unread": True} if rank in unread else {}),
             }
             for rank, pid in self._leaders.items()
         }

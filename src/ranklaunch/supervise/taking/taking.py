@@ -22,7 +22,7 @@ from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking.folder import Folder, room_in
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import blame, folders
-from ranklaunch.watch import who
+from ranklaunch.watch import frames, who
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
@@ -73,7 +73,9 @@ class Taking(Companion):
         if self._pipe >= 0 or self._gathering:
             return  # this time's is what whoever asks again wants to have
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
-        self._gathering[number] = Gathering(number, why, len(self._attended.plan().job.everyone))
+        everyone = self._attended.plan().job.everyone
+        planned = {node.index: node.ranks for node in everyone}
+        self._gathering[number] = Gathering(number, why, len(everyone), lambda said: frames.own(planned, said))
         self._attended.loop.after(GATHERS_S, lambda: self._gather(number))
         self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
         self._begin(number, why, ends)

@@ -12,7 +12,7 @@ from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
 from ranklaunch.watch.deaf import NOTICE, Deaf
 from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
-from ranklaunch.watch.frames import unpacked
+from ranklaunch.watch.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
 
 SAMPLE, HANG = "sample", "hang"  # words
@@ -42,7 +42,8 @@ class Judging:
     def _on_sample(self, node: int, body: Any) -> None:
         if self._of.ending():
             return
-        frame, node = unpacked(body), node if self._of.plan().muster else self._nodes[0]
+        node = node if self._of.plan().muster else self._nodes[0]
+        frame = self._own(node, unpacked(body))
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
         if self._deaf.feed(node, frame):
             self._of.say(NOTICE)
@@ -59,6 +60,13 @@ class Judging:
             self._alarm = None
             self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
             self._of.nodes.tell_nodes(HANG, None)
+
+    def _own(self, node: int, frame: Frame) -> Frame:
+        """Of a node's own ranks; node 0 may have the output of others'."""
+        said = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
+        may_speak = own({each.index: each.ranks for each in self._of.plan().job.everyone}, said) if node else lambda node, rank: True
+        ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
+        return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 
     @property
     def _limit_s(self) -> float:
