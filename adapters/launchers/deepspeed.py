@@ -45,7 +45,7 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
-FAILING = ("Killing subprocess ", "exits with return code = ")
+FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess |\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 

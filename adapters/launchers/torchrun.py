@@ -76,7 +76,7 @@ _FAILURE = re.compile(
 
 _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
 
-CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N closing signal SIGTERM", after a rank has failed
+CLOSING = "Sending process [0-9]+ closing signal SIGTERM"  # torch 1.11 to 2.13, after a rank has failed
 
 # The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"

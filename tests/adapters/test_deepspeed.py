@@ -8,6 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import deepspeed
+from ranklaunch.adapters.launchers.shared import deepspeed_remote
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan, RankLog
 from ranklaunch.verdict.model import Failure
@@ -530,3 +531,20 @@ def test_ranks_that_it_starts_are_known_by_pid() -> None:
     assert found
     assert found["pid"] == "30799"
     assert any(text in last_words(1) for text in plan().processes[0].conduct.failing)
+
+
+@pytest.mark.parametrize(
+    ("line", "fails"),
+    [
+        ("h1: [2026-11-26 17:51:37,163] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 178", True),
+        ("[2026-11-26 17:51:37,228] [ERROR] [launch.py:259:sigkill_handler] ['python', '-u', 'a.py'] exits with return code = 1", True),
+        ("pdsh@h0: h1: ssh exited with exit code 1", True),
+        ("h1: of the last try: pdsh@h0: h1: ssh exited with exit code 1", False),
+        ("h1: reading the log: ssh exited with exit code 1", False),
+        ("Killing subprocess 12 of the data service, which is not needed any more", False),
+        ("the tokenizer exits with return code = 0", False),
+    ],
+)
+def test_what_ranks_say_in_the_output_that_they_share_is_no_failure(line: str, fails: bool) -> None:
+    said = f"step 3\n{line}\nstep 4\n"
+    assert any(re.search(pattern, said, re.MULTILINE) for pattern in (*deepspeed.FAILING, *deepspeed_remote.FAILING)) == fails

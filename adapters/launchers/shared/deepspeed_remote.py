@@ -48,7 +48,7 @@ _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
-FAILING = (": ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
+FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
 _BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
 _SSH_LOST = 255  # says ssh where what it had started there was killed, or where it was itself cut off

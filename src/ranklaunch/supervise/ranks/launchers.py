@@ -125,7 +125,7 @@ class Launchers:
         said = child.reader.output.tail if child.reader else b""
         if child.announced:
             child.announced.read(said)
-        failing = any(text.encode() in said for text in child.process.conduct.failing)
+        failing = any(re.search(pattern.encode(), said, re.MULTILINE) for pattern in child.process.conduct.failing)
         if failing and not (self._around.ending() or child.told or child.ends_ranks):
             self._on_failing(child)
         self._dismiss(child, said)
