@@ -115,7 +115,7 @@ WHEEL = {
     "ranklaunch/catalogue/known.py",
     "ranklaunch/catalogue/last_words.py",
     "ranklaunch/catalogue/literals.py",
-    "ranklaunch/catalogue/panels.py",
+    "ranklaunch/catalogue/layouts.py",
     "ranklaunch/catalogue/reports.py",
     "ranklaunch/catalogue/scripts.py",
     "ranklaunch/catalogue/search.py",

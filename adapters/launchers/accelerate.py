@@ -76,7 +76,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     )
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
     if outputs:
-        env["PET_REDIRECTS"] = "3"  # which accelerate has no option for, and leaves to torch
+        # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.
+        env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
     found = Plan(

@@ -618,6 +618,87 @@ ValueError: shard 4711 in the folder /data/one of the third epoch was not\x20
 readable at all, and neither was the other
 the cache of 12 shards is kept
 """
+IMPL = "tensorflow.python.framework.errors_impl."
+# TensorFlow 2.21's, of a function; of a session, with the frames that made the node behind it; and of a generator in Python.
+OF_GRAPH = """\
+Traceback (most recent call last):
+  File "/work/train.py", line 22, in <module>
+    step(batch)
+  File "/lib/python3.11/site-packages/tensorflow/python/util/traceback_utils.py", line 167, in error_handler
+    raise e.with_traceback(filtered_tb) from None
+  File "/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 59, in quick_execute
+    except TypeError as e:
+tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:
+
+Detected at node ReadFile defined at (most recent call last):
+  File "/work/train.py", line 22, in <module>
+
+  File "/work/train.py", line 11, in step
+
+/data/train-00003.tfrecord; No such file or directory
+\t [[{{node ReadFile}}]] [Op:__inference_step_10]
+"""
+OF_SESSION = """\
+Traceback (most recent call last):
+  File "/work/train.py", line 17, in <module>
+    session.run(op)
+  File "/lib/python3.11/site-packages/tensorflow/python/client/session.py", line 1426, in _do_call
+    raise type(e)(node_def, op, message)  # pylint: disable=no-value-for-parameter
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Detected at node 'CheckNumerics' defined at (most recent call last):
+    File "/work/train.py", line 9, in <module>
+Node: 'CheckNumerics'
+loss is bad : Tensor had NaN values
+\t [[{{node CheckNumerics}}]]
+
+Original stack trace for 'CheckNumerics':
+  File "/work/train.py", line 9, in <module>
+  File "/lib/python3.11/site-packages/tensorflow/python/framework/ops.py", line 1221, in from_node_def
+
+"""
+OF_GENERATOR = """\
+Traceback (most recent call last):
+  File "/work/train.py", line 52, in <module>
+    model.fit(dataset)
+  File "/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 53, in quick_execute
+    tensors = pywrap_tfe.TFE_Py_Execute(ctx._handle, device_name, op_name,
+              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+tensorflow.python.framework.errors_impl.UnknownError: Graph execution error:
+
+Detected at node PyFunc defined at (most recent call last):
+<stack traces unavailable>
+KeyError: 'image_007'
+Traceback (most recent call last):
+
+  File "/lib/python3.11/site-packages/tensorflow/python/ops/script_ops.py", line 269, in __call__
+    ret = func(*args)
+          ^^^^^^^^^^^
+
+  File "/work/train.py", line 50, in images
+    raise KeyError('image_007')
+
+KeyError: 'image_007'
+
+
+\t [[{{node PyFunc}}]]
+\t [[IteratorGetNext]] [Op:__inference_multi_step_on_iterator_906]
+"""
+BY_KERAS = """\
+Traceback (most recent call last):
+  File "/work/train.py", line 60, in <module>
+    model(images)
+  File "/lib/python3.11/site-packages/keras/src/layers/input_spec.py", line 239, in assert_input_compatibility
+    raise ValueError(
+ValueError: Exception encountered when calling Sequential.call().
+
+\x1b[1mInput 0 with name 'None' of layer 'dense_5' is incompatible with the layer: expected axis -1 of input shape to have value 4\x1b[0m
+
+Arguments received by Sequential.call():
+  • inputs=tf.Tensor(shape=(None, 5), dtype=float32)
+  • training=True
+"""
 # loguru's, which shows values below a line.
 BY_LOGURU = """\
 Traceback (most recent call last):
@@ -653,6 +734,15 @@ step 1 loss 0.5
             WRAPPED_BY_RICH,
             UNCAUGHT,
             "ValueError: shard 4711 in the folder /data/one of the third epoch was not readable at all, and neither was the other",
+        ),
+        (OF_GRAPH, UNCAUGHT, f"{IMPL}NotFoundError: Graph execution error: /data/train-00003.tfrecord; No such file or directory"),
+        (OF_SESSION, UNCAUGHT, f"{IMPL}InvalidArgumentError: Graph execution error: loss is bad : Tensor had NaN values"),
+        (OF_GENERATOR, UNCAUGHT, f"{IMPL}UnknownError: Graph execution error: KeyError: 'image_007'"),
+        (
+            BY_KERAS,
+            UNCAUGHT,
+            "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of layer 'dense_5' is incompatible "
+            "with the layer: expected axis -1 of input shape to have value 4",
         ),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up

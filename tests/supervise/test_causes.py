@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from testbench.jobs.job import Starter
+from testbench.jobs.job import Starter, attempts
 
 LONG_S = 240  # MindSpore and DeepSpeed take their time where there is much else to do
 LINES = 20  # that a verdict has of a culprit
@@ -106,6 +106,40 @@ def test_of_a_torchrun_of_the_users_own_the_first_exception_counts(as_process: S
     job = as_process.run(*torchrun, options=("--method", "plain"), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
     job.end(LONG_S)
     assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: ValueError: tokenizer has no pad token"
+
+
+# Rank 0 runs a torchrun of its own, as for an evaluation, which inherits where the ranks of the job's write; then rank 1 fails.
+NESTED = """
+import os, subprocess, sys, time
+if "INNER" in os.environ:
+    print("evaluating", os.environ["RANK"], flush=True)
+    sys.exit(os.environ["RANK"] == "1" and "eval shard 12 is missing")
+if os.environ["RANK"] == "0":
+    own = ("TORCHELASTIC", "MASTER", "RANK", "LOCAL", "WORLD", "GROUP", "ROLE")
+    env = {**{name: value for name, value in os.environ.items() if not name.startswith(own)}, "INNER": "yes"}
+    inner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", __file__]
+    subprocess.run(inner, env=env)
+    open("evaluated", "w").close()
+while not os.path.exists("evaluated"):
+    time.sleep(0.05)
+if os.environ["RANK"] == "1":
+    raise ValueError("no image 17")
+time.sleep(600)
+"""
+
+
+@pytest.mark.launchers
+@pytest.mark.parametrize("method", ["torchrun", "accelerate"])
+def test_what_a_torchrun_that_a_rank_starts_writes_is_no_ranks(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(NESTED)
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: no image 17", job.err.text + job.out.text
+    assert b"evaluating" not in job.log(0) + job.log(1)
+    told = {line for line in job.out.text.splitlines() if "evaluating" in line}
+    assert told == {f"[{method} of a rank] evaluating {rank}" for rank in range(3)}
+    assert b"eval shard 12 is missing" in (attempts(job.log_dir)[-1] / f"{method}_of_ranks.log").read_bytes()
 
 
 # Rank 1 is killed, and its worker finds that out; rank 0 fails once it is told to end.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -248,9 +248,9 @@ def test_what_there_is_no_time_to_read_is_kept_all_the_same(tmp_path: Path, monk
         (tmp_path / f"trace_{rank}").write_bytes(dump(True))
     read = dumps_of_nodes.flight.standings
 
-    def slow(data: bytes, deadline: float) -> dict[str, flight.Standing]:
-        monkeypatch.setattr(dumps_of_nodes.flight, "standings", lambda data, deadline: read(data, 0.0))
-        return read(data, deadline)
+    def slow(data: bytes, is_late: Callable[[], bool]) -> dict[str, flight.Standing]:
+        monkeypatch.setattr(dumps_of_nodes.flight, "standings", lambda data, is_late: read(data, lambda: True))
+        return read(data, is_late)
 
     monkeypatch.setattr(dumps_of_nodes.flight, "standings", slow)
     ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], "TORCH_FR_DUMP_TEMP_FILE": stem}) for rank in (0, 1)}

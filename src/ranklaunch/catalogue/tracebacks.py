@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from ranklaunch.catalogue import panels
+from ranklaunch.catalogue import layouts
 from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
@@ -39,29 +39,19 @@ class Lines:
         self.told = plain.split("\n")
         bare = _pattern(_PREFIX).sub("", plain)
         bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
-        self._below_panels: dict[int, str] = {}  # what rich has wrapped, of the lines that name an exception
-        self.bare = bare.split("\n")
-        if panels.MARK in bare:
-            self.bare = panels.without_columns(bare).split("\n")
-            self._unwrap()
+        self.bare = layouts.without_columns(bare).split("\n")
+        self._joined = layouts.join(self.bare, self.told) if any(mark in bare for mark in layouts.MARKS) else frozenset()
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
         self.tagged = _pattern(_TAGGED).search(cut) is not None
         self._with_tags = cut.split("\n")
 
-    def _unwrap(self) -> None:
-        for number in [*panels.below(self.bare)]:
-            wrapped = panels.wrapped(self.bare, number) if number < len(self.bare) else ()
-            self._below_panels[number] = "".join(f" {self.bare[each].strip()}" for each in wrapped)
-            for each in wrapped:
-                self.bare[each] = self.told[each] = ""
-
     @functools.cached_property
     def said(self) -> list[str]:
         """bare, with nothing where a traceback quotes lines of the program, or its values as rich and loguru do: what is raised there is in
         the line that ends it."""
-        in_panels = {*panels.within(self.bare)}
+        in_panels = {*layouts.within(self.bare)}
         if not in_panels and not any(_FRAME_NEEDS in line for line in self.bare):
             return self.bare
         is_frame, is_value = _pattern(_FRAME).match, _pattern(_VALUE).match
@@ -73,7 +63,7 @@ class Lines:
 
     def framed(self, number: int) -> bool:
         """Whether a line names the exception below the frames of a traceback, or one of a group that was never raised and has none."""
-        if number in self._below_panels:
+        if number in self._joined:
             return True
         above = self.bare[max(0, number - 4) : number] if _pattern(NAMES).match(self.bare[number]) else []
         if above and _pattern(_MEMBER).match(above[-1]):
@@ -110,8 +100,8 @@ class Lines:
     def with_message(self, number: int, line: str) -> str:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s)."""
-        if number in self._below_panels:
-            return f"{line}{self._below_panels[number]}"
+        if number in self._joined:
+            return line
         if not (line.endswith(":") and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])

@@ -6,9 +6,7 @@ and makes room for as many objects as it is told to. Here nothing is imported or
 
 from __future__ import annotations
 
-import math
 import struct
-import time
 from collections.abc import Callable
 
 from ranklaunch.typed import Any
@@ -16,7 +14,7 @@ from ranklaunch.typed import Any
 MOST_BYTES = 32 * 1024 * 1024
 MOST_VALUES = 4_000_000  # opcodes: each makes one value at most. A dump of 2,000 collectives with their stacks has some hundred thousand
 MOST_LONG = 64  # bytes of a number
-_LOOK_AT_TIME = 1024  # values between two looks
+_ASKS_WHETHER_LATE = 1024  # values between two times
 _MARK = object()
 _KEYS = (str, bytes, int, float, type(None))
 
@@ -32,14 +30,14 @@ _PUT = {b"q": "<B", b"r": "<I"}
 _GET = {b"h": "<B", b"j": "<I"}
 
 
-def plain(data: bytes, deadline: float = math.inf) -> Any:
-    """deadline: in monotonic seconds. Raises ValueError where it is none of plain values, is not whole, or is too large, and TimeoutError
-    where that has passed."""
+def plain(data: bytes, is_late: Callable[[], bool] = bool) -> Any:
+    """is_late: whether the time for it is over. Raises ValueError where it is none of plain values, is not whole, or is too large, and
+    TimeoutError where it is late."""
     if len(data) > MOST_BYTES:
         msg = f"{len(data)} bytes, more than the {MOST_BYTES} that are read"
         raise ValueError(msg)
     try:
-        return _Reader(data).value(deadline)
+        return _Reader(data).value(is_late)
     except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError) as error:
         msg = f"no pickle of plain values: {type(error).__name__}"
         raise ValueError(msg) from None
@@ -52,9 +50,9 @@ class _Reader:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
-    def value(self, deadline: float) -> Any:
+    def value(self, is_late: Callable[[], bool]) -> Any:
         for number in range(MOST_VALUES):
-            if not number % _LOOK_AT_TIME and time.monotonic() > deadline:
+            if not number % _ASKS_WHETHER_LATE and is_late():
                 raise TimeoutError
             opcode = self._take(1)
             if opcode == b".":

@@ -24,12 +24,14 @@ LOOK_AGAIN_S = 0.5
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
 LEAST_COPIED = 16 * 1024**2  # however full the disk is
 UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
+OTHERS = "others"  # in place of a key
 FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
 class Follower:
     """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
-    one. on_trouble: is told what is not read, and why."""
+    one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that ranks have started,
+    since these inherit where: each has a folder of its own, and the launcher's own was there first."""
 
     def __init__(
         self,
@@ -39,10 +41,13 @@ class Follower:
         loop: Loop,
         on_file: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = lambda text: None,
+        others: Callable[[], Output] | None = None,
     ) -> None:
         disk.make_folder(folder)
         self._pattern = re.compile(pattern)
-        self._outputs = outputs
+        self._outputs = dict(outputs)
+        self._others = others
+        self._run = ""  # the folder of the launcher's own
         self._on_file = on_file
         self._on_trouble = on_trouble
         self._seen: set[str] = set()
@@ -53,6 +58,7 @@ class Follower:
         self._files = Files(self._on_gone)
         self._lost = False
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
+        self._earlier = {path[len(folder) + 1 :].partition("/")[0] for path in self._offsets}
         self._left = _budget(folder)
         self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
         self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
@@ -199,17 +205,25 @@ class Follower:
     def _enter(self, path: str) -> None:
         """A launcher that starts its ranks anew lets them write in another place: they do not end by what the earlier ones had written."""
         key, place = self._placed(path)
-        if self._rounds.get(key, place) != place:
+        if key != OTHERS and self._rounds.get(key, place) != place:
             self._outputs[key].tail = b""
             self._newest[key].clear()
         self._rounds[key] = place
         self._newest[key].append(path)
 
     def _output_of(self, path: str) -> Output | None:
-        return self._outputs.get(self._placed(path)[0])
+        key = self._placed(path)[0]
+        if key == OTHERS and self._others and key not in self._outputs:
+            self._outputs[key], self._newest[key] = self._others(), []
+        return self._outputs.get(key)
 
     def _placed(self, path: str) -> tuple[str, str]:
-        return key_and_round(self._pattern, path[len(self._folder) + 1 :])
+        key, place = key_and_round(self._pattern, path[len(self._folder) + 1 :])
+        run, nested, _ = place.partition("/")
+        if not (nested and self._others) or run in self._earlier:
+            return key, place
+        self._run = self._run or run
+        return (key if run == self._run else OTHERS), place
 
     # What is read
 

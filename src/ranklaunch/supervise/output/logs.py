@@ -103,7 +103,13 @@ class Logs:
         from ranklaunch.supervise.output.follow import Follower
 
         self._outputs = outputs
-        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble)
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble, self._of_others)
+
+    def _of_others(self) -> Output:
+        """For what the ranks of launchers write that ranks have started."""
+        process = self._launchers[-1][0]
+        tag = process.tag.replace(process.name, f"{process.name} of a rank", 1)
+        return self._output((f"{process.log[: -len('.log')]}_of_ranks.log",), tag, f"{process.name} of a rank", self._show, None)
 
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""

@@ -93,7 +93,7 @@ def collect(
 
 def _standings(path: str, deadline: float) -> dict[str, flight.Standing]:
     with open(path, "rb") as file:
-        return flight.standings(file.read(), deadline)
+        return flight.standings(file.read(), lambda: time.monotonic() > deadline)
 
 
 def _state(path: str, uids: Collection[int], since: float) -> tuple[int, int] | None:

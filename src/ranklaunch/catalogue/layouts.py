@@ -1,0 +1,96 @@
+"""How libraries lay out what an exception says, where that is not one line below the frames.
+
+rich has panels of frames, of the program's lines and of its values, and wraps the exception below. TensorFlow puts the place in the graph
+between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableSequence, Sequence
+
+MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ")
+_ENDS = "╰"
+_TITLE = "Traceback (most recent call last)"
+_MARGIN = re.compile(r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}", re.MULTILINE)  # of rich's handler of logging, which puts it below the message
+_MOST_LINES = 40  # of a message
+_OF_GRAPH = re.compile(r"[\w.]{1,120}: Graph execution error:$")
+_AT_NODE = re.compile(r"\s*\[\[(?:\{\{node |\w)")
+_ALSO = re.compile(r"\s*\(\d{1,3}\) |\d{1,9} (?:successful operations|derived errors ignored)\.")  # of several errors at the root
+_ORIGINAL = "Original stack trace for "
+_MOST_OF_GRAPH = 400  # lines
+_BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
+
+
+def without_columns(text: str) -> str:
+    """Without those of rich's handler of logging before each line, and the blanks with which it fills lines up."""
+    return _MARGIN.sub("", "\n".join(map(str.rstrip, text.split("\n")))) if MARKS[0] in text else text
+
+
+def within(lines: Sequence[str]) -> Iterator[int]:
+    """The numbers of lines in panels, but for the last of each, which stands above the exception."""
+    inside = False
+    for number, line in enumerate(lines):
+        inside = (inside and not line.startswith(_ENDS)) or (line.startswith("╭") and _TITLE in line)
+        if inside:
+            yield number
+
+
+def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
+    """Puts what went wrong into the line that names the exception; what stood in between is left out. The numbers of those lines. bare: as
+    told, without what launchers and loggers put before a line."""
+    found = {}
+    for number in _below_panels(bare):
+        found[number] = _wrapped(bare, number)
+    for number, line in enumerate(bare):
+        if _OF_GRAPH.match(line):
+            found[number] = _in_graph(bare, number)
+        elif _BY_KERAS.match(line):
+            found[number] = range(number + 1, _filled(bare, number + 1) + 1)
+    for number, below in found.items():
+        rest = _said(bare, number, below)
+        for each in (bare, told):
+            each[number] = f"{each[number].rstrip()} {rest}".rstrip()
+        for each_below in below:
+            bare[each_below] = told[each_below] = ""
+    return set(found)
+
+
+def _said(bare: Sequence[str], number: int, below: range) -> str:
+    """All of what is wrapped; of a graph's error, the last before the nodes."""
+    if not _OF_GRAPH.match(bare[number]):
+        return " ".join(bare[each].strip() for each in below if bare[each].strip())
+    at_node = next((each for each in below if _AT_NODE.match(bare[each])), below.stop)
+    return next((bare[each].strip() for each in range(at_node - 1, number, -1) if bare[each].strip()), "")
+
+
+def _below_panels(lines: Sequence[str]) -> list[int]:
+    """The numbers of lines right below one, which name an exception."""
+    inside = {*within(lines)}
+    ends = (number for number, line in enumerate(lines) if line.startswith(_ENDS) and number - 1 in inside and number not in inside)
+    return [number + 1 for number in ends if number + 1 < len(lines)]
+
+
+def _wrapped(lines: Sequence[str], number: int) -> range:
+    """The lines that go on from the first one of a message: no line is wider than the panel, and one goes on where the next word did not
+    fit in."""
+    width, stop = len(lines[number - 1]), min(len(lines), number + _MOST_LINES)
+    ends = (n for n in range(number + 1, stop) if not lines[n].strip() or len(lines[n - 1]) + 1 + len(lines[n].split()[0]) <= width)
+    return range(number + 1, next(ends, stop))
+
+
+def _in_graph(lines: Sequence[str], number: int) -> range:
+    """Up to the last of the nodes, or of the frames that TensorFlow 1 has behind them; nothing where there are none."""
+    stop = min(len(lines), number + _MOST_OF_GRAPH)
+    end = next((each for each in range(number + 1, stop) if _AT_NODE.match(lines[each])), number)
+    while number < end < stop - 1 and (_AT_NODE.match(lines[end + 1]) or _ALSO.match(lines[end + 1])):
+        end += 1
+    original = _filled(lines, end + 1)
+    if end > number and original < stop and lines[original].startswith(_ORIGINAL):
+        end = next((each for each in range(original + 1, stop) if lines[each][:1].strip()), stop) - 1
+    return range(number + 1, end + 1)
+
+
+def _filled(lines: Sequence[str], number: int) -> int:
+    """The next that is not empty."""
+    return next((each for each in range(number, min(len(lines), number + _MOST_LINES)) if lines[each].strip()), len(lines))
