@@ -693,7 +693,7 @@ Traceback (most recent call last):
     raise ValueError(
 ValueError: Exception encountered when calling Sequential.call().
 
-\x1b[1mInput 0 with name 'None' of layer 'dense_5' is incompatible with the layer: expected axis -1 of input shape to have value 4\x1b[0m
+\x1b[1mInput 0 with name 'None' of layer 'dense_5' is too wide\x1b[0m
 
 Arguments received by Sequential.call():
   • inputs=tf.Tensor(shape=(None, 5), dtype=float32)
@@ -741,8 +741,7 @@ step 1 loss 0.5
         (
             BY_KERAS,
             UNCAUGHT,
-            "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of layer 'dense_5' is incompatible "
-            "with the layer: expected axis -1 of input shape to have value 4",
+            "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of layer 'dense_5' is too wide",
         ),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ranklaunch.supervise.record import MOST_IDS, RUN_IDS, run_id
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
-from testbench.jobs.users import as_user, needs_root, open_to_all
+from testbench.jobs.users import as_user, as_user_alone, copied_for_all, needs_root, open_to_all
 from testbench.places import child
 
 USER = 1000
@@ -53,6 +54,26 @@ def test_what_another_user_has_left_of_runs_is_no_defect(text: str, tmp_path: Pa
     (tmp_path / RUN_IDS).write_text(text, encoding="latin-1")
     found = run_id(str(tmp_path), "j", "python x.py")
     assert run_id(str(tmp_path), "j", "python x.py") == found
+
+
+@needs_root
+def test_runs_of_a_user_who_lets_nobody_read_them_stay(tmp_path: Path) -> None:
+    """In a folder that both may write to."""
+    open_to_all(tmp_path)
+    (tmp_path / "packages").mkdir()
+    interpreter = copied_for_all(tmp_path / "packages")
+    if not interpreter:
+        pytest.skip("no interpreter that another user may run")
+    path = tmp_path / RUN_IDS
+    path.write_text('{"other 1": "00112233445566aa"}')
+    path.chmod(0o600)
+    program = "import sys; from ranklaunch.supervise.record import run_id; print(len(run_id(sys.argv[1], 'j', 'x', print)))"
+    done = subprocess.run(
+        [*as_user_alone(1000, 100), interpreter, "-c", program, tmp_path], env={"PYTHONPATH": str(tmp_path / "packages")}, cwd="/",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{path}: Permission denied: the run's id is not kept, so a later attempt has another\n16\n"
+    assert path.read_text() == '{"other 1": "00112233445566aa"}'
 
 
 def test_jobs_that_begin_at_once_in_one_folder_keep_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,29 +219,34 @@ PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a 
 
 
 def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] = lambda text: None) -> str:
-    """Of this job and its command, as an earlier attempt has left it there, else a new one. on_trouble: is told of what is no file."""
+    """Of this job and its command, as an earlier attempt has left it there, else a new one. on_trouble: is told where it is not kept."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     lock = _locked(logs)
-    ids = _run_ids(path)
-    if known not in ids:
-        ids[known] = os.urandom(8).hex()
-        newest = {name: ids[name] for name in list(ids)[-MOST_IDS:]}
-        try:
-            write_file(path, json.dumps(newest), 0o644)
-        except OSError:  # it is this start's alone
-            pass
-        except disk.NotRegularError as error:
-            on_trouble(f"{path} is {error.kind}, not a file: the run's id is not kept, so a later attempt has another")
+    ids: dict[str, str] = {}
+    why = ""
+    try:
+        ids = _run_ids(path)
+        if known not in ids:
+            ids[known] = os.urandom(8).hex()
+            write_file(path, json.dumps({name: ids[name] for name in list(ids)[-MOST_IDS:]}), 0o644)
+    except OSError as error:  # what others have there stays
+        why = f"{path}: {error.strerror or error}"
+    except disk.NotRegularError as error:
+        why = f"{path} is {error.kind}, not a file"
+    if why:
+        ids.setdefault(known, os.urandom(8).hex())
+        on_trouble(f"{why}: the run's id is not kept, so a later attempt has another")
     if lock >= 0:
         os.close(lock)
     return ids[known]
 
 
 def _run_ids(path: str) -> dict[str, str]:
+    """Nothing where it is damaged. Raises OSError and NotRegularError."""
     try:
-        kept = json.loads(disk.read(disk.own(path), MOST_OF_IDS)) if os.path.exists(path) else {}
-    except (OSError, ValueError, RecursionError, disk.NotRegularError):
+        kept = json.loads(disk.read(disk.own(path), MOST_OF_IDS)) if os.path.lexists(path) else {}
+    except (ValueError, RecursionError):
         return {}
     found = kept.items() if isinstance(kept, dict) else ()
     return {name: text for name, text in found if isinstance(text, str) and len(text) == ID_LENGTH and text.isalnum()}
