@@ -71,6 +71,8 @@ _CLASSES = (
 )  # fmt: skip
 MOST_RANKS = 1_000_000
 _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
+# Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
+_IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -121,6 +123,9 @@ def explain(tail: str) -> Failure | None:
     exited = list(_EXITED.finditer(tail))
     if exited:
         return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
+    improper = _IMPROPER.search(tail)
+    if improper:
+        return failed_with(1, int(improper["rank"]))
     fatal = _FATAL.search(tail)
     return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 

@@ -31,6 +31,7 @@ LINES = {
         Place(1, 7, 500),
     ),
     "MindSpore": ("epoch: 1 step: {n}, loss is 2.{m}", Place(1, 7)),
+    "Lightning with rich": ("Epoch 3/9  ━━━━━━━━━━━━━━━━━ {n}/50 0:00:01 • 0:00:01 22.57it/s v_num: 1", Place(3, 7, 50)),
     "Lightning": ("Epoch 3:  20%|##   | {n}/50 [00:0{n}<00:48,  0.83it/s, v_num=1]", Place(3, 7, 50)),
     "tqdm": (" 20%|##   | {n}/50 [00:0{n}<00:48,  1.21s/it]", Place(0, 7, 50)),
     "epoch 0 batch 0 of 0, loss 0": ("epoch 1 batch {n} of 50, loss 0.{m}", Place(0, 7)),

@@ -1,7 +1,8 @@
 """How libraries lay out what an exception says, where that is not one line below the frames.
 
 rich has panels of frames, of the program's lines and of its values, and wraps the exception below. TensorFlow puts the place in the graph
-between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`.
+between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`. Open MPI
+breaks the line that names the rank.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, MutableSequence, Sequence
 
-MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ")
+MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
 _ENDS = "╰"
 _TITLE = "Traceback (most recent call last)"
 _MARGIN = re.compile(r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}", re.MULTILINE)  # of rich's handler of logging, which puts it below the message
@@ -19,6 +20,7 @@ _AT_NODE = re.compile(r"\s*\[\[(?:\{\{node |\w)")
 _ALSO = re.compile(r"\s*\(\d{1,3}\) |\d{1,9} (?:successful operations|derived errors ignored)\.")  # of several errors at the root
 _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
+_BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
 
@@ -45,6 +47,8 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
     for number, line in enumerate(bare):
         if _OF_GRAPH.match(line):
             found[number] = _in_graph(bare, number)
+        elif _BY_MPIRUN.match(line):
+            found[number] = range(number + 1, min(number + 2, len(bare)))
         elif _BY_KERAS.match(line):
             found[number] = range(number + 1, _filled(bare, number + 1) + 1)
     for number, below in found.items():

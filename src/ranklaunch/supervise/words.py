@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
+_WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
 # On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python where it is of an exception in a group.
@@ -148,9 +149,9 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
 
 
 def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
-    """What Open MPI says of a rank that has called it wrongly, which stands in mpirun's output alone."""
-    error = known(tail, plan) if b"*** MPI_ERR" in tail else None
-    return error if error and "*** MPI_ERR" in error.line else None
+    """What Open MPI says of a rank that has called it wrongly, or has ended without it, which stands in mpirun's output alone."""
+    error = known(tail, plan) if any(text.encode() in tail for text in _WRONG_CALLS) else None
+    return error if error and any(text in error.line for text in _WRONG_CALLS) else None
 
 
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:

@@ -59,6 +59,7 @@ _KNOWN: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("MindFormers", "step:[", r"[Ee]poch: ?\[ *(?P<epoch>\d+)/ *\d+\], step: ?\[ *(?P<step>\d+)/ *(?P<of>\d+)\]"),
         ("MindSpore", "step:", r"\bepoch: (?P<epoch>\d+),? step: (?P<step>\d+), ?loss"),
         ("Lightning", "Epoch", r"\bEpoch (?P<epoch>\d+): .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) \["),
+        ("Lightning with rich", "•", r"\bEpoch (?P<epoch>\d+)/\d+ .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) +[\d:]+ +• "),
         ("tqdm", "[", r"(?:\||^| )(?P<step>\d+)/(?P<of>\d+) \[[\d:]+<[\d:?]+"),
     )
 )
