@@ -127,7 +127,7 @@ class Clock:
 class Bench:
     """hub_s: seconds of CPU that the hub has used."""
 
-    def __init__(self, nodes: int, *, grace_s: float = 1.0, **more: Any) -> None:
+    def __init__(self, nodes: int, *, grace_s: float = 1.0, hear: Callable[[int, str, Any], object] = lambda *_: None, **more: Any) -> None:
         self.muster = muster_machines.muster(nodes, port=free_port(), **more)
         self.said: list[str] = []
         self.clock = Clock()
@@ -135,7 +135,7 @@ class Bench:
         self.clients = selectors.DefaultSelector()
         self.all: list[Client] = []
         self.hub_s = 0.0
-        self.node_0 = HubDriver(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded")
+        self.node_0 = HubDriver(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded", hear=hear)
         self.hub, self.door = self.node_0.hub, self.node_0.door
 
     def close(self) -> None:

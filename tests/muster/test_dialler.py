@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from muster_helpers import CUT, HUB, KEY, Bench, Clock
-from muster_machines import FACTS, muster, suspect
+from muster_machines import FACTS, STAMP, muster, suspect
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import Calls, MemberDriver
@@ -208,6 +208,24 @@ def test_a_node_finds_node_0_in_the_end() -> None:
     finally:
         for node in nodes:
             node.close()
+        b.close()
+
+
+def test_what_is_said_of_a_word_comes_before_what_follows_from_the_next_message() -> None:
+    """A node asks for evidence and fails, and node 0 reads both at once: the others are to take evidence before they stop."""
+    b = Bench(2, hear=lambda node, topic, body: b.node_0.say("evidence", {"number": 1}))
+    try:
+        members = b.members(range(2))
+        b.released(members)
+        asks = {**STAMP, "type": "word", "number": 1, "topic": "evidence", "body": {}}
+        fails = {**STAMP, "type": "fail", "suspect": suspect(1, time.time())}
+        codec = members[1].codec
+        assert codec
+        members[1].send_raw(codec.frame(asks) + codec.frame(fails))
+        b.run(lambda: members[0].of("stop") and members[0].of("word"), "both")
+        said = [message["type"] for message in members[0].messages]
+        assert said.index("word") < said.index("stop")
+    finally:
         b.close()
 
 

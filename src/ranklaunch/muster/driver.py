@@ -77,7 +77,7 @@ class Driver:
 
 
 class HubDriver(Driver):
-    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node, in a turn of the loop of its own. decide: whether
+    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node. decide: whether
     another round follows a failed one; None: none does. run_id: of the job, for all nodes."""
 
     def __init__(
@@ -97,7 +97,8 @@ class HubDriver(Driver):
             events.Listen: lambda action: self.door.open(),
             events.Sweep: lambda action: self.door.drop_late(),
             events.LookUp: self._look_up,
-            events.Told: lambda action: loop.after(0, lambda: hear(action.node, action.topic, action.body)),
+            # At once: what is said because of it, such as an order for evidence, is said before what follows from the next message, as a stop.
+            events.Told: lambda action: hear(action.node, action.topic, action.body),
             events.Decide: lambda action: self.feed(decide(action) if decide else events.Decided(False, action.judgement)),
         })  # fmt: skip
         self.feed(events.Start())
