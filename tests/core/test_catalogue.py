@@ -817,6 +817,9 @@ def test_the_first_exception_of_several_processes_counts_where_the_others_lost_i
         found = find(text, shared=shared)
         assert found
         assert found.line.endswith("ValueError: no pad token"), text
+    told_to_end = find(true + lost, by_itself=False, shared=True)
+    assert told_to_end
+    assert told_to_end.error.kind == CONSEQUENCE
     warned = true.replace("ERROR", "WARNING")
     went_on = "".join(f"step {number} loss 0.2\n" for number in range(3, 9))
     for text, shared in (

@@ -92,7 +92,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
-    claims.update(cause_of_another(lines, claims, errors or shipped(), shared))
+    claims.update(cause_of_another(lines, claims, errors or shipped(), shared) if by_itself else {})
     if not (claims and _is_of_one_of_several(lines, max(claims), shared)):
         _drop_what_was_survived(lines, claims)
         if by_itself:

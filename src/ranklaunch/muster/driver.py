@@ -97,7 +97,7 @@ class HubDriver(Driver):
             events.Listen: lambda action: self.door.open(),
             events.Sweep: lambda action: self.door.drop_late(),
             events.LookUp: self._look_up,
-            # At once: what is said because of it, such as an order for evidence, is said before what follows from the next message, as a stop.
+            # At once: what is said because of it, as an order for evidence, is said before what follows from the next message, as a stop.
             events.Told: lambda action: hear(action.node, action.topic, action.body),
             events.Decide: lambda action: self.feed(decide(action) if decide else events.Decided(False, action.judgement)),
         })  # fmt: skip
