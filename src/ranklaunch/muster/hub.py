@@ -214,7 +214,7 @@ class Hub(Reception):
         if self.state not in (GATHERING, RUNNING, GATE):
             return
         self.state = ENDING
-        self._reports.begun_at = self._now.clock
+        self._reports.begin(self._now)
         self._broadcast(self._stop_message())
         self._do(events.Wake(events.Tick(), TICK_S))
         self._look_at_reports()

@@ -191,7 +191,7 @@ class Reports:
         self.begun_at = 0.0
         self._nodes: Mapping[str, Node] = present.by_instance
         self._hosts = hosts
-        self._grace_s = grace_s
+        self._patience_s = grace_s + REPORTS_S
         self._lost_after_s = lost_after_s
         self._said_silent = False
         self._reported = 0
@@ -199,6 +199,11 @@ class Reports:
         self._lost: list[str] = []
         self._notes: list[str] = []
         self._lost_starts: set[str] = set()
+
+    def begin(self, now: Now) -> None:
+        """All are told to stop, and of a failure take evidence before."""
+        self.begun_at = now.clock
+        self._patience_s += EVIDENCE_S if self.judge().outcome == "failed" else 0.0
 
     # What a node says
 
@@ -312,15 +317,6 @@ class Reports:
         answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._left)
         return not answering or waited > self._patience_s
 
-    @property
-    def _patience_s(self) -> float:
-        failed = any(each.outcome == "failed" for each in self._all_suspects)
-        return self._grace_s + REPORTS_S + (EVIDENCE_S if failed else 0.0)
-
-    @property
-    def _all_suspects(self) -> list[Suspect]:
-        return [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
-
     def _answers_by(self, node: Node) -> float:
         return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
 
@@ -337,7 +333,7 @@ class Reports:
 
     def judge(self) -> Judgement:
         """By what is known now."""
-        suspects = self._all_suspects
+        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
         finishes = [each for node in self._nodes.values() for each in node.finishes]
         if not suspects:
             return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
