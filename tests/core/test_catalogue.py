@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import helpers
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.catalogue import (
@@ -775,6 +775,49 @@ def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> Non
     assert name_of(f"{begin}{FRAMES}{OOM}\n{peers}{later}") == "cuda-out-of-memory"
     for elsewhere in ("Exception in thread Thread-1 (save):", "Process ForkPoolWorker-1:"):
         assert name_of(f"{begin}{elsewhere}\n{FRAMES}{OOM}\n{''.join(steps)}{later}") == "cuda-out-of-memory"
+
+
+LAID_OUT = st.lists(
+    st.sampled_from(
+        (
+            "", " ", "Traceback (most recent call last):", '  File "a.py", line 3, in main', "ValueError: no image", "step 3 loss 0.5",
+            "╭─── Traceback (most recent call last) ───╮", "│ a.py:3 in main                          │",
+            "╰─────────────────────────────────────────╯", "ValueError: a word that is as long as it takes to be wrapped by rich, and",
+            "tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:", "Node: 'ReadFile'",
+            "\t [[{{node ReadFile}}]]", "Original stack trace for 'ReadFile':", "  (0) INVALID_ARGUMENT: indices",
+            "ValueError: Exception encountered when calling Dense.call().", "mpirun has exited due to process rank 3 with PID 0 on",
+            "node vm exiting improperly. There are three reasons this could occur:", "Arguments received by Dense.call():", "", " ",
+        )
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(LAID_OUT, st.sampled_from(("", "\n" * 50)))
+def test_what_libraries_lay_out_is_read_however_it_is_cut(lines: list[str], behind: str) -> None:
+    find("\n".join(lines) + behind)
+
+
+@pytest.mark.parametrize("behind", ["", "\n", "\n" * 60, "\n\n"])
+def test_the_first_line_of_an_exception_of_keras_may_stand_alone(behind: str) -> None:
+    first = "ValueError: Exception encountered when calling Dense.call()."
+    found = find(f"{first}{behind}")
+    assert found
+    assert found.line == first
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Floating point exceptions are trapped: divide, invalid", "Floating point exception handling: enabled",
+        "Bus errors on this host are counted by rasdaemon", "Segmentation faults of loaders are survived", "Caught signal 15",
+    ],
+)  # fmt: skip
+def test_what_speaks_of_crashes_is_none(line: str) -> None:
+    found = find(f"{line}\n{FRAMES}ValueError: no image\n")
+    assert found
+    assert found.line == "ValueError: no image"
 
 
 def test_a_step_of_another_process_does_not_hide_why() -> None:

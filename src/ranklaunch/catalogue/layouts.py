@@ -41,16 +41,8 @@ def within(lines: Sequence[str]) -> Iterator[int]:
 def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
     """Puts what went wrong into the line that names the exception; what stood in between is left out. The numbers of those lines. bare: as
     told, without what launchers and loggers put before a line."""
-    found = {}
-    for number in _below_panels(bare):
-        found[number] = _wrapped(bare, number)
-    for number, line in enumerate(bare):
-        if _OF_GRAPH.match(line):
-            found[number] = _in_graph(bare, number)
-        elif _BY_MPIRUN.match(line):
-            found[number] = range(number + 1, min(number + 2, len(bare)))
-        elif _BY_KERAS.match(line):
-            found[number] = range(number + 1, _filled(bare, number + 1) + 1)
+    found = {number: _wrapped(bare, number) for number in _below_panels(bare)}
+    found.update({number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))})
     for number, below in found.items():
         rest = _said(bare, number, below)
         for each in (bare, told):
@@ -58,6 +50,18 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
         for each_below in below:
             bare[each_below] = told[each_below] = ""
     return set(found)
+
+
+def _below(bare: Sequence[str], number: int, line: str) -> range:
+    """Lines that belong to this one, by its form; nothing where it is of none."""
+    if _OF_GRAPH.match(line):
+        return _in_graph(bare, number)
+    if _BY_MPIRUN.match(line):
+        return range(number + 1, min(number + 2, len(bare)))
+    if _BY_KERAS.match(line) and not "".join(bare[number + 1 : number + 2]).strip():
+        filled = _filled(bare, number + 1)
+        return range(number + 1, filled + 1 if filled < len(bare) else number + 1)
+    return range(0)
 
 
 def _said(bare: Sequence[str], number: int, below: range) -> str:

@@ -151,7 +151,7 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
 def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
     """What Open MPI says of a rank that has called it wrongly, or has ended without it, which stands in mpirun's output alone."""
     error = known(tail, plan) if any(text.encode() in tail for text in _WRONG_CALLS) else None
-    return error if error and any(text in error.line for text in _WRONG_CALLS) else None
+    return replace(error, kind=blame.CAUSE) if error and any(text in error.line for text in _WRONG_CALLS) else None
 
 
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
