@@ -236,18 +236,20 @@ def test_a_success_before_a_stop_request_is_not_after_it() -> None:
 
 
 def test_errors_of_ranks_that_were_being_stopped_come_last_and_are_counted_over_all_nodes() -> None:
+    failed = suspect(10, 20)
     named = [
         f"rank {rank} on node {rank // 4} failed with exit code 1 while it was being stopped: see rank_{rank}.log" for rank in range(12)
     ]
     told = [note for node in range(3) for note in (f"a disk of node {node}", *named[4 * node : 4 * node + 4])]
-    assert blame.judge([suspect(10)], [], told).notes == (
+    assert blame.judge([failed], [], told).notes == (
         *(f"a disk of node {node}" for node in range(3)), *named[:4], "8 more ranks failed while they were being stopped",
     )  # fmt: skip
     assert blame.few(named[:6]) == [*named[:5], "1 more rank failed while it was being stopped"]
     assert blame.few(blame.few(named[:6]) + blame.few(named[6:])) == [*named[:5], "7 more ranks failed while they were being stopped"]
     assert blame.few(named[:5]) == named[:5]
     disks = [f"a disk of node {node}" for node in range(9)]
-    assert blame.judge([suspect(10)], [], [*named, *disks]).notes == tuple(disks[: blame.MOST_NOTES])
+    assert blame.judge([failed], [], [*named, *disks]).notes == tuple(disks[: blame.MOST_NOTES])
+    assert blame.judge([suspect(10, 1)], [], named[:3]).notes == (named[0], named[2])  # the one that all take for the culprit
 
 
 def test_notes_are_some() -> None:

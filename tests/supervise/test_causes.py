@@ -113,12 +113,14 @@ NESTED = """
 import os, subprocess, sys, time
 if "INNER" in os.environ:
     print("evaluating", os.environ["RANK"], flush=True)
-    sys.exit(os.environ["RANK"] == "1" and "eval shard 12 is missing")
+    if os.environ["RANK"] == "1":
+        raise KeyError("eval shard 12 is missing")
+    sys.exit()
 if os.environ["RANK"] == "0":
     own = ("TORCHELASTIC", "MASTER", "RANK", "LOCAL", "WORLD", "GROUP", "ROLE")
     env = {**{name: value for name, value in os.environ.items() if not name.startswith(own)}, "INNER": "yes"}
     inner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", __file__]
-    subprocess.run(inner, env=env)
+    subprocess.run(inner, env=env, check="needed" in sys.argv)
     open("evaluated", "w").close()
 while not os.path.exists("evaluated"):
     time.sleep(0.05)
@@ -140,6 +142,15 @@ def test_what_a_torchrun_that_a_rank_starts_writes_is_no_ranks(as_process: Start
     told = {line for line in job.out.text.splitlines() if "evaluating" in line}
     assert told == {f"[{method} of a rank] evaluating {rank}" for rank in range(3)}
     assert b"eval shard 12 is missing" in (attempts(job.log_dir)[-1] / f"{method}_of_ranks.log").read_bytes()
+
+
+@pytest.mark.launchers
+def test_what_a_torchrun_that_a_rank_needs_says_is_why_that_has_failed(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(NESTED)
+    job = as_process.run(program, "needed", options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: KeyError: 'eval shard 12 is missing'", job.err.text + job.out.text
 
 
 # Rank 1 is killed, and its worker finds that out; rank 0 fails once it is told to end.

@@ -397,6 +397,15 @@ def test_a_rank_that_pdsh_told_of_says_why_itself() -> None:
     assert (found.node, found.culprit.error.line, found.culprit.last_lines[-1]) == (1, "IndexError: tile 8", "IndexError: tile 8")
 
 
+def test_the_host_that_pdsh_tells_of_first_may_have_been_told_to_end() -> None:
+    """Another one has waited in vain, and its launch.py waits for a rank that saves before it tells of that."""
+    timed_out = "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 7000ms for recv operation to complete"
+    (found, *_) = by_pdsh((0, "step 9\n", -15), (1, f"{TRACEBACK.decode()}{timed_out}\n", 1))
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.exit_code, found.culprit.error.name) == (1, 1, "gloo-timeout")
+
+
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("begin", ["nnodes=2, num_local_procs=1, node_rank={}\n", ""])  # which may be far above
 def test_the_host_that_pdsh_tells_of_first_may_only_have_seen_it(first: int, begin: str) -> None:

@@ -345,6 +345,34 @@ def test_one_is_asked_to_stop(as_pid_1: Starter) -> None:
     assert found["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
 
 
+CANNOT_SAVE = """
+import os, signal, sys, time
+def save(number, frame):
+    if os.environ["RANK"] == "1":
+        raise OSError(28, "No space left on device")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+if os.environ["RANK"] == sys.argv[1]:
+    time.sleep(1)
+    raise ValueError("no image 17")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["a stop", "a failure"])
+def test_a_rank_that_cannot_save_is_noted_wherever_that_was_decided(as_process: Starter, tmp_path: Path, how: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(CANNOT_SAVE)
+    jobs = Nodes(as_process, 2).start_all(program, "none" if how == "a stop" else "0")
+    for job in jobs:
+        job.out.wait_for("ready")
+    if how == "a stop":
+        jobs[0].send(signal.SIGTERM)
+    found = check_same(jobs, 143 if how == "a stop" else 1)
+    assert found["notes"] == ["rank 1 on node 1 (127.0.0.2) failed with exit code 1 while it was being stopped: see rank_1.log"]
+
+
 SAVES = """
 import os, signal, sys, time
 def save(number, frame):

@@ -387,7 +387,7 @@ class Attempt:
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall, stop=self._around.asked(), daemons=self._children.daemons,
-            tail_of_rank=self._logs.tail_of, wrote=self._logs.by_then,
+            tail_of_rank=self._logs.last_of, wrote=self._logs.by_then,
         )  # fmt: skip
 
     def _report(self, verdict: Verdict) -> None:

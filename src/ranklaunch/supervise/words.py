@@ -174,8 +174,9 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
     why = (each for each in marked if (error := said[each]) and error.kind == blame.CAUSE)
     # Not by an exception that only tells of another, and not told to end.
-    itself = (each for each in marked if each.signal != signal.SIGTERM and (each.exit_code != 1 or not said[each]))
-    return (*why, *itself, *marked, told)[0]
+    untold = [each for each in marked if each.signal != signal.SIGTERM]
+    itself = (each for each in untold if each.exit_code != 1 or not said[each])
+    return (*why, *itself, *untold, *marked, told)[0]
 
 
 def _with_marked_rank(failure: Failure, text: str, plan: Plan) -> Failure:

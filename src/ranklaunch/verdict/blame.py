@@ -90,7 +90,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted([*notes, *(_endings().together([first, *others]))], tuple(_early(first, finishes))),
+        notes=_noted([*_endings().of_others(notes, culprit), *(_endings().together([first, *others]))], tuple(_early(first, finishes))),
     )
 
 
@@ -104,8 +104,8 @@ def _endings() -> Any:
 
 
 class _Silent:
-    together = staticmethod(lambda suspects: ())
-    meaning = staticmethod(lambda culprit: "")
+    together, meaning = staticmethod(lambda suspects: ()), staticmethod(lambda culprit: "")
+    of_others = staticmethod(lambda notes, culprit: notes)
 
 
 def _noted(notes: list[str], early: tuple[str, ...]) -> tuple[str, ...]:

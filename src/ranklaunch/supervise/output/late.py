@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ranklaunch.catalogue.scripts import reported
 from ranklaunch.catalogue.survival import LOGGED, counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, NAMES, without_prefixes
 
@@ -21,6 +22,14 @@ def settled(tail: bytes, together: int, stroke: int = 0) -> bytes:
         return tail
     moved = _with_traceback_last(at_once.split("\n"), stroke)
     return tail[:-together] + "\n".join(moved).encode(errors="surrogateescape") if moved else tail
+
+
+def with_others(tail: bytes, others: bytes) -> bytes:
+    """tail, with what others have written before the last report of a launcher in it, which may be of these."""
+    text = tail.decode("latin-1")  # a character a byte
+    reports = reported(text)
+    at = text.rfind("\n", 0, reports[-1].begin) + 1 if reports else 0
+    return tail[:at] + others.rstrip(b"\n") + b"\n" + tail[at:] if reports else tail
 
 
 def continued(tail: bytes, now: bytes) -> bytes:

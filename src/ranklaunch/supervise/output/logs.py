@@ -123,6 +123,17 @@ class Logs:
             return self._continued(rank, last)
         return self._follower.tail_of(key)
 
+    def last_of(self, rank: int | None) -> bytes:
+        """The same, with what the ranks of a launcher have written that this one had started."""
+        from ranklaunch.supervise.output.follow import OTHERS
+
+        tail, others = self.tail_of(rank), self._follower.tail_of(OTHERS) if self._follower else b""
+        try:
+            from ranklaunch.supervise.output import late  # only failures need it
+        except (OSError, ImportError):  # no descriptor left
+            return tail
+        return late.with_others(tail, others) if others else tail
+
     def _continued(self, rank: int | None, last: bytes) -> bytes:
         """What a rank had written when it ended, with what a filter of the user's has passed on since of its traceback."""
         if not self._filtered or TRACEBACK not in last or rank not in self.by_rank:

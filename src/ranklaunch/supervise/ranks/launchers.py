@@ -211,7 +211,7 @@ class Launchers:
             from ranklaunch.supervise.ranks import unwell
         except (OSError, ImportError):  # no descriptor left
             return ()
-        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught)
+        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught, from_elsewhere=ending.from_elsewhere)
 
     # Signals for ranks
 

@@ -22,11 +22,14 @@ def notes(
     suspects: Sequence[Suspect],
     tail_of: Callable[[int | None], bytes],
     caught: Callable[[tree.Identity], bool],
+    *,
+    from_elsewhere: bool = False,
 ) -> list[str]:
-    """A sentence for each, and one for those that are too many. suspects: those of this node; of the first enough is said. caught: whether
-    a process had a way to hear the signal: another one that ends with a code of its own had done so before it came."""
+    """A sentence for each, and one for those that are too many. suspects: those of this node; where it has decided, enough is said of the
+    first. caught: whether a process had a way to hear the signal: another one that ends with a code of its own had done so before it came.
+    from_elsewhere: another node has decided."""
     job = plan.job
-    first = blame.ordered(list(suspects))[:1]
+    first = [] if from_elsewhere else blame.ordered(list(suspects))[:1]
     said = {suspect.culprit.rank for suspect in first if suspect.culprit and suspect.culprit.node == job.node_index}
     place = f" on {blame.place(job.node_index, job.node.host)}" if len(job.everyone) > 1 else ""
     found = sorted({(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught) if rank not in said})
