@@ -38,9 +38,8 @@ class Named(Value):
 
 
 class Gathered(Value):
-    """recorded: by flight recorders; behind: by NCCL's RAS; mute: where few recorders have not answered and those of
-    others have. silent: nodes that have not answered. failed: why nodes could take none.
-    folders: by node."""
+    """recorded: by flight recorders; behind: by NCCL's RAS; mute: where few recorders have not answered and those of others have. silent:
+    nodes that have not answered. failed: why nodes could take none. folders: by node."""
 
     number: int
     why: str

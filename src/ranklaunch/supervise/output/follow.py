@@ -87,6 +87,10 @@ class Follower:
             output.tail = self._last_of(key)
         return output.settled() if output else b""
 
+    def tail_of_others(self) -> bytes:
+        """The same of what launchers write that ranks have started."""
+        return self.tail_of(OTHERS)
+
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
         self._visit(self._folder)

@@ -125,9 +125,7 @@ class Logs:
 
     def last_of(self, rank: int | None) -> bytes:
         """The same, with what the ranks of a launcher have written that this one had started."""
-        from ranklaunch.supervise.output.follow import OTHERS
-
-        tail, others = self.tail_of(rank), self._follower.tail_of(OTHERS) if self._follower else b""
+        tail, others = self.tail_of(rank), self._follower.tail_of_others() if self._follower else b""
         try:
             from ranklaunch.supervise.output import late  # only failures need it
         except (OSError, ImportError):  # no descriptor left
