@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
+import signal
 import sys
 
 import pytest
@@ -151,6 +152,33 @@ def test_what_a_torchrun_that_a_rank_needs_says_is_why_that_has_failed(as_proces
     job = as_process.run(program, "needed", options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
     job.end(LONG_S)
     assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: KeyError: 'eval shard 12 is missing'", job.err.text + job.out.text
+
+
+# At a stop, rank 1 cannot save, and rank 0, which has saved, loses its peer.
+LOSES_ITS_PEER = """
+import os, signal, sys, time
+def save(number, frame):
+    if os.environ["RANK"] == "1":
+        time.sleep(0.5)
+        raise OSError(28, "No space left on device")
+    time.sleep(1.5)
+    raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234")
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_who_has_lost_a_peer_while_it_was_being_stopped_has_not_failed(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(LOSES_ITS_PEER)
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=10)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready", timeout=LONG_S)
+    job.send(signal.SIGTERM)
+    assert job.end(LONG_S) == 143
+    assert job.verdict["notes"] == ["rank 1 failed with exit code 1 while it was being stopped: see rank_1.log"]
 
 
 # Rank 1 is killed, and its worker finds that out; rank 0 fails once it is told to end.

@@ -373,6 +373,38 @@ def test_a_rank_that_cannot_save_is_noted_wherever_that_was_decided(as_process: 
     assert found["notes"] == ["rank 1 on node 1 (127.0.0.2) failed with exit code 1 while it was being stopped: see rank_1.log"]
 
 
+TOLD_TOO_LATE = """
+import atexit, os, signal, sys, time, traceback
+rank = int(os.environ["RANK"])
+def marked(*error):
+    for line in "".join(traceback.format_exception(*error)).splitlines():
+        print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
+sys.excepthook = marked
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+if rank == 1:
+    atexit.register(time.sleep, 600)
+    raise OSError(28, "No space left on device")
+time.sleep(600)
+"""
+
+
+def test_a_rank_that_could_not_save_before_the_signal_came_is_noted(as_process: Starter, tmp_path: Path) -> None:
+    """Ranks that agree on a stop may hear of it from each other. The hook is as PyTorch's; the handlers of Python are gone by then."""
+    program = tmp_path / "program.py"
+    program.write_text(TOLD_TOO_LATE)
+    jobs = Nodes(as_process, 2).start_all(program, tmp_path / "stops")
+    for job in jobs:
+        job.out.wait_for("ready")
+    (tmp_path / "stops").touch()
+    jobs[1].out.wait_for("No space left on device")
+    jobs[0].send(signal.SIGTERM)
+    assert (
+        "rank 1 on node 1 (127.0.0.2) failed with exit code 1 while it was being stopped: see rank_1.log" in check_same(jobs, 143)["notes"]
+    )
+
+
 SAVES = """
 import os, signal, sys, time
 def save(number, frame):

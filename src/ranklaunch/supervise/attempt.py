@@ -363,7 +363,7 @@ class Attempt:
         assert self.ending
         self._finishes += () if self._success else self._children.finished(self.plan.job.node_index, self._nodes.wall)
         suspects = judge.suspects(self.plan, self.ending, self._children.ended, circumstances)
-        unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
+        unwell = self._launchers.unwell(self._children.ended, suspects, self._logs.at_end, self._stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *self.companions.notes(self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
         agreed = self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state)

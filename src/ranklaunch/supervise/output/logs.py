@@ -132,6 +132,14 @@ class Logs:
             return tail
         return late.with_others(tail, others) if others else tail
 
+    def at_end(self, rank: int | None) -> bytes:
+        """The last of what such a rank has written at all, whatever of that counts for others."""
+        key = self._outputs.key(rank) if self._outputs else ""
+        if self._demux:
+            return self._demux.tail_of(key)
+        followed = self._follower.tail_of(key) if self._follower else b""
+        return self._at_end.get(rank, ("", b""))[1] or followed or self.tail_of(rank)
+
     def _continued(self, rank: int | None, last: bytes) -> bytes:
         """What a rank had written when it ended, with what a filter of the user's has passed on since of its traceback."""
         if not self._filtered or TRACEBACK not in last or rank not in self.by_rank:

@@ -211,7 +211,8 @@ class Launchers:
             from ranklaunch.supervise.ranks import unwell
         except (OSError, ImportError):  # no descriptor left
             return ()
-        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught, from_elsewhere=ending.from_elsewhere)
+        how = {"from_elsewhere": ending.from_elsewhere, "asked": ending.outcome == "stopped"}
+        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught, **how)
 
     # Signals for ranks
 

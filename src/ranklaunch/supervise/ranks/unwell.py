@@ -4,8 +4,10 @@ then, such as saving."""
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ranklaunch.catalogue import uncaught
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.ranks.child import RANK, Child
@@ -13,6 +15,7 @@ from ranklaunch.system import tree
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Suspect
 
+_OF_A_STOP = (signal.SIGTERM, signal.SIGABRT)
 SIGNALS = range(128, 128 + 65)  # codes that say of which signal it was that something ended
 
 
@@ -24,35 +27,47 @@ def notes(
     caught: Callable[[tree.Identity], bool],
     *,
     from_elsewhere: bool = False,
+    asked: bool = False,
 ) -> list[str]:
     """A sentence for each, and one for those that are too many. suspects: those of this node; where it has decided, enough is said of the
     first. caught: whether a process had a way to hear the signal: another one that ends with a code of its own had done so before it came.
-    from_elsewhere: another node has decided."""
+    from_elsewhere: another node has decided. asked: the job was asked to stop, and has not failed."""
     job = plan.job
     first = [] if from_elsewhere else blame.ordered(list(suspects))[:1]
     said = {suspect.culprit.rank for suspect in first if suspect.culprit and suspect.culprit.node == job.node_index}
     place = f" on {blame.place(job.node_index, job.node.host)}" if len(job.everyone) > 1 else ""
-    found = sorted({(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught) if rank not in said})
+    found = sorted(
+        {(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught, asked) if rank not in said}
+    )
     return blame.few([blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found])
 
 
 def _failed(
-    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], caught: Callable[[tree.Identity], bool]
+    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], caught: Callable[[tree.Identity], bool], asked: bool
 ) -> Iterator[tuple[int, int, str]]:
     """Rank, code and the name of its log: of a rank, and of those of a launcher that were seen to end."""
     rank, end = child.process.rank, child.ended
-    heard = child.role == RANK and end.told and caught(child.identity)
-    if heard and rank is not None and _by_itself(plan, end.code, end.signal, child.last_words()):
-        yield rank, end.code, os.path.basename(child.process.log)
+    if rank is not None and child.role == RANK and end.told:
+        code = _own_code(plan, rank, end.code, end.signal, child.last_words(), asked)
+        if code and (caught(child.identity) or end.signal):
+            yield rank, code, os.path.basename(child.process.log)
     seen = child.announced or child.below
     for each in seen.ended if seen else ():
-        if each.rank is not None and not each.by_itself and _by_itself(plan, each.code or 0, each.signal, tail_of(each.rank)):
-            yield each.rank, each.code or 0, os.path.basename(folders.rank_log("", each.rank))
+        if each.rank is not None and not each.by_itself:
+            code = _own_code(plan, each.rank, each.code or 0, each.signal, tail_of(each.rank), asked)
+            yield from [(each.rank, code, os.path.basename(folders.rank_log("", each.rank)))] if code else []
 
 
-def _by_itself(plan: Plan, code: int, number: int, tail: bytes) -> bool:
-    """With an error that is not another rank's."""
+def _own_code(plan: Plan, rank: int, code: int, number: int, tail: bytes, asked: bool) -> int:
+    """That of an error that is not another rank's; 0 where there is none. Where the signal of a stop has found it on its way out after an
+    exception that nobody caught, as of its save, that is Python's; after a failure elsewhere it may have been what it failed of before."""
+    if asked and (number in _OF_A_STOP or code in map(_as_code, _OF_A_STOP)):
+        code, number = int(uncaught.ends_by_exception(tail.decode(errors="replace"), rank)[0] == uncaught.CERTAIN), 0
     if not code or number or code in SIGNALS:
-        return False
+        return 0
     error = words.known(tail, plan)
-    return not error or error.kind == blame.CAUSE
+    return code if not error or error.kind == blame.CAUSE else 0
+
+
+def _as_code(number: int) -> int:
+    return 128 + number
