@@ -878,6 +878,16 @@ def test_the_first_exception_of_several_processes_counts_where_the_others_lost_i
         assert found.error.kind == CONSEQUENCE, text
 
 
+def test_a_report_between_an_exception_and_the_steps_behind_it_hides_these_not() -> None:
+    """As of a torchrun that a rank starts for an evaluation, and survives."""
+    report = "W1126 19:57:37.1 383 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 387 closing signal SIGTERM\n"
+    before, behind = ("".join(f"step {number}/400 loss 0.3\n" for number in steps) for steps in (range(12), range(12, 33)))
+    hooked = "".join(f"[rank2]: {line}\n" for line in f"{FRAMES}KeyError: 'shard_77'".splitlines())
+    found = find(f"{before}{FRAMES}ValueError: metrics file is empty\n{report}{behind}{hooked}")
+    assert found
+    assert found.line.endswith("KeyError: 'shard_77'")
+
+
 MINDSPORE_ENDS = (
     "[INFO] DISTRIBUTED(254,7fc74dffb6c0,python):2026-11-26-08:20:10.030.912 "
     "[mindspore/ccsrc/cluster/rpc/core/communicator/tcp_client.cc:367] Start] Event base dispatch success!\n"

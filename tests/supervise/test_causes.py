@@ -154,6 +154,35 @@ def test_what_a_torchrun_that_a_rank_needs_says_is_why_that_has_failed(as_proces
     assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: KeyError: 'eval shard 12 is missing'", job.err.text + job.out.text
 
 
+# Rank 1 has caught an exception well before rank 0 fails, and ends as one does that was told to.
+SAVES_WHAT_IT_HAS = """
+import logging, os, signal, sys, time
+def leave(number, frame):
+    logging.error("got SIGTERM, saved")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+if os.environ["RANK"] == "1":
+    try:
+        raise ValueError("bad sample 11")
+    except ValueError:
+        logging.exception("sample skipped")
+time.sleep(5)
+if os.environ["RANK"] == "0":
+    raise TimeoutError("read of s3://b/shard-7 timed out")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_what_one_had_caught_that_was_told_to_end_is_no_cause(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(SAVES_WHAT_IT_HAS)
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=10)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["culprit"]["rank"] == 0, job.err.text + job.out.text
+    assert job.verdict["culprit"]["error"]["line"].startswith("TimeoutError: read of s3://b/shard-7")
+
+
 # At a stop, rank 1 cannot save, and rank 0, which has saved, loses its peer.
 LOSES_ITS_PEER = """
 import os, signal, sys, time

@@ -297,7 +297,8 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
         said = [lines.said[number] for number in group] if places else []
         fault = at_fault([lines.bare[number] for number in group]) if places else -1
         by_cpp = max((place for place in range(fault) if said[place].startswith(_BY_CPP)), default=-1)
-        later = places[-1] if places else -1
+        own = [place for place in places if claims[group[place]].standing not in (REPORT, AFTERMATH)]  # a launcher's words end no work
+        later = (own or places or [-1])[-1]
         for place in reversed(places):
             number, is_last = group[place], place == later
             ran_on = place < by_cpp or (not is_last and place < fault)
@@ -305,7 +306,7 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
             told = not is_last and lines.begin(number) < 0 and _is_of_program(claims[number])
             if (of_main and ran_on) or ((of_main or told) and counted_on(said, place, len(said) if is_last else later)):
                 del claims[number]
-            else:
+            elif place in own:
                 later = place
 
 

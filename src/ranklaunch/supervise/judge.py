@@ -30,6 +30,7 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
+TOLD = 128 + signal.SIGTERM  # with which programs end that were told to
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -275,7 +276,7 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed, code=rank.code)
-        exited = rank.code != 0 and not rank.signal  # as far as is known: its launcher may have fetched its end before us
+        exited = rank.code not in (0, TOLD) and not rank.signal  # as far as is known: its launcher may have fetched its end before us
         if rank.failed or (exited and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)
 
@@ -302,8 +303,7 @@ def _below(
 ) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
     for sure. victims: as in Failure."""
-    by_themselves = child.below.failed if child.below else []
-    # Who died of SIGTERM may have been sent it before its launcher was held.
+    by_themselves = child.below.failed if child.below else []  # who died of SIGTERM may have been sent it before the launcher was held
     held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]
     sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
     failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
@@ -313,18 +313,18 @@ def _below(
         counts = rank not in seen and (not end or end.exit_code)
         alone = counts and rank in failed
         end = end or by_launcher.get(rank)
-        if end and end.signal == signal.SIGTERM and not alone:
+        if end and (end.signal == signal.SIGTERM or end.exit_code == TOLD) and not alone:
             continue  # it was told to end; of an exception that was ending it then, with_parting knows
         error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone))
-        if alone or (error and error.kind == blame.CAUSE):
+        # Where another is named, an exception that no entry knows may have been caught, of a rank whose end nobody knows.
+        if alone or (error and error.kind == blame.CAUSE and (end or error.meaning or not {*seen} - {None})):
             at = failed[rank] if alone else circumstances.wall(child.ended.at) + AFTER
             failure = end or Failure(rank, 1 if 128 <= code <= 192 else code)  # not the code of a signal
             culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
-def _killed_by_another(child: Child) -> bool:
-    """By the kernel for memory, most likely, while it was saving what it had."""
+def _killed_by_another(child: Child) -> bool:  # by the kernel for memory, most likely, while it was saving what it had
     return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told and not child.dismissed
 
 
