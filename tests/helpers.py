@@ -274,3 +274,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
     monkeypatch.setattr(os, "listdir", refusing(os.listdir))
     monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+
+
+# What PyTorch's hook does with an exception that nobody catches; part of a program that has imported sys and traceback, and knows its rank.
+AS_PYTORCHS_HOOK = """
+def marked(*error):
+    for line in "".join(traceback.format_exception(*error)).splitlines():
+        print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
+sys.excepthook = marked
+"""

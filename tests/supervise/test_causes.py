@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 
+import helpers
 import pytest
 
 from testbench.jobs.job import Starter, attempts
@@ -300,16 +301,12 @@ def test_a_rank_that_an_exception_was_ending_failed_first(as_process: Starter, m
 
 
 # Each of two ranks fails by itself, and takes longer to leave than peers need to notice; the one that failed first takes longer.
-LEAVES_LATE = """
+LEAVES_LATE = f"""
 import atexit, os, sys, time, traceback
 rank = int(os.environ["RANK"])
-def marked(*error):
-    for line in "".join(traceback.format_exception(*error)).splitlines():
-        print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
-sys.excepthook = marked
-atexit.register(time.sleep, (0, 7, 6)[rank])
+{helpers.AS_PYTORCHS_HOOK}atexit.register(time.sleep, (0, 7, 6)[rank])
 time.sleep((600, 1, 1.4)[rank])
-raise ValueError(f"no image {rank}")
+raise ValueError(f"no image {{rank}}")
 """
 
 

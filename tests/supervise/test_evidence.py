@@ -201,7 +201,7 @@ def test_what_takes_longer_than_the_grace_is_waited_for(as_process: Starter) -> 
     assert [job.popen.wait(DEADLINE_S) for job in jobs] == [134, 134], "\n".join(job.err.text for job in jobs)
     for job in jobs:
         assert job.verdict["culprit"]["error"]["name"] == "nccl-collective-timeout"
-        assert json.loads((in_evidence(jobs[1], 1) / "summary.json").read_text())["seconds"] > 7
+    assert json.loads((in_evidence(jobs[1], 1) / "summary.json").read_text())["seconds"] > 7
 
 
 @pytest.mark.parametrize("what", ["a stop request", "a failure of its own"])

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import helpers
 import pytest
 
 from ranklaunch.muster.node_0 import reports
@@ -373,14 +374,10 @@ def test_a_rank_that_cannot_save_is_noted_wherever_that_was_decided(as_process: 
     assert found["notes"] == ["rank 1 on node 1 (127.0.0.2) failed with exit code 1 while it was being stopped: see rank_1.log"]
 
 
-TOLD_TOO_LATE = """
+TOLD_TOO_LATE = f"""
 import atexit, os, signal, sys, time, traceback
 rank = int(os.environ["RANK"])
-def marked(*error):
-    for line in "".join(traceback.format_exception(*error)).splitlines():
-        print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
-sys.excepthook = marked
-print("ready", flush=True)
+{helpers.AS_PYTORCHS_HOOK}print("ready", flush=True)
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 if rank == 1:

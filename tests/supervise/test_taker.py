@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -200,19 +201,26 @@ def test_ranks_come_in_messages_that_hold_them() -> None:
     assert max(len(json.dumps(message)) for message in messages) < 128 * 1024
 
 
+@contextmanager
+def two_ranks(**env: str) -> Iterator[dict[int, int]]:
+    """Their pids; they do nothing."""
+    ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], **env}) for rank in (0, 1)}
+    try:
+        yield {rank: popen.pid for rank, popen in ranks.items()}
+    finally:
+        for popen in ranks.values():
+            popen.kill()
+            popen.wait()
+
+
 def test_only_fifos_are_written_to_and_only_own_dumps_are_read(tmp_path: Path) -> None:
     (tmp_path / "pipe_0.pipe").write_text("mine")
     for rank in (0, 1):
         (tmp_path / f"dump_{rank}").write_bytes(dump(True))
     os.chown(tmp_path / "dump_1", 12345, 12345)
     env = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "dump_"), "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(tmp_path / "pipe_")}
-    ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], **env}) for rank in (0, 1)}
-    try:
-        found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH="")
-    finally:
-        for popen in ranks.values():
-            popen.kill()
-            popen.wait()
+    with two_ranks(**env) as ranks:
+        found = take(tmp_path, ranks, PATH="")
     assert (tmp_path / "pipe_0.pipe").read_text() == "mine"
     assert [bool(found["ranks"][str(rank)]["recorder"]) for rank in (0, 1)] == [True, False]
 
@@ -253,13 +261,8 @@ def test_what_there_is_no_time_to_read_is_kept_all_the_same(tmp_path: Path, monk
         return read(data, is_late)
 
     monkeypatch.setattr(dumps_of_nodes.flight, "standings", slow)
-    ranks = {rank: subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], "TORCH_FR_DUMP_TEMP_FILE": stem}) for rank in (0, 1)}
-    try:
-        found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH="")
-    finally:
-        for popen in ranks.values():
-            popen.kill()
-            popen.wait()
+    with two_ranks(TORCH_FR_DUMP_TEMP_FILE=stem) as ranks:
+        found = take(tmp_path, ranks, PATH="")
     assert [(bool(each["recorder"]), each.get("unread", False)) for each in found["ranks"].values()] == [(True, False), (False, True)]
     assert sorted(path.name for path in Path(found["folder"]).glob("trace_*")) == ["trace_0", "trace_1"]
     assert found["notes"] == ["there was no time to read what the recorder of rank 1 has dumped"]

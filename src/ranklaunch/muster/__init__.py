@@ -2,3 +2,5 @@
 (every node's side), with gathering, roll, reports and words below them. They are pure: events go in, actions come out (events). Sockets
 are in door (node 0 listens) and dialler (the others come); driver does what the machines say; nodes is what a supervisor sees of
 all this."""
+
+EVIDENCE_S = 15.0  # beyond the grace, after a failure: for what nodes take of it before they stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.errors import WaitError
+from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.typed import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,6 @@ JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tel
 STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
-EVIDENCE_S = 15.0  # beyond that, after a failure: for what a node takes of it before it stops
 BYE_S = 2.0  # for the nodes to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later

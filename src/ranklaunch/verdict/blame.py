@@ -90,7 +90,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted([*_endings().of_others(notes, culprit), *(_endings().together([first, *others]))], tuple(_early(first, finishes))),
+        notes=_noted([*notes, *(_endings().together([first, *others]))], tuple(_early(first, finishes)), culprit),
     )
 
 
@@ -105,13 +105,13 @@ def _endings() -> Any:
 
 class _Silent:
     together, meaning = staticmethod(lambda suspects: ()), staticmethod(lambda culprit: "")
-    of_others = staticmethod(lambda notes, culprit: notes)
 
 
-def _noted(notes: list[str], early: tuple[str, ...]) -> tuple[str, ...]:
+def _noted(notes: list[str], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
     """What came of being stopped is no reason of the failure: it comes last, and takes no other's place."""
+    own = f"rank {culprit.rank} " if culprit else "-"  # whose node does not know that all take it for the culprit
     others = (*dict.fromkeys(note for note in notes if not re.search(_STOPPED, note)), *early)[:MOST_NOTES]
-    return (*others, *few([note for note in notes if re.search(_STOPPED, note)], MOST_NOTES - len(others)))
+    return (*others, *few([note for note in notes if re.search(_STOPPED, note) and not note.startswith(own)], MOST_NOTES - len(others)))
 
 
 def failed_while_stopped(rank: int, place: str, code: int, log: str) -> str:

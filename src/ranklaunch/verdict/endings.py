@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict.model import Culprit
@@ -72,9 +72,3 @@ def _said(culprit: Culprit) -> str:
     """Without what differs from rank to rank. "" where that is no cause."""
     error = culprit.error
     return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and error.kind == "cause" else ""
-
-
-def of_others(notes: Iterable[str], culprit: Culprit | None) -> Iterator[str]:
-    """Without what is said of the culprit as of one that was being stopped: its node does not know whom all take for it."""
-    own = re.compile(rf"rank {culprit.rank}(?: on .{{1,400}})? failed with exit code \d+ while it was being stopped") if culprit else None
-    yield from (note for note in notes if not (own and own.match(note)))

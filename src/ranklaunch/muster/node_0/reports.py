@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
-from ranklaunch.muster import wire
+from ranklaunch.muster import EVIDENCE_S, wire
 from ranklaunch.muster.events import INSIDE, First, Now
 from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
@@ -21,7 +21,6 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
-EVIDENCE_S = 15.0  # beyond that, after a failure: for what a node takes of it before it stops
 MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone

@@ -1,5 +1,8 @@
-"""What a filter has passed on too late: `python train.py > >(tee out.txt)` writes its exception past tee, which has yet to pass on the line
-before it. That line is no sign of a program that has gone on."""
+"""The last words of a rank in the order in which they were said.
+
+What a filter has passed on comes too late: `python train.py > >(tee out.txt)` writes its exception past tee, which has yet to pass on the
+line before it. That line is no sign of a program that has gone on. And what a launcher's ranks wrote that a rank had started is elsewhere.
+"""
 
 from __future__ import annotations
 

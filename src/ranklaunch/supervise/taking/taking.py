@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
+from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise import words
 from ranklaunch.supervise.companions import Attended, Companion
@@ -33,7 +34,7 @@ TOPIC, TAKEN = "evidence", "taken"
 HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
 READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
 RANKS_A_MESSAGE = 8
-GATHERS_S = 15.0  # for all nodes to have said what they have
+GATHERS_S = EVIDENCE_S  # for all nodes to have said what they have
 
 
 class Taking(Companion):
