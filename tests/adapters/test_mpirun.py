@@ -264,6 +264,13 @@ def test_an_account_without_a_name_is_refused() -> None:
     assert request(Account("", "", False), nodes=1).services == ()
 
 
+@pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false"])
+def test_an_account_without_a_shell_is_refused(shell: str) -> None:
+    with pytest.raises(ConfigError, match=rf"that of nobody is {shell}, which ends every session: give it one"):
+        request(Account("nobody", "/nonexistent", False, shell))
+    assert request(Account("nobody", "/nonexistent", False, shell), nodes=1).services == ()
+
+
 def test_another_account_than_root() -> None:
     found = request(Account("trainer", "/home/trainer", False))
     config = file(found, "sshd_config")

@@ -173,6 +173,18 @@ def catches(star: Star) -> None:
     time.sleep(1e6)
 
 
+def loses_thread(star: Star) -> None:
+    """And waits for what that thread would have brought."""
+
+    def prefetch() -> None:
+        raise ValueError(LABEL)
+
+    thread = threading.Thread(target=prefetch)
+    thread.start()
+    thread.join()
+    time.sleep(1e6)
+
+
 def waits_for_child(star: Star) -> None:
     """Which is stopped."""
     child = subprocess.Popen(["sleep", "1000000"])
@@ -307,6 +319,7 @@ HAPPENS: dict[str, Callable[[Star], None]] = {
     "accepts nobody": accepts,
     "raises": raises,
     "catches": catches,
+    "loses a thread": loses_thread,
     "its child is stopped": waits_for_child,
     "others spin": sleeps,
     "leaves too soon": leaves,

@@ -106,7 +106,7 @@ def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
     text = json.dumps(packed(frame))
     assert len(text) < 96 * 1024
     assert unpacked(json.loads(text)) == frame
-    raised = Raised(1023, 86400.5, True, "\x00" * 9999, "\x00" * 9999, 1 << 22)
+    raised = Raised(1023, 86400.5, True, "\x00" * 9999, "\x00" * 9999, 1 << 22, True)
     text = json.dumps(packed(frame._replace(raised=(raised,) * 1024)))
     assert len(text) < 128 * 1024
     told = unpacked(json.loads(text)).raised

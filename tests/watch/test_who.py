@@ -108,6 +108,12 @@ def test_who_is_still_in_its_program_has_caught_its_exception() -> None:
     assert suspects(but(5, raised=RAISED, stack=IN_TORCH.format(n=1))) == ()
 
 
+def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on() -> None:
+    of_thread = RAISED._replace(sure=False, of_thread=True)
+    (found,) = suspects(but(5, raised=of_thread, stack=IN_TORCH.format(n=1)))
+    assert found == Suspect(5, 1, "its output ends with an exception that has ended a thread: ValueError: label 1003")
+
+
 def test_where_all_have_an_exception_it_sets_nobody_apart() -> None:
     assert suspects([each._replace(raised=RAISED) for each in IDLE]) == ()
 

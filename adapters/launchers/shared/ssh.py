@@ -51,6 +51,7 @@ VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOT
 NAME = "sshd"
 TAKEN = " failed: Address already in use"  # it goes on with the other family, if that is free, and serves nobody who comes by this one
 NEW = "new"
+NO_SHELLS = ("nologin", "false")
 PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
 # Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
@@ -75,6 +76,11 @@ def server(job: Job, reader: Reader, templates: Templates) -> Server:
     account = reader.account
     if not account.name:
         reader.problem("sshd and ssh need a user name, and this user id has none in /etc/passwd: run the container as a user with a name")
+    if account.shell.rpartition("/")[2] in NO_SHELLS:
+        reader.problem(
+            f"sshd runs what it is told by the shell of the account, and that of {account.name} is {account.shell}, which ends every session: "
+            f"give it one (usermod -s /bin/sh {account.name}) in the image, or run the container as another user"
+        )
     port = reader.get(PORT)
     private = private_folder(job, reader)
     host_key = join(private, "host_key")

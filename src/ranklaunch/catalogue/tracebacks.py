@@ -359,7 +359,8 @@ CHAINED = (
     RAISED_AGAIN,
 )
 OF_A_PROCESS = "Process "  # of multiprocessing
-OF_A_PART = ("Exception in thread ", OF_A_PROCESS)  # the others go on
+OF_A_THREAD = "Exception in thread "
+OF_A_PART = (OF_A_THREAD, OF_A_PROCESS)  # the others go on
 IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
 # NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
 _REPLACED = "/numpy/core/_multiarray_umath.py"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
-from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, without_marks
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_THREAD, without_marks
 
-CERTAIN, LIKELY = "certain", "likely"
+CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -22,10 +22,11 @@ def plain(text: str) -> str:
     return without_marks(_COLOUR.sub("", text), but=HOOKED)
 
 
-def ends_by_exception(text: str, rank: int, most: int = 1) -> tuple[str, str]:
+def ends_by_exception(text: str, rank: int, most: int = 1, threads: bool = False) -> tuple[str, str]:
     """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
     was raised from. Both are "" where the last words are no traceback. rank: whose output it is. most: lines that are not indented, of the
-    message of one that is likely: behind what was caught, the program may go on to say something."""
+    message of one that is likely: behind what was caught, the program may go on to say something. threads: OF_THREAD is asked for too, of
+    an exception that has ended a thread, and no program."""
     lines = [line for line in plain(text).splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
     while begins and lines[begins[-1] - 1].startswith(IGNORED):
@@ -42,6 +43,8 @@ def ends_by_exception(text: str, rank: int, most: int = 1) -> tuple[str, str]:
     first = begins[-1]
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
+    if first and bare[first - 1].startswith(OF_A_THREAD):
+        return (OF_THREAD, "\n".join(lines[first:])) if threads and len(told) <= most else ("", "")
     how = CERTAIN if mark.startswith(f"[rank{rank}]: ") and _is_of_hook(lines[first : told[0] + 1], mark) else LIKELY
     if len(told) > (MOST_OF_MESSAGE if how == CERTAIN else most) or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
         return "", ""

@@ -203,7 +203,7 @@ def own_account() -> Account:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:  # a container that runs as a user id without a name
         return Account("", "", os.getuid() == 0)
-    return Account(entry.pw_name, entry.pw_dir, entry.pw_uid == 0)
+    return Account(entry.pw_name, entry.pw_dir, entry.pw_uid == 0, entry.pw_shell)
 
 
 def recorded_account(env: Mapping[str, str]) -> Account:

@@ -62,11 +62,12 @@ class Variable(Value, Generic[T_co]):
 
 
 class Account(Value):
-    """Whom processes run as."""
+    """Whom processes run as. shell: which sshd gives its sessions; "" where that is unknown."""
 
     name: str
     home: str
     root: bool
+    shell: str = ""
 
 
 ROOT_ACCOUNT = Account("root", "/root", True)

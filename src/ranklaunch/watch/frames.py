@@ -87,7 +87,7 @@ def _packed(seen: Seen) -> list[Any]:
 
 def _told(raised: Raised, whole: bool) -> list[Any]:
     text = (raised.said[-MOST_OF_TRACEBACK:], raised.line[:MOST_OF_LINE]) if whole else ("", "")
-    return [raised.rank, round(raised.silent_s, 1), raised.sure, *text, raised.pid]
+    return [raised.rank, round(raised.silent_s, 1), raised.sure, *text, raised.pid, raised.of_thread]
 
 
 def _unpacked(row: Any) -> Seen:
@@ -99,9 +99,9 @@ def _unpacked(row: Any) -> Seen:
     )  # fmt: skip
 
 
-def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any) -> Raised:
+def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any = False) -> Raised:
     text, name = str(said)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
-    return Raised(int(rank), _number(silent_s), sure is True, text, name, None if pid is None else int(pid))
+    return Raised(int(rank), _number(silent_s), sure is True, text, name, None if pid is None else int(pid), of_thread is True)
 
 
 def _rank(value: Any) -> int | None:

@@ -37,7 +37,7 @@ _STATES = {
 class Raised(NamedTuple):
     """An exception that a rank's output ends with, and nothing behind it. silent_s: since then. sure: Python itself has printed it, as what
     nobody caught. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
-    where its node knows that."""
+    where its node knows that. of_thread: it has ended a thread of the rank, and no program."""
 
     rank: int
     silent_s: float
@@ -45,6 +45,7 @@ class Raised(NamedTuple):
     said: str
     line: str
     pid: int | None = None
+    of_thread: bool = False
 
 
 class Known(NamedTuple):
@@ -116,13 +117,13 @@ def _by_uncaught(known: Sequence[Known]) -> tuple[Suspect, ...]:
 
 
 def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Where not all have one, the first that came first. Who is still in its program has caught it."""
-    found = [(each, each.raised) for each in known if each.raised and _MODULE not in each.stack]
+    """Where not all have one, the first that came first. Who is still in its program has caught it, unless a thread has ended by it."""
+    found = [(each, each.raised) for each in known if each.raised and (each.raised.of_thread or _MODULE not in each.stack)]
     if len(found) == len(known):
         return
     for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
-        uncaught = " that nobody caught" if raised.sure else ""
-        why = f"its output ends with an exception{uncaught}{raised.line and f': {raised.line}'}"
+        which = " that nobody caught" if raised.sure else " that has ended a thread" if raised.of_thread else ""
+        why = f"its output ends with an exception{which}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 
 

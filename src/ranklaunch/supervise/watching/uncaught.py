@@ -29,6 +29,7 @@ class _Ending(NamedTuple):
     sure: bool
     said: str
     line: str
+    of_thread: bool = False
 
 
 class Uncaught:
@@ -48,7 +49,8 @@ class Uncaught:
             silent_s = 0.0 if output.written_at is None else now - output.written_at
             ending = self._ending(rank, output) if silent_s >= SETTLED_S and TRACEBACK in output.tail else None
             if ending:
-                yield Raised(rank, silent_s, *ending, ranks[rank].pid if rank in ranks else None)
+                pid = ranks[rank].pid if rank in ranks else None
+                yield Raised(rank, silent_s, ending.sure, ending.said, ending.line, pid, ending.of_thread)
 
     def _ending(self, rank: int, output: Output) -> _Ending | None:
         taken, ending = self._read.get(rank, (-1, None))
@@ -61,16 +63,17 @@ class Uncaught:
 def _ending(text: str, rank: int) -> _Ending | None:
     from ranklaunch.catalogue import find, last_exception, uncaught  # only failures need it
 
-    how, said = uncaught.ends_by_exception(text, rank)
+    how, said = uncaught.ends_by_exception(text, rank, threads=True)
     longer = "" if how else uncaught.ends_by_exception(text, rank, uncaught.MOST_OF_MESSAGE)[1]  # it may be a message, or what came after
     longer = longer if find(longer) else ""
     of_program = uncaught.begins_as_program((said or longer).split("\n"))
     line = last_exception(said or longer) if how or of_program else ""
     if not line:
         return None
-    sure, said = how == uncaught.CERTAIN or bool(how and of_program), said or longer
+    of_thread, said = how == uncaught.OF_THREAD, said or longer
+    sure = how == uncaught.CERTAIN or bool(how and of_program and not of_thread)
     told = "\n".join(errors.quoted(said.split("\n")))  # what nodes tell each other is not encrypted
-    return _Ending(sure, _shortened(told), showing.printable(errors.quoted((line,))[0]))
+    return _Ending(sure, _shortened(told), showing.printable(errors.quoted((line,))[0]), of_thread)
 
 
 def _shortened(said: str) -> str:
