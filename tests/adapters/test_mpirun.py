@@ -266,7 +266,7 @@ def test_an_account_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false"])
 def test_an_account_without_a_shell_is_refused(shell: str) -> None:
-    with pytest.raises(ConfigError, match=rf"that of nobody is {shell}, which ends every session: give it one"):
+    with pytest.raises(ConfigError, match=rf"that of nobody is {shell}, which ends every session: give it one in the image"):
         request(Account("nobody", "/nonexistent", False, shell))
     assert request(Account("nobody", "/nonexistent", False, shell), nodes=1).services == ()
 

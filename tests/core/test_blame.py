@@ -21,6 +21,7 @@ from ranklaunch.verdict.model import Culprit, KnownError
 CAUSE = KnownError("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
 STOPPED = replace(CAUSE, kind="stopped", line="KeyboardInterrupt")
+LEFT = "destroy_process_group() was not called before program exit"
 
 
 def culprit(rank: int | None = 1, node: int = 0, **more: Any) -> Culprit:
@@ -143,6 +144,14 @@ def test_one_that_was_interrupted_is_what_others_noticed() -> None:
     [
         ({}, "rank 1 on node 0 (h) exited with code 3; its last line: boom"),
         ({"last_lines": ()}, "rank 1 on node 0 (h) exited with code 3"),
+        (
+            {"last_lines": ("no key lr", f"[rank1]:[W1126 21:28:58.293137035 ProcessGroupNCCL.cpp:1575] {LEFT}")},
+            "rank 1 on node 0 (h) exited with code 3; its last line: no key lr",
+        ),
+        (
+            {"last_lines": (f"/x.py:3: UserWarning: {LEFT}",)},
+            f"rank 1 on node 0 (h) exited with code 3; its last line: /x.py:3: UserWarning: {LEFT}",
+        ),
         ({"host": ""}, "rank 1 on node 0 exited with code 3; its last line: boom"),
         ({"signal": "SIGSEGV"}, "rank 1 on node 0 (h) was killed by SIGSEGV; its last line: boom"),
         (

@@ -129,6 +129,20 @@ def test_a_line_or_two_that_a_logger_has_for_the_way_out_are_no_work() -> None:
     assert find(ends + "".join(way_out)) is None
 
 
+@pytest.mark.parametrize("error", ['error: Parser key "trainer.max_epochs":', "ERROR: the data folder /d is empty"])
+def test_a_line_of_usage_gives_way_to_the_error_behind_it(error: str) -> None:
+    usage = "usage: train.py [-h] [--config CONFIG] {fit,validate,test} ..."
+    assert [found and found.line for found in (find(f"{usage}\n{error}\n"), find(f"{usage}\n"))] == [error, usage]
+
+
+def test_a_fault_while_the_handler_of_faults_writes_is_no_cause() -> None:
+    timed_out = "[rank0]:[E1126 21:25:23.522746740 PG.cpp:689] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL()\n"
+    aborted = f'{timed_out}Fatal Python error: Aborted\n\nThread 0x00007ffb (most recent call first):\n  File "<shim>", line ??? in <x>\n'
+    found = find(f"{aborted}  File Fatal Python error: Segmentation fault\n\n")
+    assert found
+    assert found.error.name == "nccl-collective-timeout"
+
+
 BAR = "epoch 0:  33%|███▎      | 20/60 [00:01<00:02, 18.81it/s]"
 
 

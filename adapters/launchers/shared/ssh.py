@@ -78,8 +78,8 @@ def server(job: Job, reader: Reader, templates: Templates) -> Server:
         reader.problem("sshd and ssh need a user name, and this user id has none in /etc/passwd: run the container as a user with a name")
     if account.shell.rpartition("/")[2] in NO_SHELLS:
         reader.problem(
-            f"sshd runs what it is told by the shell of the account, and that of {account.name} is {account.shell}, which ends every session: "
-            f"give it one (usermod -s /bin/sh {account.name}) in the image, or run the container as another user"
+            f"sshd runs what it is told by the account's shell, and that of {account.name} is {account.shell}, which ends every session: "
+            f"give it one in the image (usermod -s /bin/sh {account.name}), or run the container as another user"
         )
     port = reader.get(PORT)
     private = private_folder(job, reader)

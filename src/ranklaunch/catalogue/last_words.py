@@ -40,7 +40,9 @@ def last_words(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownErr
         return claims
     told = _told(lines, found, errors)
     last = {number for number, _ in found[:_FEWEST_LINES]}
-    return {number: error for number, error in told.items() if error.standing != FAINT or number in last}
+    told = {number: error for number, error in told.items() if error.standing != FAINT or number in last}
+    usage = {number for number in told if lines.bare[number].startswith(_USAGE)}
+    return {number: error for number, error in told.items() if number not in usage} or told  # which stands above the error
 
 
 def causes_before(lines: Lines, errors: Sequence[KnownError], reports: Collection[int]) -> dict[int, KnownError]:
@@ -182,6 +184,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_USAGE = ("usage: ", "Usage: ")
 _SPAWNED = r"torch\.multiprocessing\.spawn\.\w+: process \d{1,7} terminated with (?:exit code|signal) \w+"
 _BY_SIGNAL = r"(?:killed by|terminated with) signal "
 _TOLD = (" signal 15", " signal SIGTERM")
