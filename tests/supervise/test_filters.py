@@ -133,6 +133,19 @@ def test_the_rank_that_failed_is_named(as_process: Starter, method: str, behind:
     assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan", job.err.text + job.out.text
 
 
+@pytest.mark.processes
+def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter) -> None:
+    """The exit code is the script's own, and says success."""
+    (as_process.folder / "train.py").write_text("import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan')\n")
+    script = as_process.folder / "train.sh"
+    script.write_text("python train.py 2>&1 | cat\n")
+    job = as_process.run(script, options=("--method", "spawn", "--slots", 2))
+    assert job.end(120) == 0
+    (note,) = job.verdict["notes"]
+    assert note.startswith("rank 1 ended with 0, although its output ends with an exception: ValueError: loss is nan (a script that pipes it")
+    assert note in job.err.text
+
+
 # Rank 0 catches an exception each time, at once before its next step, and dies of another thing.
 CAUGHT = """
 import os, time, traceback

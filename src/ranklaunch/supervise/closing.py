@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ranklaunch import showing
+from ranklaunch import errors, showing
 from ranklaunch.errors import DEFECT
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
+from ranklaunch.supervise.output.pipe import TRACEBACK
 from ranklaunch.supervise.ranks.child import LAUNCHER, SERVICE
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
@@ -23,11 +24,14 @@ from ranklaunch.verdict.model import Verdict
 if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Ending
     from ranklaunch.supervise.output.logs import Logs
+    from ranklaunch.supervise.output.pipe import Output
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.left import Leftovers
     from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.supervise.rounds.cleaning import Held
     from ranklaunch.verdict.blame import Judgement
+
+MOST_SAID = 4  # different exceptions of ranks that have succeeded
 
 
 def remember_ranks(children: Children, logs: Logs) -> None:
@@ -46,6 +50,28 @@ def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_
         return Leftovers(children, loop, say, grace_s)
     except (OSError, ImportError):  # no descriptor left
         return None
+
+
+def of_success(plan: Plan, outputs: Mapping[int, Output]) -> Iterator[str]:
+    """Ranks that have succeeded by their codes alone. outputs: by rank. A shell's pipeline ends with the code of its last command."""
+    by_line: dict[str, list[int]] = {}
+    for rank, output in sorted(outputs.items()):
+        if TRACEBACK in output.tail and (line := _last_exception(rank, output)):
+            by_line.setdefault(line, []).append(rank)
+    program = plan.job.program.stands_for or plan.job.program
+    why = "" if program.is_python else " (a script that pipes it, as `python train.py | tee log`, ends with the code of tee: set -o pipefail)"
+    for line, ranks in list(by_line.items())[:MOST_SAID]:
+        their = "its output ends" if len(ranks) == 1 else "their outputs end"
+        yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} with an exception: {line}{why}"
+
+
+def _last_exception(rank: int, output: Output) -> str:
+    try:
+        from ranklaunch.catalogue import last_exception, uncaught
+    except (OSError, ImportError):  # no descriptor left
+        return ""
+    said = uncaught.ends_by_exception(output.settled().decode(errors="replace"), rank)[1]
+    return showing.printable(errors.quoted((last_exception(said),))[0])[: blame.SEEN] if said else ""
 
 
 def stuck(left: Iterable[tree.Identity]) -> Iterator[str]:
