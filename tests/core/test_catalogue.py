@@ -618,6 +618,16 @@ ValueError: shard 4711 in the folder /data/one of the third epoch was not\x20
 readable at all, and neither was the other
 the cache of 12 shards is kept
 """
+# The same, of words without blanks whose characters are two columns wide.
+WIDE = "学习率太高，损失为无穷大，请检查配置文件中的学习率设置是否正确以及数据集是否完整无缺并且已经正确地下载到本地磁盘上面了吗"
+WIDE_BY_RICH = f"""\
+╭{" Traceback (most recent call last) ":─^78}╮
+│ {"/work/train.py:3 in <module>":<76} │
+╰{"─" * 78}╯
+ValueError:\x20
+{WIDE[:40]}
+{WIDE[40:]}
+"""
 IMPL = "tensorflow.python.framework.errors_impl."
 # TensorFlow 2.21's, of a function; of a session, with the frames that made the node behind it; and of a generator in Python.
 OF_GRAPH = """\
@@ -734,6 +744,11 @@ step 1 loss 0.5
             WRAPPED_BY_RICH,
             UNCAUGHT,
             "ValueError: shard 4711 in the folder /data/one of the third epoch was not readable at all, and neither was the other",
+        ),
+        (
+            f"{WIDE_BY_RICH}已保存 12 个分片\n",
+            UNCAUGHT,
+            f"ValueError: {WIDE}",
         ),
         (OF_GRAPH, UNCAUGHT, f"{IMPL}NotFoundError: Graph execution error: /data/train-00003.tfrecord; No such file or directory"),
         (OF_SESSION, UNCAUGHT, f"{IMPL}InvalidArgumentError: Graph execution error: loss is bad : Tensor had NaN values"),

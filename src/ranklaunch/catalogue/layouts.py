@@ -8,6 +8,7 @@ breaks the line that names the rank.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, MutableSequence, Sequence
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
@@ -38,18 +39,19 @@ def within(lines: Sequence[str]) -> Iterator[int]:
             yield number
 
 
-def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
-    """Puts what went wrong into the line that names the exception; what stood in between is left out. The numbers of those lines. bare: as
-    told, without what launchers and loggers put before a line."""
-    found = {number: _wrapped(bare, number) for number in _below_panels(bare)}
-    found.update({number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))})
-    for number, below in found.items():
-        rest = _said(bare, number, below)
+def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, int]:
+    """Puts what went wrong into the line that names the exception; what stood in between is left out. From the numbers of those lines to
+    those of the ones behind, where the message may go on, and 0 where it does not. bare: as told, without what launchers and loggers put
+    before a line."""
+    panels = {number: _wrapped(bare, told, number, _cells(bare[number - 1])) for number in _below_panels(bare)}
+    others = {number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))}
+    for number, below in {**panels, **others}.items():
+        rest = f" {_said(bare, number, below)}" if number in others else _rest(bare, number, below, _cells(bare[number - 1]))
         for each in (bare, told):
-            each[number] = f"{each[number].rstrip()} {rest}".rstrip()
+            each[number] = f"{each[number].rstrip()}{rest}".rstrip()
         for each_below in below:
             bare[each_below] = told[each_below] = ""
-    return set(found)
+    return {**{number: below.stop for number, below in panels.items()}, **dict.fromkeys(others, 0)}
 
 
 def _below(bare: Sequence[str], number: int, line: str) -> range:
@@ -79,12 +81,36 @@ def _below_panels(lines: Sequence[str]) -> list[int]:
     return [number + 1 for number in ends if number + 1 < len(lines)]
 
 
-def _wrapped(lines: Sequence[str], number: int) -> range:
+def _wrapped(bare: Sequence[str], told: Sequence[str], number: int, width: int) -> range:
     """The lines that go on from the first one of a message: no line is wider than the panel, and one goes on where the next word did not
-    fit in."""
-    width, stop = len(lines[number - 1]), min(len(lines), number + _MOST_LINES)
-    ends = (n for n in range(number + 1, stop) if not lines[n].strip() or len(lines[n - 1]) + 1 + len(lines[n].split()[0]) <= width)
+    fit in, behind the blank before that, or within a word that is longer than a line."""
+    stop = min(len(bare), number + _MOST_LINES)
+    ends = (each for each in range(number + 1, stop) if not _goes_on(bare[each], bare[each - 1], told[each - 1], width))
     return range(number + 1, next(ends, stop))
+
+
+def _goes_on(line: str, above: str, told: str, width: int) -> bool:
+    if not line.strip() or _fits(line.split()[0], above, width):
+        return False
+    return told.endswith(" ") or not _fits(line.strip()[:1], above, width + 1)
+
+
+def _rest(lines: Sequence[str], number: int, below: range, width: int) -> str:
+    """What goes on below. A word that is longer than a line has those to itself over which it is broken."""
+    rest, above = "", lines[number].strip()
+    for line in (lines[each].strip() for each in below):
+        within = " " not in above and not _fits(line[:1], above, width + 1)
+        rest, above = f"{rest}{'' if within else ' '}{line}", line
+    return rest
+
+
+def _fits(word: str, line: str, width: int) -> bool:
+    return _cells(line.rstrip()) + 1 + _cells(word) <= width
+
+
+def _cells(text: str) -> int:
+    """The columns that a terminal takes for it: characters of Chinese, Japanese and Korean are two wide."""
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _in_graph(lines: Sequence[str], number: int) -> range:

@@ -40,7 +40,7 @@ class Lines:
         bare = _pattern(_PREFIX).sub("", plain)
         bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
         self.bare = layouts.without_columns(bare).split("\n")
-        self._joined = layouts.join(self.bare, self.told) if any(mark in bare for mark in layouts.MARKS) else frozenset()
+        self._joined = layouts.join(self.bare, self.told) if any(mark in bare for mark in layouts.MARKS) else {}
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
