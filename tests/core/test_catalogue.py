@@ -32,6 +32,7 @@ from ranklaunch.catalogue import (
     shipped,
 )
 from ranklaunch.catalogue.literals import needed
+from ranklaunch.catalogue.tracebacks import Lines
 from ranklaunch.plan.planning import every_variable
 from testbench import places
 
@@ -767,6 +768,49 @@ def test_the_last_lines_of_a_tool_are_not_the_programs(text: str, name: str, lin
     found = find(text)
     assert found
     assert (found.error.name, found.line) == (name, line)
+
+
+# rich.traceback's, 48 columns wide, of an exception whose message has lines of its own, of which it wraps the second.
+PANEL_OF_RICH = f"╭{' Traceback (most recent call last) ':─^46}╮\n│ {'/work/train.py:3 in <module>':<44} │\n╰{'─' * 46}╯\n"
+LINES_BY_RICH = f"""\
+step 3 loss 0.25
+{PANEL_OF_RICH}RuntimeError: Error(s) in loading state_dict for\x20
+Net:
+        Missing key(s) in state_dict: "a.weight",\x20
+"b.weight".
+        Unexpected key(s) in state_dict: "c.weight".
+"""
+MISSES = 'RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "a.weight", "b.weight".'
+
+
+@pytest.mark.parametrize("tag", ["", "[rank3]: ", "2026-11-26T10:00:00.123456789Z "])
+@pytest.mark.parametrize("behind", ["", "closing the loader\n", "W1126 12:00:00.123 4711 torch/x.py:9] Sending SIGTERM\n"])
+def test_a_message_with_lines_of_its_own_is_told_below_a_panel_as_below_frames(tag: str, behind: str) -> None:
+    found = find("".join(f"{tag}{line}\n" for line in LINES_BY_RICH.splitlines()) + behind)
+    assert found
+    assert (found.error.name, found.line.removeprefix(tag)) == ("torch-checkpoint-mismatch", MISSES)
+
+
+@pytest.mark.parametrize("frames", [FRAMES, PANEL_OF_RICH])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 4 loss 0.25",
+        "Epoch 1:  41%|████      | 41/100 [00:12<00:18,  3.2it/s, loss=0.4]",
+        "/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: 1 leaked semaphore",
+        "2026-11-26 10:00:00,123 INFO train: took 3 s",
+        "[rank1]: ValueError: no shard",
+        "W1126 12:00:00.123000 4711 torch/distributed/elastic/multiprocessing/api.py:9] Sending process 12 closing signal SIGTERM",
+        "srun: error: n1: task 3: Exited with exit code 1",
+        "mpirun detected that one or more processes exited with non-zero status",
+        "wandb: Run history:",
+        "Exception ignored in: <function f at 0x1>",
+    ],
+)
+def test_what_stands_behind_an_exception_is_none_of_its_message(frames: str, line: str) -> None:
+    found = Lines(f"step 3 loss 0.25\n{frames}ValueError: cannot load the shard:\n{line}\n")
+    number = found.bare.index("ValueError: cannot load the shard:")
+    assert found.with_message(number, found.bare[number]) == "ValueError: cannot load the shard:"
 
 
 def test_what_a_program_counts_on_its_way_out_does_not_hide_why() -> None:

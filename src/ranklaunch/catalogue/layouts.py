@@ -54,6 +54,15 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, in
     return {**{number: below.stop for number, below in panels.items()}, **dict.fromkeys(others, 0)}
 
 
+def unwrapped(bare: Sequence[str], told: Sequence[str], number: int, above: int) -> str:
+    """A line of a message, as it was before rich wrapped it, if it did. above: the number of the line above the message."""
+    line = bare[number].strip()
+    if not bare[above].startswith(_ENDS):
+        return line
+    width = _cells(bare[above])
+    return line + _rest(bare, number, _wrapped(bare, told, number, width), width)
+
+
 def _below(bare: Sequence[str], number: int, line: str) -> range:
     """Lines that belong to this one, by its form; nothing where it is of none."""
     if _OF_GRAPH.match(line):
