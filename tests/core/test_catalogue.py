@@ -696,6 +696,64 @@ KeyError: 'image_007'
 \t [[{{node PyFunc}}]]
 \t [[IteratorGetNext]] [Op:__inference_multi_step_on_iterator_906]
 """
+# Of collectives: of shapes that differ, as older versions tell it, with no place, and as 2.21 does; and of a worker that has died.
+ABORTED = "Graph execution error: Collective ops is aborted by: "
+RESTART = "The error could be from a previous operation. Restart your program to reset."
+INCONSISTENT = "Inconsistent output shapes, got [3], but expected is [2]."
+OF_SHAPES_ALONE = f"""\
+Traceback (most recent call last):
+  File "/work/train.py", line 52, in <module>
+    step()
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Collective ops is aborted by: {INCONSISTENT}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
+MISMATCH = (
+    "Shape mismatch in the collective instance 100. Op at device /job:worker/replica:0/task:1/device:CPU:0 expected shape [3] but another "
+    "member in the group expected shape [2]. This is likely due to different input shapes at different members of the collective op."
+)
+OF_SHAPES = f"""\
+Traceback (most recent call last):
+  File "/work/train.py", line 20, in <module>
+    step()
+  File "/lib/python3.11/site-packages/tensorflow/python/util/traceback_utils.py", line 167, in error_handler
+    raise e.with_traceback(filtered_tb) from None
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/work/train.py", line 20, in <module>
+
+  File "/work/train.py", line 13, in step
+
+Collective ops is aborted by: {MISMATCH}
+Additional GRPC error information from remote target /job:worker/replica:0/task:0 while calling /tensorflow.WorkerService/CompleteInstance:
+:UNKNOWN:Error received from peer  {{grpc_status:3, grpc_message:"{MISMATCH}"}}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
+LOGGED_OF_SHAPES = f"""\
+E0000 00:00:1795729651.415871   31277 base_collective_executor.cc:252] BaseCollectiveExecutor::StartAbort INVALID_ARGUMENT: {MISMATCH}
+E0000 00:00:1795729651.415899   31277 ring_alg.cc:290] Aborting RingReduce with INVALID_ARGUMENT: Collective ops is aborted by: {MISMATCH}
+"""
+UNHEALTHY = """\
+Error reported from /job:worker/task:1: The following tasks are unhealthy (stopped sending heartbeats):
+/job:worker/replica:0/task:1
+The tasks have crashed. Check the task logs for an earlier error, or scheduler events (e.g. preemption, eviction) to debug further."""
+OF_DEAD_WORKER = f"""\
+{OF_SHAPES.partition("tensorflow.python.framework.errors_impl")[0]}\
+tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/work/train.py", line 20, in <module>
+
+  File "/work/train.py", line 13, in step
+
+Collective ops is aborted by: {UNHEALTHY}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
 BY_KERAS = """\
 Traceback (most recent call last):
   File "/work/train.py", line 60, in <module>
@@ -754,6 +812,9 @@ step 1 loss 0.5
         (OF_GRAPH, UNCAUGHT, f"{IMPL}NotFoundError: Graph execution error: /data/train-00003.tfrecord; No such file or directory"),
         (OF_SESSION, UNCAUGHT, f"{IMPL}InvalidArgumentError: Graph execution error: loss is bad : Tensor had NaN values"),
         (OF_GENERATOR, UNCAUGHT, f"{IMPL}UnknownError: Graph execution error: KeyError: 'image_007'"),
+        (OF_SHAPES_ALONE, "tensorflow-collectives-differ", f"{IMPL}InvalidArgumentError: {ABORTED}{INCONSISTENT} {RESTART}"),
+        (f"{LOGGED_OF_SHAPES}{OF_SHAPES}", "tensorflow-collectives-differ", f"{IMPL}InvalidArgumentError: {ABORTED}{MISMATCH} {RESTART}"),
+        (OF_DEAD_WORKER, "tensorflow-peer-lost", f"{IMPL}UnavailableError: {ABORTED}{' '.join(UNHEALTHY.splitlines())} {RESTART}"),
         (
             BY_KERAS,
             UNCAUGHT,

@@ -19,6 +19,8 @@ _MOST_LINES = 40  # of a message
 _OF_GRAPH = re.compile(r"[\w.]{1,120}: Graph execution error:$")
 _AT_NODE = re.compile(r"\s*\[\[(?:\{\{node |\w)")
 _ALSO = re.compile(r"\s*\(\d{1,3}\) |\d{1,9} (?:successful operations|derived errors ignored)\.")  # of several errors at the root
+_OF_PLACE = re.compile(r"Detected at node |Node: '|<stack traces unavailable>|\d{1,9} root error\(s\) found\.")
+_OF_TRANSPORT = re.compile(r"Additional GRPC error information|:UNKNOWN:|:\{\"created\"")  # which tells the same once more
 _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
@@ -76,11 +78,24 @@ def _below(bare: Sequence[str], number: int, line: str) -> range:
 
 
 def _said(bare: Sequence[str], number: int, below: range) -> str:
-    """All of what is wrapped; of a graph's error, the last before the nodes."""
-    if not _OF_GRAPH.match(bare[number]):
-        return " ".join(bare[each].strip() for each in below if bare[each].strip())
+    """All that goes on below; of a graph's error, the last before the nodes."""
+    if _OF_GRAPH.match(bare[number]):
+        below = _of_status(bare, number, below)
+    return " ".join(bare[each].strip() for each in below if bare[each].strip() and not _OF_TRANSPORT.match(bare[each]))
+
+
+def _of_status(bare: Sequence[str], number: int, below: range) -> range:
+    """What went wrong in a graph: the last lines before the nodes with nothing between them, and without what tells of a node's place."""
     at_node = next((each for each in below if _AT_NODE.match(bare[each])), below.stop)
-    return next((bare[each].strip() for each in range(at_node - 1, number, -1) if bare[each].strip()), "")
+    last = next((each for each in range(at_node - 1, number, -1) if bare[each].strip()), at_node)
+    first = last
+    while first - 1 > number and _is_of_status(bare[first]) and _is_of_status(bare[first - 1]):
+        first -= 1
+    return range(first, min(last + 1, at_node))
+
+
+def _is_of_status(line: str) -> bool:
+    return bool(line.strip()) and not line[0].isspace() and not _OF_PLACE.match(line)
 
 
 def _below_panels(lines: Sequence[str]) -> list[int]:
