@@ -768,6 +768,17 @@ Arguments received by Sequential.call():
   • inputs=tf.Tensor(shape=(None, 5), dtype=float32)
   • training=True
 """
+# Typer's, with rich and without.
+USAGE = "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n"
+TOLD_BY_TYPER = f"{USAGE}\nError: Missing option '--data'.\n"
+BY_TYPER = f"{USAGE}╭─ Error {'─' * 70}╮\n│ {'Missing option --data.':<76} │\n╰{'─' * 78}╯\n".replace("--data.  ", "'--data'.")
+WRAPPED_BY_TYPER = f"""{USAGE}\
+╭─ Error ──────────────────────────────────────────────────────────────────────╮
+│ Invalid value for '--n': Input should be a valid integer, unable to parse    │
+│ string as an integer                                                         │
+╰──────────────────────────────────────────────────────────────────────────────╯
+"""
+NO_INTEGER = "Error: Invalid value for '--n': Input should be a valid integer, unable to parse string as an integer"
 # loguru's, which shows values below a line.
 BY_LOGURU = """\
 Traceback (most recent call last):
@@ -820,6 +831,10 @@ step 1 loss 0.5
             UNCAUGHT,
             "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of layer 'dense_5' is too wide",
         ),
+        (TOLD_BY_TYPER, "python-wrong-arguments", "Error: Missing option '--data'."),
+        (BY_TYPER, "python-wrong-arguments", "Error: Missing option '--data'."),
+        (WRAPPED_BY_TYPER, "python-wrong-arguments", NO_INTEGER),
+        (WRAPPED_BY_TYPER.replace("for '--n'", "in the plan"), "words-of-a-failure", NO_INTEGER.replace("for '--n'", "in the plan")),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
@@ -902,6 +917,7 @@ LAID_OUT = st.lists(
         (
             "", " ", "Traceback (most recent call last):", '  File "a.py", line 3, in main', "ValueError: no image", "step 3 loss 0.5",
             "╭─── Traceback (most recent call last) ───╮", "│ a.py:3 in main                          │",
+            "╭─ Error ────────╮", "│ Missing 'a'.   │",
             "╰─────────────────────────────────────────╯", "ValueError: a word that is as long as it takes to be wrapped by rich, and",
             "tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:", "Node: 'ReadFile'",
             "\t [[{{node ReadFile}}]]", "Original stack trace for 'ReadFile':", "  (0) INVALID_ARGUMENT: indices",

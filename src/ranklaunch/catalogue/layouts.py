@@ -1,6 +1,7 @@
 """How libraries lay out what an exception says, where that is not one line below the frames.
 
-rich has panels of frames, of the program's lines and of its values, and wraps the exception below. TensorFlow puts the place in the graph
+rich has panels of frames, of the program's lines and of its values, and wraps the exception below; Typer has one around an error of usage.
+TensorFlow puts the place in the graph
 between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`. Open MPI
 breaks the line that names the rank.
 """
@@ -12,7 +13,9 @@ import unicodedata
 from collections.abc import Iterator, MutableSequence, Sequence
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
-_ENDS = "╰"
+_SIDE, _ENDS = "│", "╰"
+_ERROR = re.compile(r"╭─ Error ─+╮$")
+_FRAME = 4  # columns, of the sides of a panel and the blanks beside them
 _TITLE = "Traceback (most recent call last)"
 _MARGIN = re.compile(r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}", re.MULTILINE)  # of rich's handler of logging, which puts it below the message
 _MOST_LINES = 40  # of a message
@@ -45,6 +48,7 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, in
     """Puts what went wrong into the line that names the exception; what stood in between is left out. From the numbers of those lines to
     those of the ones behind, where the message may go on, and 0 where it does not. bare: as told, without what launchers and loggers put
     before a line."""
+    _take_out_of_frames(bare, told)
     panels = {number: _wrapped(bare, told, number, _cells(bare[number - 1])) for number in _below_panels(bare)}
     others = {number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))}
     for number, below in {**panels, **others}.items():
@@ -54,6 +58,21 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, in
         for each_below in below:
             bare[each_below] = told[each_below] = ""
     return {**{number: below.stop for number, below in panels.items()}, **dict.fromkeys(others, 0)}
+
+
+def _take_out_of_frames(bare: MutableSequence[str], told: MutableSequence[str]) -> None:
+    """Puts what Typer and rich-click have in a panel with the title `Error` into one line, as click writes it."""
+    for title in [number for number, line in enumerate(bare) if _ERROR.match(line)]:
+        first = stop = title + 1
+        while stop < min(len(bare), first + _MOST_LINES) and bare[stop].startswith(_SIDE):
+            stop += 1
+        if first == stop or not bare[stop : stop + 1] or not bare[stop].startswith(_ENDS):
+            continue
+        inside = [line.strip(_SIDE).strip() for line in bare[first:stop]]
+        whole = f"Error: {inside[0]}{_rest(inside, 0, range(1, len(inside)), _cells(bare[title]) - _FRAME)}".rstrip()
+        mark = told[first].partition(_SIDE)[0]
+        bare[title : stop + 1] = told[title : stop + 1] = [""] * (stop + 1 - title)
+        bare[first], told[first] = whole, f"{mark}{whole}"
 
 
 def unwrapped(bare: Sequence[str], told: Sequence[str], number: int, above: int) -> str:
