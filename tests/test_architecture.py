@@ -50,8 +50,8 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
     "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path",
-    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing", "typing_extensions", "xml.etree",
-    "warnings.catch_warnings", "warnings.simplefilter", "zlib",
+    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing", "typing_extensions", "unicodedata",
+    "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {

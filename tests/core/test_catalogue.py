@@ -32,6 +32,7 @@ from ranklaunch.catalogue import (
     shipped,
 )
 from ranklaunch.catalogue.literals import needed
+from ranklaunch.catalogue.tracebacks import Lines
 from ranklaunch.plan.planning import every_variable
 from testbench import places
 
@@ -618,6 +619,16 @@ ValueError: shard 4711 in the folder /data/one of the third epoch was not\x20
 readable at all, and neither was the other
 the cache of 12 shards is kept
 """
+# The same, of words without blanks whose characters are two columns wide.
+WIDE = "学习率太高，损失为无穷大，请检查配置文件中的学习率设置是否正确以及数据集是否完整无缺并且已经正确地下载到本地磁盘上面了吗"
+WIDE_BY_RICH = f"""\
+╭{" Traceback (most recent call last) ":─^78}╮
+│ {"/work/train.py:3 in <module>":<76} │
+╰{"─" * 78}╯
+ValueError:\x20
+{WIDE[:40]}
+{WIDE[40:]}
+"""
 IMPL = "tensorflow.python.framework.errors_impl."
 # TensorFlow 2.21's, of a function; of a session, with the frames that made the node behind it; and of a generator in Python.
 OF_GRAPH = """\
@@ -685,6 +696,64 @@ KeyError: 'image_007'
 \t [[{{node PyFunc}}]]
 \t [[IteratorGetNext]] [Op:__inference_multi_step_on_iterator_906]
 """
+# Of collectives: of shapes that differ, as older versions tell it, with no place, and as 2.21 does; and of a worker that has died.
+ABORTED = "Graph execution error: Collective ops is aborted by: "
+RESTART = "The error could be from a previous operation. Restart your program to reset."
+INCONSISTENT = "Inconsistent output shapes, got [3], but expected is [2]."
+OF_SHAPES_ALONE = f"""\
+Traceback (most recent call last):
+  File "/work/train.py", line 52, in <module>
+    step()
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Collective ops is aborted by: {INCONSISTENT}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
+MISMATCH = (
+    "Shape mismatch in the collective instance 100. Op at device /job:worker/replica:0/task:1/device:CPU:0 expected shape [3] but another "
+    "member in the group expected shape [2]. This is likely due to different input shapes at different members of the collective op."
+)
+OF_SHAPES = f"""\
+Traceback (most recent call last):
+  File "/work/train.py", line 20, in <module>
+    step()
+  File "/lib/python3.11/site-packages/tensorflow/python/util/traceback_utils.py", line 167, in error_handler
+    raise e.with_traceback(filtered_tb) from None
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/work/train.py", line 20, in <module>
+
+  File "/work/train.py", line 13, in step
+
+Collective ops is aborted by: {MISMATCH}
+Additional GRPC error information from remote target /job:worker/replica:0/task:0 while calling /tensorflow.WorkerService/CompleteInstance:
+:UNKNOWN:Error received from peer  {{grpc_status:3, grpc_message:"{MISMATCH}"}}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
+LOGGED_OF_SHAPES = f"""\
+E0000 00:00:1795729651.415871   31277 base_collective_executor.cc:252] BaseCollectiveExecutor::StartAbort INVALID_ARGUMENT: {MISMATCH}
+E0000 00:00:1795729651.415899   31277 ring_alg.cc:290] Aborting RingReduce with INVALID_ARGUMENT: Collective ops is aborted by: {MISMATCH}
+"""
+UNHEALTHY = """\
+Error reported from /job:worker/task:1: The following tasks are unhealthy (stopped sending heartbeats):
+/job:worker/replica:0/task:1
+The tasks have crashed. Check the task logs for an earlier error, or scheduler events (e.g. preemption, eviction) to debug further."""
+OF_DEAD_WORKER = f"""\
+{OF_SHAPES.partition("tensorflow.python.framework.errors_impl")[0]}\
+tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/work/train.py", line 20, in <module>
+
+  File "/work/train.py", line 13, in step
+
+Collective ops is aborted by: {UNHEALTHY}
+{RESTART}
+\t [[{{{{node CollectiveReduceV2}}}}]] [Op:__inference_step_31]
+"""
 BY_KERAS = """\
 Traceback (most recent call last):
   File "/work/train.py", line 60, in <module>
@@ -699,6 +768,17 @@ Arguments received by Sequential.call():
   • inputs=tf.Tensor(shape=(None, 5), dtype=float32)
   • training=True
 """
+# Typer's, with rich and without.
+USAGE = "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n"
+TOLD_BY_TYPER = f"{USAGE}\nError: Missing option '--data'.\n"
+BY_TYPER = f"{USAGE}╭─ Error {'─' * 70}╮\n│ {'Missing option --data.':<76} │\n╰{'─' * 78}╯\n".replace("--data.  ", "'--data'.")
+WRAPPED_BY_TYPER = f"""{USAGE}\
+╭─ Error ──────────────────────────────────────────────────────────────────────╮
+│ Invalid value for '--n': Input should be a valid integer, unable to parse    │
+│ string as an integer                                                         │
+╰──────────────────────────────────────────────────────────────────────────────╯
+"""
+NO_INTEGER = "Error: Invalid value for '--n': Input should be a valid integer, unable to parse string as an integer"
 # loguru's, which shows values below a line.
 BY_LOGURU = """\
 Traceback (most recent call last):
@@ -735,14 +815,26 @@ step 1 loss 0.5
             UNCAUGHT,
             "ValueError: shard 4711 in the folder /data/one of the third epoch was not readable at all, and neither was the other",
         ),
+        (
+            f"{WIDE_BY_RICH}已保存 12 个分片\n",
+            UNCAUGHT,
+            f"ValueError: {WIDE}",
+        ),
         (OF_GRAPH, UNCAUGHT, f"{IMPL}NotFoundError: Graph execution error: /data/train-00003.tfrecord; No such file or directory"),
         (OF_SESSION, UNCAUGHT, f"{IMPL}InvalidArgumentError: Graph execution error: loss is bad : Tensor had NaN values"),
         (OF_GENERATOR, UNCAUGHT, f"{IMPL}UnknownError: Graph execution error: KeyError: 'image_007'"),
+        (OF_SHAPES_ALONE, "tensorflow-collectives-differ", f"{IMPL}InvalidArgumentError: {ABORTED}{INCONSISTENT} {RESTART}"),
+        (f"{LOGGED_OF_SHAPES}{OF_SHAPES}", "tensorflow-collectives-differ", f"{IMPL}InvalidArgumentError: {ABORTED}{MISMATCH} {RESTART}"),
+        (OF_DEAD_WORKER, "tensorflow-peer-lost", f"{IMPL}UnavailableError: {ABORTED}{' '.join(UNHEALTHY.splitlines())} {RESTART}"),
         (
             BY_KERAS,
             UNCAUGHT,
             "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of layer 'dense_5' is too wide",
         ),
+        (TOLD_BY_TYPER, "python-wrong-arguments", "Error: Missing option '--data'."),
+        (BY_TYPER, "python-wrong-arguments", "Error: Missing option '--data'."),
+        (WRAPPED_BY_TYPER, "python-wrong-arguments", NO_INTEGER),
+        (WRAPPED_BY_TYPER.replace("for '--n'", "in the plan"), "words-of-a-failure", NO_INTEGER.replace("for '--n'", "in the plan")),
         (BY_LOGURU, UNCAUGHT, "ValueError: label 1003 out of range"),
         (OF_RICH.replace("\n", " " * 12 + "\n"), UNCAUGHT, "ValueError: no loss"),  # as it fills lines up
         (OF_WANDB, UNCAUGHT, "ValueError: no loss"),
@@ -752,6 +844,49 @@ def test_the_last_lines_of_a_tool_are_not_the_programs(text: str, name: str, lin
     found = find(text)
     assert found
     assert (found.error.name, found.line) == (name, line)
+
+
+# rich.traceback's, 48 columns wide, of an exception whose message has lines of its own, of which it wraps the second.
+PANEL_OF_RICH = f"╭{' Traceback (most recent call last) ':─^46}╮\n│ {'/work/train.py:3 in <module>':<44} │\n╰{'─' * 46}╯\n"
+LINES_BY_RICH = f"""\
+step 3 loss 0.25
+{PANEL_OF_RICH}RuntimeError: Error(s) in loading state_dict for\x20
+Net:
+        Missing key(s) in state_dict: "a.weight",\x20
+"b.weight".
+        Unexpected key(s) in state_dict: "c.weight".
+"""
+MISSES = 'RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "a.weight", "b.weight".'
+
+
+@pytest.mark.parametrize("tag", ["", "[rank3]: ", "2026-11-26T10:00:00.123456789Z "])
+@pytest.mark.parametrize("behind", ["", "closing the loader\n", "W1126 12:00:00.123 4711 torch/x.py:9] Sending SIGTERM\n"])
+def test_a_message_with_lines_of_its_own_is_told_below_a_panel_as_below_frames(tag: str, behind: str) -> None:
+    found = find("".join(f"{tag}{line}\n" for line in LINES_BY_RICH.splitlines()) + behind)
+    assert found
+    assert (found.error.name, found.line.removeprefix(tag)) == ("torch-checkpoint-mismatch", MISSES)
+
+
+@pytest.mark.parametrize("frames", [FRAMES, PANEL_OF_RICH])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 4 loss 0.25",
+        "Epoch 1:  41%|████      | 41/100 [00:12<00:18,  3.2it/s, loss=0.4]",
+        "/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: 1 leaked semaphore",
+        "2026-11-26 10:00:00,123 INFO train: took 3 s",
+        "[rank1]: ValueError: no shard",
+        "W1126 12:00:00.123000 4711 torch/distributed/elastic/multiprocessing/api.py:9] Sending process 12 closing signal SIGTERM",
+        "srun: error: n1: task 3: Exited with exit code 1",
+        "mpirun detected that one or more processes exited with non-zero status",
+        "wandb: Run history:",
+        "Exception ignored in: <function f at 0x1>",
+    ],
+)
+def test_what_stands_behind_an_exception_is_none_of_its_message(frames: str, line: str) -> None:
+    found = Lines(f"step 3 loss 0.25\n{frames}ValueError: cannot load the shard:\n{line}\n")
+    number = found.bare.index("ValueError: cannot load the shard:")
+    assert found.with_message(number, found.bare[number]) == "ValueError: cannot load the shard:"
 
 
 def test_what_a_program_counts_on_its_way_out_does_not_hide_why() -> None:
@@ -782,6 +917,7 @@ LAID_OUT = st.lists(
         (
             "", " ", "Traceback (most recent call last):", '  File "a.py", line 3, in main', "ValueError: no image", "step 3 loss 0.5",
             "╭─── Traceback (most recent call last) ───╮", "│ a.py:3 in main                          │",
+            "╭─ Error ────────╮", "│ Missing 'a'.   │",
             "╰─────────────────────────────────────────╯", "ValueError: a word that is as long as it takes to be wrapped by rich, and",
             "tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:", "Node: 'ReadFile'",
             "\t [[{{node ReadFile}}]]", "Original stack trace for 'ReadFile':", "  (0) INVALID_ARGUMENT: indices",

@@ -1,6 +1,7 @@
 """How libraries lay out what an exception says, where that is not one line below the frames.
 
-rich has panels of frames, of the program's lines and of its values, and wraps the exception below. TensorFlow puts the place in the graph
+rich has panels of frames, of the program's lines and of its values, and wraps the exception below; Typer has one around an error of usage.
+TensorFlow puts the place in the graph
 between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`. Open MPI
 breaks the line that names the rank.
 """
@@ -8,16 +9,21 @@ breaks the line that names the rank.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, MutableSequence, Sequence
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
-_ENDS = "╰"
+_SIDE, _ENDS = "│", "╰"
+_ERROR = re.compile(r"╭─ Error ─+╮$")
+_FRAME = 4  # columns, of the sides of a panel and the blanks beside them
 _TITLE = "Traceback (most recent call last)"
 _MARGIN = re.compile(r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}", re.MULTILINE)  # of rich's handler of logging, which puts it below the message
 _MOST_LINES = 40  # of a message
 _OF_GRAPH = re.compile(r"[\w.]{1,120}: Graph execution error:$")
 _AT_NODE = re.compile(r"\s*\[\[(?:\{\{node |\w)")
 _ALSO = re.compile(r"\s*\(\d{1,3}\) |\d{1,9} (?:successful operations|derived errors ignored)\.")  # of several errors at the root
+_OF_PLACE = re.compile(r"Detected at node |Node: '|<stack traces unavailable>|\d{1,9} root error\(s\) found\.")
+_OF_TRANSPORT = re.compile(r"Additional GRPC error information|:UNKNOWN:|:\{\"created\"")  # which tells the same once more
 _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
@@ -38,18 +44,44 @@ def within(lines: Sequence[str]) -> Iterator[int]:
             yield number
 
 
-def join(bare: MutableSequence[str], told: MutableSequence[str]) -> set[int]:
-    """Puts what went wrong into the line that names the exception; what stood in between is left out. The numbers of those lines. bare: as
-    told, without what launchers and loggers put before a line."""
-    found = {number: _wrapped(bare, number) for number in _below_panels(bare)}
-    found.update({number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))})
-    for number, below in found.items():
-        rest = _said(bare, number, below)
+def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, int]:
+    """Puts what went wrong into the line that names the exception; what stood in between is left out. From the numbers of those lines to
+    those of the ones behind, where the message may go on, and 0 where it does not. bare: as told, without what launchers and loggers put
+    before a line."""
+    _take_out_of_frames(bare, told)
+    panels = {number: _wrapped(bare, told, number, _cells(bare[number - 1])) for number in _below_panels(bare)}
+    others = {number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))}
+    for number, below in {**panels, **others}.items():
+        rest = f" {_said(bare, number, below)}" if number in others else _rest(bare, number, below, _cells(bare[number - 1]))
         for each in (bare, told):
-            each[number] = f"{each[number].rstrip()} {rest}".rstrip()
+            each[number] = f"{each[number].rstrip()}{rest}".rstrip()
         for each_below in below:
             bare[each_below] = told[each_below] = ""
-    return set(found)
+    return {**{number: below.stop for number, below in panels.items()}, **dict.fromkeys(others, 0)}
+
+
+def _take_out_of_frames(bare: MutableSequence[str], told: MutableSequence[str]) -> None:
+    """Puts what Typer and rich-click have in a panel with the title `Error` into one line, as click writes it."""
+    for title in [number for number, line in enumerate(bare) if _ERROR.match(line)]:
+        first = stop = title + 1
+        while stop < min(len(bare), first + _MOST_LINES) and bare[stop].startswith(_SIDE):
+            stop += 1
+        if first == stop or not bare[stop : stop + 1] or not bare[stop].startswith(_ENDS):
+            continue
+        inside = [line.strip(_SIDE).strip() for line in bare[first:stop]]
+        whole = f"Error: {inside[0]}{_rest(inside, 0, range(1, len(inside)), _cells(bare[title]) - _FRAME)}".rstrip()
+        mark = told[first].partition(_SIDE)[0]
+        bare[title : stop + 1] = told[title : stop + 1] = [""] * (stop + 1 - title)
+        bare[first], told[first] = whole, f"{mark}{whole}"
+
+
+def unwrapped(bare: Sequence[str], told: Sequence[str], number: int, above: int) -> str:
+    """A line of a message, as it was before rich wrapped it, if it did. above: the number of the line above the message."""
+    line = bare[number].strip()
+    if not bare[above].startswith(_ENDS):
+        return line
+    width = _cells(bare[above])
+    return line + _rest(bare, number, _wrapped(bare, told, number, width), width)
 
 
 def _below(bare: Sequence[str], number: int, line: str) -> range:
@@ -65,11 +97,24 @@ def _below(bare: Sequence[str], number: int, line: str) -> range:
 
 
 def _said(bare: Sequence[str], number: int, below: range) -> str:
-    """All of what is wrapped; of a graph's error, the last before the nodes."""
-    if not _OF_GRAPH.match(bare[number]):
-        return " ".join(bare[each].strip() for each in below if bare[each].strip())
+    """All that goes on below; of a graph's error, the last before the nodes."""
+    if _OF_GRAPH.match(bare[number]):
+        below = _of_status(bare, number, below)
+    return " ".join(bare[each].strip() for each in below if bare[each].strip() and not _OF_TRANSPORT.match(bare[each]))
+
+
+def _of_status(bare: Sequence[str], number: int, below: range) -> range:
+    """What went wrong in a graph: the last lines before the nodes with nothing between them, and without what tells of a node's place."""
     at_node = next((each for each in below if _AT_NODE.match(bare[each])), below.stop)
-    return next((bare[each].strip() for each in range(at_node - 1, number, -1) if bare[each].strip()), "")
+    last = next((each for each in range(at_node - 1, number, -1) if bare[each].strip()), at_node)
+    first = last
+    while first - 1 > number and _is_of_status(bare[first]) and _is_of_status(bare[first - 1]):
+        first -= 1
+    return range(first, min(last + 1, at_node))
+
+
+def _is_of_status(line: str) -> bool:
+    return bool(line.strip()) and not line[0].isspace() and not _OF_PLACE.match(line)
 
 
 def _below_panels(lines: Sequence[str]) -> list[int]:
@@ -79,12 +124,36 @@ def _below_panels(lines: Sequence[str]) -> list[int]:
     return [number + 1 for number in ends if number + 1 < len(lines)]
 
 
-def _wrapped(lines: Sequence[str], number: int) -> range:
+def _wrapped(bare: Sequence[str], told: Sequence[str], number: int, width: int) -> range:
     """The lines that go on from the first one of a message: no line is wider than the panel, and one goes on where the next word did not
-    fit in."""
-    width, stop = len(lines[number - 1]), min(len(lines), number + _MOST_LINES)
-    ends = (n for n in range(number + 1, stop) if not lines[n].strip() or len(lines[n - 1]) + 1 + len(lines[n].split()[0]) <= width)
+    fit in, behind the blank before that, or within a word that is longer than a line."""
+    stop = min(len(bare), number + _MOST_LINES)
+    ends = (each for each in range(number + 1, stop) if not _goes_on(bare[each], bare[each - 1], told[each - 1], width))
     return range(number + 1, next(ends, stop))
+
+
+def _goes_on(line: str, above: str, told: str, width: int) -> bool:
+    if not line.strip() or _fits(line.split()[0], above, width):
+        return False
+    return told.endswith(" ") or not _fits(line.strip()[:1], above, width + 1)
+
+
+def _rest(lines: Sequence[str], number: int, below: range, width: int) -> str:
+    """What goes on below. A word that is longer than a line has those to itself over which it is broken."""
+    rest, above = "", lines[number].strip()
+    for line in (lines[each].strip() for each in below):
+        within = " " not in above and not _fits(line[:1], above, width + 1)
+        rest, above = f"{rest}{'' if within else ' '}{line}", line
+    return rest
+
+
+def _fits(word: str, line: str, width: int) -> bool:
+    return _cells(line.rstrip()) + 1 + _cells(word) <= width
+
+
+def _cells(text: str) -> int:
+    """The columns that a terminal takes for it: characters of Chinese, Japanese and Korean are two wide."""
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _in_graph(lines: Sequence[str], number: int) -> range:

@@ -56,7 +56,24 @@ def figures_of_message(lines: Sequence[str], after: int, told: Sequence[str] = (
 
 def _is_logged(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
     """Whether a line has something of a logger before it, which that with the exception has not."""
-    return _informs(lines[number]) or (bool(told) and told[number] != lines[number] and told[after] == lines[after])
+    marked = [told[each].strip() != lines[each].strip() for each in (number, after)] if told else []
+    return _informs(lines[number]) or marked == [True, False]
+
+
+def may_go_on(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
+    """Whether a line may belong to the message that begins further up, and is no step, warning or launcher's, as these stand behind an
+    exception where what the program has printed is written last. told: also with what loggers put before a line."""
+    line = lines[number][:_LONGEST]
+    small = line.lower()
+    if not line.strip() or number in figures_of_message(lines, after, told):
+        return True
+    counts = _is_metric(small) or bool(_pattern(BAR).search(small)) or _goes_on_counting(lines, small, after)
+    return not (counts or _is_logged(lines, told, number, after) or _pattern(_BEHIND).match(small))
+
+
+def _goes_on_counting(lines: Sequence[str], small: str, after: int) -> bool:
+    before = {_shape(line[:_LONGEST].lower()) for line in lines[max(0, after - _MOST_LINES) : after]}
+    return _count(small) is not None and _shape(small) in before
 
 
 def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
@@ -206,6 +223,14 @@ _PLAIN = r"[a-z0-9{(>]|\[(?![\w.-]+:\d)"
 _HINT = (
     r"0x[0-9a-f]|\bwait|\bpip\b|notice|upgrad|\b(?:type|consider|check|see|try|usage|help|run|hint|note)\b"
     r"|\byou (?:need|should|may|might|can)\b|:\d+(?: \w+)?$"
+)
+# Of lines in small letters: what stands behind an exception and is none of its message.
+_BEHIND = "|".join(
+    (
+        r"(?:\S.{0,200}:\d{1,6}: )?\w{0,60}warning\b|warn\b",
+        r"(?:srun|slurmstepd|ranklaunch|torchrun|horovodrun|orted|prted?|pdsh@\S{1,80})\b.{0,80}?: |(?:mpi(?:run|exec)|(?:prte|orte)run)\b",
+        PARTING,
+    )
 )
 _INFORMS = r"(?:^|[ \t\[(])INFO\b"
 _LAUNCHER = r"elastic|launch|torchrun|ray\b|NCCL|horovod|sending"

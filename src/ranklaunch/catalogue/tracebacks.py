@@ -10,8 +10,10 @@ import functools
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from ranklaunch.catalogue import layouts
+from ranklaunch.catalogue.survival import may_go_on
 from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
@@ -40,7 +42,7 @@ class Lines:
         bare = _pattern(_PREFIX).sub("", plain)
         bare = _pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare
         self.bare = layouts.without_columns(bare).split("\n")
-        self._joined = layouts.join(self.bare, self.told) if any(mark in bare for mark in layouts.MARKS) else frozenset()
+        self._joined = layouts.join(self.bare, self.told) if any(mark in bare for mark in layouts.MARKS) else {}
         if _BAR in bare:  # one that was drawn last has no line of its own
             self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         cut = without_marks(written, cut=True) if marked else written  # the 0: of rank0: tells processes apart, as that of srun does
@@ -100,15 +102,19 @@ class Lines:
     def with_message(self, number: int, line: str) -> str:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s)."""
-        if number in self._joined:
-            return line
-        if not (line.endswith(":") and self.framed(number)):
+        stop = self._joined.get(number, number + 1)
+        if not (line.endswith(":") and stop and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
-        after = bisect_left(of_process, number) + 1
+        after = bisect_left(of_process, stop)
         most = 1 if " " in self.bare[number].strip() else _MOST_LINES_OF_MESSAGE
-        below = (self.bare[each].strip() for each in of_process[after : after + most])
-        return f"{line} {next(filter(_pattern(_WORD).search, below), '')}".strip()
+        below = takewhile(lambda each: self._may_be_of_message(each, number), of_process[after : after + most])
+        first = next((each for each in below if _pattern(_WORD).search(self.bare[each])), -1)
+        return f"{line} {layouts.unwrapped(self.bare, self.told, first, number - 1)}".strip() if first >= 0 else line
+
+    def _may_be_of_message(self, number: int, after: int) -> bool:
+        is_another = self.bare[number].startswith((BEGINS, _PANEL, *CHAINED, *OF_A_PART, *IGNORED))
+        return not is_another and may_go_on(self.said, self.told, number, after)
 
     def _filled_above(self, number: int) -> int:
         return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
@@ -240,7 +246,7 @@ class _Reading:
     def _read_outside(self, number: int, line: str) -> None:
         left, self._left = self._left, 0
         self._headed = self._headed or BEGINS[:-1] in line or line.startswith(CHAINED)
-        if line.startswith("╭"):  # rich draws a panel around the frames
+        if line.startswith(_PANEL):
             self._in_panel = BEGINS[:-1] in line
         elif line.startswith(CHAINED):
             self._chained = True
@@ -339,6 +345,7 @@ _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
 _VALUE = r"[ \t]{1,80}[│└]"
 NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
 _WORD = r"\w"
+_PANEL = "╭"  # that rich draws around the frames
 _FAULT = "Fatal Python error: "
 _IN_MODULE = r'  File "[^"\n]*", line \d+ in <module>$'
 _FRAME_NEEDS = 'File "'

@@ -59,7 +59,7 @@ def of_success(plan: Plan, outputs: Mapping[int, Output]) -> Iterator[str]:
         if TRACEBACK in output.tail and (line := _last_exception(rank, output)):
             by_line.setdefault(line, []).append(rank)
     program = plan.job.program.stands_for or plan.job.program
-    why = "" if program.is_python else " (a script that pipes it, as `python train.py | tee log`, ends with the code of tee: set -o pipefail)"
+    why = "" if program.is_python else " (of `python train.py | tee log` a script has the code of tee: set -o pipefail)"
     for line, ranks in list(by_line.items())[:MOST_SAID]:
         their = "its output ends" if len(ranks) == 1 else "their outputs end"
         yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} with an exception: {line}{why}"
