@@ -116,7 +116,7 @@ class Dialler:
         if others:
             self._connect(others)
         else:
-            why = f"no answer on port {self._muster.port} ({(error.strerror or str(error)).lower()})"
+            why = f"no answer on port {self._muster.port} ({gone.words(error).lower()})"
             self._feed(Unreached(why, refused=True, silent=gone.silence(error)))
 
     def _begin(self, sock: socket.socket) -> None:

@@ -196,7 +196,7 @@ class Member(Speaker):
         self._do(events.Rest(events.PingDue()))
         again = self.joined
         self._answered, self.joined, self._greeted = True, False, False
-        why = str(event.error.strerror if event.error else f"what answers at port {self._muster.port} is not ranklaunch")
+        why = gone.words(event.error) if event.error else f"what answers at port {self._muster.port} is not ranklaunch"
         if again:
             self._broken_since, self._broken_by = self._now.clock, event.error
             why = why if event.error else "it was closed"

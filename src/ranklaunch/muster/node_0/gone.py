@@ -37,6 +37,11 @@ def time_to_return(error: OSError | None) -> float:
     return RESET_S if reset(error) else RETURN_S
 
 
+def words(error: OSError) -> str:
+    """What it says of itself, also where it has no words of the system's."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
     """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
     host that does not answer is down or cut off, and another try may find it back."""

@@ -306,7 +306,7 @@ class Reports:
         at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
         why = node.gone_why
         if why and why.errno == errno.EPROTO and not silent:  # node 0 itself has closed the connection
-            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {why.strerror}"
+            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {gone.words(why)}"
             return Suspect(node.index, at, "failed", WaitError.exit_code, reason)
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
         return gone.suspect(node.index, self._host(node), silent, at, since)
