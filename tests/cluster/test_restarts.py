@@ -27,6 +27,23 @@ def test_a_node_that_is_lost_ends_the_job(hosts: MakeHosts, tmp_path: Path) -> N
         assert "not started again: node 2" in "\n".join(node.verdict["notes"])
 
 
+def test_node_0_that_is_cut_off_is_the_one_to_leave_out(hosts: MakeHosts, tmp_path: Path) -> None:
+    """None of the others, whichever it misses first; they say the same of it."""
+    three = hosts(3)
+    training = Training(three, tmp_path, "spawn", "0:0:4:hang", env={"RANKLAUNCH_LOST_AFTER_S": "5"})
+    training.wait_for("sum_0_4_5")
+    three[0].cut()
+    nodes = training.job.nodes
+    for node in nodes:
+        node.popen.wait(60)
+    assert [(node.popen.returncode, node.verdict["suspect_host"]["host"]) for node in nodes] == [(75, "h0")] * 3
+    words = "node 0 (h0) hears none of the 2 other nodes any more: they fell silent together"
+    assert words in nodes[0].verdict["reason"]
+    said = [line for line in nodes[0].err.splitlines() if "stopping, " in line or "failed with " in line]
+    assert [words in line for line in said] == [True, True]
+    assert "not started again: every other node is gone" in "\n".join(nodes[0].verdict["notes"])
+
+
 def test_a_rank_table_is_waited_for_until_all_nodes_have_the_new_one(hosts: MakeHosts, tmp_path: Path) -> None:
     training = Training(hosts(3), tmp_path, "ranktable", "0:3:4:told")
     training.wait_for("failed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import helpers
 
-from ranklaunch.muster.node_0 import reports
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.values import replace
 from ranklaunch.verdict import avoid
 from ranklaunch.verdict.model import Culprit, KnownError, Verdict
@@ -16,8 +16,9 @@ HOSTS = ("h0", "h1", "h2")
 ERROR = KnownError("ecc", "cause", "a line", "memory of the device is broken", "replace it", "a source", "elsewhere")
 CULPRIT = Culprit(1, 4, 12, 1, None, False, (), "rank 4", "h1", "", ERROR)
 FAILED = Verdict("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT, (), "", "")
-LOST = replace(FAILED, culprit=None, reason=reports.gone_suspect(2, "h2", True, 0.0, " for 30 s").reason)
-KILLED = replace(FAILED, reason=reports.gone_suspect(2, "h2", False, 0.0).reason, culprit=reports.gone_suspect(2, "h2", False, 0.0).culprit)
+LOST = replace(FAILED, culprit=None, reason=gone.suspect(2, "h2", True, 0.0, " for 30 s").reason)
+CUT_OFF = replace(FAILED, culprit=None, reason=gone.cut_off(0, "h0", 2, 0.0, 1.0, 20.0).reason)
+KILLED = replace(FAILED, reason=gone.suspect(2, "h2", False, 0.0).reason, culprit=gone.suspect(2, "h2", False, 0.0).culprit)
 RAISED = [who.Known(0, 0), who.Known(1, 1, raised=who.Raised(1, 9.0, False, "Traceback ...", "ValueError: label 1003"))]
 HUNG = replace(FAILED, culprit=None, reason="the job hangs")
 
@@ -31,6 +32,7 @@ CASES = {
     "one that does not": (replace(FAILED, culprit=replace(CULPRIT, error=replace(ERROR, retry="no"))), HOSTS, None, None),
     "unknown": (replace(FAILED, culprit=replace(CULPRIT, error=None)), HOSTS, None, None),
     "a host that does not answer": (LOST, HOSTS, None, ("h2", 2, LOST.reason)),
+    "node 0, cut off from all others": (CUT_OFF, HOSTS, None, ("h0", 0, CUT_OFF.reason)),
     "without a name": (LOST, ("h0", "h1", ""), None, None),
     "a container that was killed": (KILLED, HOSTS, None, None),
     "a hang by one node": (HUNG, HOSTS, hang(2, 2), ("h2", 2, "the job hung, by rank 12, 12: it sleeps")),

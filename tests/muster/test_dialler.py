@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -14,6 +15,7 @@ from muster_machines import FACTS, STAMP, muster, suspect
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import Calls, MemberDriver
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
 from ranklaunch.verdict import blame
@@ -209,6 +211,37 @@ def test_a_node_finds_node_0_in_the_end() -> None:
         for node in nodes:
             node.close()
         b.close()
+
+
+def test_why_a_node_that_says_too_much_is_not_with_node_0_is_said() -> None:
+    """What ends the connection then is no error of the system's, which would have words of its own."""
+    b = Bench(2)
+    calls = Calls(*[lambda value=None: None for _ in fields(Calls)])
+    node = MemberDriver(muster(2, 1, b.muster.port), KEY, b.loop, b.said.append, calls)
+    try:
+        node.start()
+        b.run(lambda: node.joined, "the welcome")
+        for _ in range(3000):  # in one turn of the loop, in which node 0 reads none of it
+            if node.joined:
+                node.busy("x" * 20_000)
+        assert "node 0 (127.0.0.1): it does not take what is sent: " in node.missing
+        assert " bytes wait for it" in node.missing
+    finally:
+        node.close()
+        b.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(errno.ECONNRESET, "Connection reset by peer"), "Connection reset by peer"),
+        (OSError("its buffer is full"), "its buffer is full"),
+        (TimeoutError("timed out"), "timed out"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_an_error_without_a_number_has_words_too(error: OSError, why: str) -> None:
+    assert gone.words(error) == why
 
 
 def test_what_is_said_of_a_word_comes_before_what_follows_from_the_next_message() -> None:

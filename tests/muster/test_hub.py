@@ -10,7 +10,8 @@ from muster_machines import EPOCH, FACTS, Bench, Peer, finish, suspect
 
 from ranklaunch.muster import events
 from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
-from ranklaunch.muster.node_0 import reports
+from ranklaunch.muster.node_0 import gone
+from ranklaunch.verdict import blame
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
@@ -398,10 +399,10 @@ def test_a_connection_that_breaks_and_is_opened_again_is_nothing() -> None:
     members = b.released(2)
     for _ in range(3):
         members[1].cut(RESET)
-        b.time.run(0.9 * reports.RESET_S)
+        b.time.run(0.9 * gone.RESET_S)
         members[1] = b.member(1)
         assert members[1].types() == ["welcome", "release"]
-    b.time.run(reports.RESET_S + 0.3)
+    b.time.run(gone.RESET_S + 0.3)
     assert b.hub.state == RUNNING
     assert b.said == []
     b.fails(members)
@@ -420,7 +421,8 @@ def test_one_that_comes_back_before_its_end_was_noticed_takes_its_place() -> Non
 def test_one_that_does_not_come_back_is_gone(error: OSError | None, seconds: float, code: int) -> None:
     b = Bench(3)
     members = b.released(3)
-    b.time.run(1)
+    ping(b, members[1:], 20)
+    ping(b, members[1:2], 20)
     members[2].cut(error)
     began = b.time.clock
     b.time.until(began + 5, lambda: b.hub.state == ENDING)
@@ -432,6 +434,98 @@ def test_one_that_does_not_come_back_is_gone(error: OSError | None, seconds: flo
     assert judgement["exit_code"] == code
     assert "last heard of at" in judgement["reason"]
     assert "node 2 (127.1.0.3)" in judgement["reason"]
+
+
+def ping(b: Bench, members: Sequence[Peer], seconds: int) -> None:
+    """These live so long, each with its own moment of the second."""
+    for _ in range(seconds):
+        for m in members:
+            m.send(type="ping", sent=b.time.clock, heard=0)
+            b.time.run(0.2)
+        b.time.run(1 - 0.2 * len(members))
+
+
+CUT_OFF = "node 0 (127.0.0.1) hears none of the 3 other nodes any more: they fell silent together, so its own host or the network"
+
+
+def test_node_0_that_is_cut_off_from_all_others_says_so() -> None:
+    """Whichever of them reaches the limit first; the others' end does not change it."""
+    b = Bench(4, grace_s=10.0)
+    members = b.released(4)
+    ping(b, members, 30)
+    silent_at = b.time.clock
+    ping(b, members[:1], 19)
+    members[2].cut(SILENT)
+    b.time.run(0)
+    assert b.hub.state == ENDING
+    (stop,) = members[0].of("stop")
+    last = f"last heard of them at {blame.iso(EPOCH + silent_at - 0.4)}, 19.4 s before"
+    assert stop["judgement"]["reason"] == f"{CUT_OFF} to it is the likely cause; {last}"
+    b.time.run(1)
+    for m in (members[1], members[3]):
+        m.cut(SILENT)
+    b.time.run(1)
+    members[0].send(type="report", suspects=[suspect(0, EPOCH + b.time.clock)], finishes=[])
+    b.time.run(0.5)
+    judgement = b.judged(members[:1])
+    assert judgement == {**stop["judgement"], "failures": judgement["failures"]}
+    assert judgement["exit_code"] == 75
+
+
+def test_node_0_that_is_cut_off_while_all_stop_says_so() -> None:
+    """Its ranks have failed of it before the limit; what it knows then is as much."""
+    b = Bench(4, grace_s=1.0)
+    members = b.released(4)
+    ping(b, members, 30)
+    for m in members[1:]:
+        m.on_message = lambda message: None
+    ping(b, members[:1], 5)
+    value = suspect(0, EPOCH + b.time.clock)
+    value["culprit"]["error"] = TIMED_OUT
+    members[0].send(type="fail", suspect=value)
+    b.time.run(1)
+    members[0].send(type="report", suspects=[value], finishes=[])
+    b.time.run(60)
+    assert b.judged(members[:1])["reason"].startswith(CUT_OFF)
+
+
+def test_a_node_is_lost_where_another_has_spoken_since() -> None:
+    """The silence of the other one is of now."""
+    b = Bench(3, grace_s=1.0)
+    members = b.released(3)
+    ping(b, members, 30)
+    ping(b, members[:2], 3)
+    ping(b, members[:1], 17)
+    members[2].cut(SILENT)
+    b.time.run(0)
+    assert members[0].of("stop")[0]["judgement"]["reason"].startswith("node 2 (127.1.0.3) does not answer")
+
+
+def test_whose_silence_it_is_is_waited_for_where_the_limit_is_short() -> None:
+    """A node that is there says something at least each second."""
+    b = Bench(3, lost_after_s=1.0)
+    members = b.released(3)
+    ping(b, members, 30)
+    ping(b, members[:1], 1)
+    members[2].cut(SILENT)
+    b.time.run(1)
+    assert b.hub.state == RUNNING
+    members[1].send(type="ping", sent=0.0, heard=0)
+    b.time.run(gone.LOOK_S)
+    assert b.hub.state == ENDING
+    assert members[0].of("stop")[0]["judgement"]["reason"].startswith("node 2 (127.1.0.3) does not answer")
+
+
+@pytest.mark.parametrize("silent", [(1,), (1, 2)])
+def test_of_two_nodes_nobody_knows_which_side_it_is(silent: tuple[int, ...]) -> None:
+    """Nor where the third had been stopped long before."""
+    b = Bench(1 + len(silent))
+    members = b.released(1 + len(silent))
+    ping(b, members[:2], 100)
+    ping(b, members[:1], 20)
+    members[1].cut(SILENT)
+    b.time.run(0)
+    assert members[0].of("stop")[0]["judgement"]["reason"].startswith("node 1 (127.1.0.2) does not answer")
 
 
 TIMED_OUT = {"name": "gloo-timeout", "kind": "consequence", "line": "Timed out", "meaning": "", "remedy": "", "source": "", "retry": ""}
@@ -467,7 +561,7 @@ def test_each_break_has_a_second_of_its_own() -> None:
     again.cut()
     second = b.time.clock
     b.time.until(second + 5, lambda: b.hub.state == ENDING)
-    assert b.time.clock == second + reports.RETURN_S
+    assert b.time.clock == second + gone.RETURN_S
 
 
 def test_a_timer_that_comes_too_early_ends_nothing() -> None:

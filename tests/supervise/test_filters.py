@@ -142,7 +142,7 @@ def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter
     job = as_process.run(script, options=("--method", "spawn", "--slots", 2))
     assert job.end(120) == 0
     (note,) = job.verdict["notes"]
-    assert note.startswith("rank 1 ended with 0, although its output ends with an exception: ValueError: loss is nan (of `python train.py |")
+    assert note.startswith("rank 1 ended with 0, although its output ends with an exception: ValueError: loss is nan (")
     assert note in job.err.text
 
 

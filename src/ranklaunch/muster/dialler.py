@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.events import Broken, Event, Greeted, Heard, Reached, Unreached
-from ranklaunch.muster.node_0 import reports
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.wire import Codec, Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.system import lookup
@@ -116,8 +116,8 @@ class Dialler:
         if others:
             self._connect(others)
         else:
-            why = f"no answer on port {self._muster.port} ({(error.strerror or str(error)).lower()})"
-            self._feed(Unreached(why, refused=True, silent=reports.silence(error)))
+            why = f"no answer on port {self._muster.port} ({gone.words(error).lower()})"
+            self._feed(Unreached(why, refused=True, silent=gone.silence(error)))
 
     def _begin(self, sock: socket.socket) -> None:
         self._greeting.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 
@@ -40,7 +41,7 @@ class Stream:
         if not self._waiting:
             self._write()
         if len(self._queue) > MOST_QUEUED:
-            self._end(OSError(f"takes nothing: {len(self._queue)} bytes wait for it"))
+            self._end(OSError(errno.ENOBUFS, f"it does not take what is sent: {len(self._queue)} bytes wait for it"))
 
     def close(self) -> None:
         if not self.closed:

@@ -7,7 +7,7 @@ import errno
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import events, wire
 from ranklaunch.muster.events import First
-from ranklaunch.muster.node_0 import reports
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.node_0.reports import Node, Present, Reports, told
 from ranklaunch.muster.node_0.roll import Roll
 from ranklaunch.muster.wire import Message
@@ -57,7 +57,7 @@ class Reception(Speaker):
         if node and node.reported:
             node.told = True
         elif node:
-            seconds = reports.time_to_return(event.error)
+            seconds = gone.time_to_return(event.error)
             node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
             self._do(events.Wake(events.Overdue(node.entry.instance), seconds))
 
@@ -76,9 +76,11 @@ class Reception(Speaker):
             self.here.remove(node)
 
     def _lose(self, event: events.Overdue) -> None:
-        """It is gone, and the job ends with it."""
+        """It is gone, or node 0 is cut off from all, and the job ends with it: looks again where that is not known yet."""
         node = self.here.overdue(event.instance, self._now)
-        if node:
+        if node and self._reports.is_unclear(node, self._now):
+            self._do(events.Wake(event, gone.LOOK_S))
+        elif node:
             self._reports.lose(node, self._now)
             self.here.remove(node)
             self._begin_end()

@@ -12,19 +12,17 @@ from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import EVIDENCE_S, wire
 from ranklaunch.muster.events import INSIDE, First, Now
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
 MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
-RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
-RESET_S = 2.5
 AFTER_S = 2.0  # after the end has begun: who is killed later than that was not what others had failed of
 
 
@@ -198,6 +196,7 @@ class Reports:
         self._lost: list[str] = []
         self._notes: list[str] = []
         self._lost_starts: set[str] = set()
+        self._is_cut_off: bool | None = None  # node 0 itself; decided with the first silence that lasts
 
     def begin(self, now: Now) -> None:
         """All are told to stop, and of a failure take evidence before."""
@@ -250,13 +249,42 @@ class Reports:
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
         self._lost_starts.add(node.entry.instance)
-        if node.suspects:
+        silent = gone.silence(node.gone_why)
+        if node.suspects or (silent and self._is_cut_off):
             return
-        vanished, after_s = self._vanished(node, silence(node.gone_why), now), (node.gone_at or 0.0) - self.begun_at
+        if silent and self._decides_own(node, now):
+            self._suspects.append(self._cut_off((node, *self._nodes.values()), now))
+            return
+        vanished, after_s = self._vanished(node, silent, now), (node.gone_at or 0.0) - self.begun_at
         if self.begun_at and after_s > AFTER_S and vanished.culprit:
             self._notes.append(f"{blame.sentence(vanished.culprit)}, {after_s:.1f} s after the end of the job had begun")
         else:
             self._suspects.append(vanished)
+
+    def is_unclear(self, node: Node, now: Now) -> bool:
+        """Whether it is not known yet if this node is lost, or node 0 itself."""
+        return gone.silence(node.gone_why) and self._is_cut_off is None and self._is_own(node, now) is None
+
+    def _decides_own(self, lost: Node, now: Now) -> bool:
+        """Whether it is node 0 that is cut off, once and for all: of thousands that are lost not each is compared with all."""
+        if self._is_cut_off is None:
+            self._is_cut_off = self._is_own(lost, now) is not False
+            return self._is_cut_off
+        return False
+
+    def _is_own(self, lost: Node, now: Now) -> bool | None:
+        """As gone.Silence says."""
+        others = [node for node in self._nodes.values() if node is not lost and not node.inside]
+        heard = [node.heard for node in others if node.link is not None or gone.silence(node.gone_why)]
+        return gone.Silence(lost.heard, heard, now.clock, gone.beat_s(len(self._hosts), self._lost_after_s)).is_own
+
+    def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
+        """Node 0, of whose own network the others' silence tells. nodes: those that are here, and that this was seen by."""
+        own = next((node for node in self._nodes.values() if node.inside), None)
+        heard = {node.entry.instance: node.heard for node in nodes if node is not own}.values()
+        place = (own.index, self._host(own)) if own else (0, self._hosts[0])
+        first, last = min(heard), max(heard)
+        return gone.cut_off(*place, len(heard), now.wall_of(first), now.wall_of(last), now.clock - last)
 
     def has_lost(self, instance: str) -> bool:
         """Whether this start of a node was taken for gone."""
@@ -265,6 +293,11 @@ class Reports:
     def give_up(self, now: Now) -> None:
         """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
         silent = [node for node in self._left if not node.stopping]
+        last = max((node for node in silent if not node.inside), key=lambda node: node.heard, default=None)
+        if last and self._decides_own(last, now):
+            self._suspects.append(replace(self._cut_off(self._nodes.values(), now), at=now.wall))
+        if self._is_cut_off:
+            return
         self._suspects += [replace(self._vanished(node, True, now), at=now.wall) for node in silent]
 
     def _vanished(self, node: Node, silent: bool, now: Now) -> Suspect:
@@ -273,10 +306,10 @@ class Reports:
         at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
         why = node.gone_why
         if why and why.errno == errno.EPROTO and not silent:  # node 0 itself has closed the connection
-            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {why.strerror}"
+            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {gone.words(why)}"
             return Suspect(node.index, at, "failed", WaitError.exit_code, reason)
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
-        return gone_suspect(node.index, self._host(node), silent, at, since)
+        return gone.suspect(node.index, self._host(node), silent, at, since)
 
     def _host(self, node: Node) -> str:
         return node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
@@ -298,6 +331,8 @@ class Reports:
     @property
     def away(self) -> str:
         """The first node that is gone, or has not said that it has ended; "" where all have."""
+        if self._is_cut_off:
+            return "every other node"
         left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
         return next(iter(self._lost), "") or next(left, "")
 
@@ -341,35 +376,3 @@ class Reports:
     @property
     def _left(self) -> list[Node]:
         return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]
-
-
-# What the end of a connection says of the node behind it: whether it may come back, and what became of it where it does not.
-
-
-def silence(error: OSError | None) -> bool:
-    """Whether a connection ended because the other host does not answer, not because something there closed it."""
-    return error is not None and error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
-
-
-def reset(error: OSError | None) -> bool:
-    """Whether it was a reset, by the other side or by something between the two."""
-    return error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE)
-
-
-def time_to_return(error: OSError | None) -> float:
-    """A reset may come from something between the two, and be news to the other side with its next word only."""
-    if silence(error):
-        return 0.0
-    return RESET_S if reset(error) else RETURN_S
-
-
-def gone_suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
-    """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
-    host that does not answer is down or cut off, and another try may find it back."""
-    name = blame.place(node, host)
-    if silent:
-        reason = f"{name} does not answer: its host or the network to it is down{since}"
-        return Suspect(node, at, "failed", WaitError.exit_code, reason)
-    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
-    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
-    return Suspect(node, at, "failed", 137, reason, culprit)

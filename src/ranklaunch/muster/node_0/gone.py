@@ -1,0 +1,86 @@
+"""What becomes of a node of which nothing is heard any more: what the end of its connection says of it, whether it may come back, and
+whether it is lost, or node 0 itself, whom nobody's words reach any more. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from ranklaunch.errors import WaitError
+from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Culprit
+
+RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
+RESET_S = 2.5
+PINGS_PER_S = 200  # that all nodes together send to node 0 at most
+TOGETHER = 2.0  # beats by which the last words of nodes that are cut off at one moment lie apart at most
+SPOKEN = 3.25  # beats after the last word of all, within which one that is there has spoken again
+LOOK_S = 0.25  # until it is looked again, where that is not known yet
+
+
+def silence(error: OSError | None) -> bool:
+    """Whether a connection ended because the other host does not answer, not because something there closed it."""
+    return error is not None and error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+def reset(error: OSError | None) -> bool:
+    """Whether it was a reset, by the other side or by something between the two."""
+    return error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE)
+
+
+def time_to_return(error: OSError | None) -> float:
+    """A reset may come from something between the two, and be news to the other side with its next word only."""
+    if silence(error):
+        return 0.0
+    return RESET_S if reset(error) else RETURN_S
+
+
+def words(error: OSError) -> str:
+    """What it says of itself, also where it has no words of the system's."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
+    """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
+    host that does not answer is down or cut off, and another try may find it back."""
+    name = blame.place(node, host)
+    if silent:
+        reason = f"{name} does not answer: its host or the network to it is down{since}"
+        return Suspect(node, at, "failed", WaitError.exit_code, reason)
+    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
+    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
+    return Suspect(node, at, "failed", 137, reason, culprit)
+
+
+def beat_s(nodes: int, lost_after_s: float) -> float:
+    """How often a node says something: often, so that a broken connection is noticed soon; seldom enough for node 0 to answer thousands."""
+    return min(max(1.0, nodes / PINGS_PER_S), max(1.0, lost_after_s / 4))
+
+
+class Silence(Value):
+    """lost: when the node that is lost was last heard; others: when each of the other nodes was, whose connection stands or has fallen
+    silent too; of a clock that says now."""
+
+    lost: float
+    others: Sequence[float]
+    now: float
+    beat_s: float
+
+    @property
+    def is_own(self) -> bool | None:
+        """Whether it is node 0's: no other node has spoken since, and at least one fell silent together with the one that is lost. None
+        where one that is there may not have had to say anything since. What had been silent for longer tells nothing."""
+        window, last = TOGETHER * self.beat_s, max(self.others, default=float("-inf"))
+        if abs(last - self.lost) > window:
+            return False
+        return True if self.now > max(last, self.lost) + SPOKEN * self.beat_s else None
+
+
+def cut_off(node: int, host: str, others: int, at: float, last: float, seconds: float) -> Suspect:
+    """node, host: node 0's own. at, last: seconds since 1970 of the first and the last of the others' last words; seconds: since then."""
+    silent = f"{blame.place(node, host)} hears none of the {others} other nodes any more: they fell silent together"
+    likely = "so its own host or the network to it is the likely cause"
+    reason = f"{silent}, {likely}; last heard of them at {blame.iso(last)}, {seconds:.1f} s before"
+    return Suspect(node, at, "failed", WaitError.exit_code, reason)
