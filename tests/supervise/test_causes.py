@@ -115,6 +115,7 @@ NESTED = """
 import os, subprocess, sys, time
 if "INNER" in os.environ:
     print("evaluating", os.environ["RANK"], flush=True)
+    time.sleep(2)  # for it to be seen whose it is
     if os.environ["RANK"] == "1":
         raise KeyError("eval shard 12 is missing")
     sys.exit()
@@ -142,8 +143,8 @@ def test_what_a_torchrun_that_a_rank_starts_writes_is_no_ranks(as_process: Start
     assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: no image 17", job.err.text + job.out.text
     assert b"evaluating" not in job.log(0) + job.log(1)
     told = {line for line in job.out.text.splitlines() if "evaluating" in line}
-    assert told == {f"[{method} of a rank] evaluating {rank}" for rank in range(3)}
-    assert b"eval shard 12 is missing" in (attempts(job.log_dir)[-1] / f"{method}_of_ranks.log").read_bytes()
+    assert told == {f"[{method} of rank 0] evaluating {rank}" for rank in range(3)}
+    assert b"eval shard 12 is missing" in (attempts(job.log_dir)[-1] / f"{method}_of_rank_0.log").read_bytes()
 
 
 @pytest.mark.launchers
@@ -153,6 +154,45 @@ def test_what_a_torchrun_that_a_rank_needs_says_is_why_that_has_failed(as_proces
     job = as_process.run(program, "needed", options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
     job.end(LONG_S)
     assert job.verdict["reason"] == "rank 0 on node 0 exited with code 1: KeyError: 'eval shard 12 is missing'", job.err.text + job.out.text
+
+
+# Rank 1 has one that fails, starts another, and ends as that does, with no word of why; what rank 0 has started has caught an exception.
+SEVERAL = """
+import os, subprocess, sys, time, traceback
+what, rank = os.environ.get("INNER"), os.environ["RANK"]
+if what:
+    time.sleep(2)
+    if what == "fails" and rank == "1":
+        raise KeyError("eval shard 12 is missing")
+    while what == "goes on":
+        try:
+            raise ValueError("sample skipped")
+        except ValueError:
+            traceback.print_exc()
+        time.sleep(0.2)
+    sys.exit(3 * int(what == "ends with 3"))
+def run(what):
+    own = ("TORCHELASTIC", "MASTER", "RANK", "LOCAL", "WORLD", "GROUP", "ROLE")
+    env = {**{name: value for name, value in os.environ.items() if not name.startswith(own)}, "INNER": what}
+    inner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__]
+    return subprocess.run(inner, env=env).returncode
+if rank == "0":
+    run("goes on")
+run("fails")
+print("again", flush=True)
+sys.exit(run("ends with 3") + 4)
+"""
+
+
+@pytest.mark.launchers
+def test_what_the_last_torchrun_of_the_rank_itself_has_written_counts(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(SEVERAL)
+    job = as_process.run(program, options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(LONG_S) == 5
+    culprit = job.verdict["culprit"]
+    assert (culprit["rank"], culprit["error"]["name"]) == (1, "torchrun-child-failed"), job.err.text + job.out.text
+    assert "(exitcode: 3)" in job.verdict["reason"]
 
 
 # Rank 1 has caught an exception well before rank 0 fails, and ends as one does that was told to.

@@ -91,6 +91,14 @@ def test_the_last_of_several_reports_counts() -> None:
     assert told(f"{mpirun(5, 1)}going on\n{torchrun(3)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
 
 
+def test_what_a_torchrun_died_of_that_another_was_started_after_is_not_the_reason() -> None:
+    box = torchrun(3)
+    assert box.rstrip().endswith("=" * 20)
+    assert told(f"{FULL}{torchrun(1)}preparing again\n{box}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
+    sent = "W1126 21:59:22.975000 64 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 65 closing signal SIGTERM\n"
+    assert told(f"{FULL}{torchrun(1)}{sent}{box}", 1)[0] == "OSError: [Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize(
     "end", ["", "done\n", "Job finished at 12:00\n", "finished with rc 3\n", "training failed\n", "Error: run failed with exit code 3!\n"]
 )

@@ -30,12 +30,13 @@ _TELLS_THAT = re.compile(
 
 class Report(NamedTuple):
     """said: which rank failed, and how. begin, end: its places in the output. code: with which the launcher ends then, None where it may
-    end with another."""
+    end with another. whole: the launcher has told all of it by then."""
 
     said: str
     begin: int
     end: int
     code: int | None = None
+    whole: bool = False
 
 
 def reported(text: str) -> list[Report]:
@@ -48,7 +49,8 @@ def reported(text: str) -> list[Report]:
 def _of_torchrun(found: re.Match[str], text: str) -> Report:
     box = _BOX_OF_TORCHRUN.search(text, found.end())
     end = box.end() if box else _end_of_line(found, text)
-    return Report(f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}", found.start(), end)
+    said = f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}"
+    return Report(said, found.start(), end, whole=bool(box))
 
 
 def _of_deepspeed(found: re.Match[str], text: str) -> Report:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
+_LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -83,8 +84,15 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
 
 def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
     """Where that begins which the last report may be of: behind the one before it."""
-    begins = (before.end for before, after in zip(reports[-2::-1], reports[:0:-1]) if text[before.end : after.begin].count("\n") > 1)
-    return next(begins, 0)
+    pairs = zip(reports[-2::-1], reports[:0:-1])
+    return next((before.end for before, after in pairs if _went_on_after(before, text[before.end : after.begin])), 0)
+
+
+def _went_on_after(report: Report, behind: str) -> bool:
+    """Whether another launcher has been started since. behind: what was said up to its report."""
+    if not report.whole:
+        return behind.count("\n") > 1
+    return any(line.strip() and not re.match(_LOGGED_BY_TORCHRUN, line) for line in behind.split("\n"))
 
 
 def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:

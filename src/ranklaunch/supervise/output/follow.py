@@ -24,14 +24,15 @@ LOOK_AGAIN_S = 0.5
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
 LEAST_COPIED = 16 * 1024**2  # however full the disk is
 UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
-OTHERS = "others"  # in place of a key
+OTHERS = "others"  # in place of a key, and the beginning of others
 FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
 class Follower:
     """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
-    one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that ranks have started,
-    since these inherit where: each has a folder of its own, and the launcher's own was there first."""
+    one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that a rank has started,
+    since these inherit where: each has a folder of its own, and the launcher's own was there first. whose: the rank that has started the
+    one that writes into a folder; None where that is not known."""
 
     def __init__(
         self,
@@ -41,13 +42,16 @@ class Follower:
         loop: Loop,
         on_file: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = lambda text: None,
-        others: Callable[[], Output] | None = None,
+        others: Callable[[int | None], Output] | None = None,
+        whose: Callable[[str], int | None] = lambda folder: None,
     ) -> None:
         disk.make_folder(folder)
         self._pattern = re.compile(pattern)
         self._outputs = dict(outputs)
         self._others = others
+        self._whose = whose
         self._run = ""  # the folder of the launcher's own
+        self._keys: dict[str, str] = {}  # by the folder of another one
         self._on_file = on_file
         self._on_trouble = on_trouble
         self._seen: set[str] = set()
@@ -87,9 +91,10 @@ class Follower:
             output.tail = self._last_of(key)
         return output.settled() if output else b""
 
-    def tail_of_others(self) -> bytes:
-        """The same of what launchers write that ranks have started."""
-        return self.tail_of(OTHERS)
+    def tail_of_others(self, rank: int | None) -> bytes:
+        """The same of the last launcher that a rank has started. Of one whose rank is not known, where it is the only one."""
+        key = _key_of_others(rank)
+        return self.tail_of(key if key in self._outputs or len(self._keys) != 1 else OTHERS)
 
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
@@ -216,10 +221,7 @@ class Follower:
         self._newest[key].append(path)
 
     def _output_of(self, path: str) -> Output | None:
-        key = self._placed(path)[0]
-        if key == OTHERS and self._others and key not in self._outputs:
-            self._outputs[key], self._newest[key] = self._others(), []
-        return self._outputs.get(key)
+        return self._outputs.get(self._placed(path)[0])
 
     def _placed(self, path: str) -> tuple[str, str]:
         key, place = key_and_round(self._pattern, path[len(self._folder) + 1 :])
@@ -227,7 +229,17 @@ class Follower:
         if not (nested and self._others) or run in self._earlier:
             return key, place
         self._run = self._run or run
-        return (key if run == self._run else OTHERS), place
+        return (key if run == self._run else self._key_of(run)), place
+
+    def _key_of(self, run: str) -> str:
+        """Of what is in another launcher's folder."""
+        assert self._others
+        if run not in self._keys:
+            rank = self._whose(os.path.join(self._folder, run))
+            key = self._keys[run] = _key_of_others(rank)
+            if key not in self._outputs:
+                self._outputs[key], self._newest[key] = self._others(rank), []
+        return self._keys[run]
 
     # What is read
 
@@ -320,6 +332,10 @@ class Follower:
         tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
         cut = len(tail) if last not in paths[-1:] or any(map(_whole, others)) else max(0, len(tail) - size)
         return joined(tail[:cut], *others, tail[cut:] + end), sum(map(len, (*others, end)))
+
+
+def _key_of_others(rank: int | None) -> str:
+    return OTHERS if rank is None else f"{OTHERS} of {rank}"
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:

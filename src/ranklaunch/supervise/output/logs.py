@@ -103,13 +103,14 @@ class Logs:
         from ranklaunch.supervise.output.follow import Follower
 
         self._outputs = outputs
-        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble, self._of_others)
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble, self._of_others, _whose)
 
-    def _of_others(self) -> Output:
-        """For what the ranks of launchers write that ranks have started."""
+    def _of_others(self, rank: int | None) -> Output:
+        """For what the ranks of launchers write that a rank has started; None: it is not known which."""
         process = self._launchers[-1][0]
-        tag = process.tag.replace(process.name, f"{process.name} of a rank", 1)
-        return self._output((f"{process.log[: -len('.log')]}_of_ranks.log",), tag, f"{process.name} of a rank", self._show, None)
+        name, log = ("a rank", "ranks") if rank is None else (f"rank {rank}", f"rank_{rank}")
+        tag = process.tag.replace(process.name, f"{process.name} of {name}", 1)
+        return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
@@ -125,7 +126,7 @@ class Logs:
 
     def last_of(self, rank: int | None) -> bytes:
         """The same, with what the ranks of a launcher have written that this one had started."""
-        tail, others = self.tail_of(rank), self._follower.tail_of_others() if self._follower else b""
+        tail, others = self.tail_of(rank), self._follower.tail_of_others(rank) if self._follower else b""
         try:
             from ranklaunch.supervise.output import late  # only failures need it
         except (OSError, ImportError):  # no descriptor left
@@ -337,6 +338,14 @@ class Times:
         if self._fd is not None and self._fd >= 0:
             os.close(self._fd)
         self._fd = ENDED
+
+
+def _whose(folder: str) -> int | None:
+    try:
+        from ranklaunch.supervise.output import inner  # few ranks start launchers
+    except (OSError, ImportError):  # no descriptor left
+        return None
+    return inner.rank_behind(folder)
 
 
 def _last_of(output: Output) -> tuple[bytes, float]:
