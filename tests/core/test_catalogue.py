@@ -1276,3 +1276,17 @@ def test_the_line_is_what_was_raised_and_not_where() -> None:
     found = find(RAISED)
     assert found
     assert (found.error.name, found.line) == ("cuda-out-of-memory", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")
+
+
+def test_of_pydantics_error_the_first_field_is_told() -> None:
+    error = "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig"
+    field = "stage\n  Input should be less than or equal to 3 [type=less_than_equal, input_value=7, input_type=int]\n"
+    more = "    For further information visit https://errors.pydantic.dev/2.14/v/less_than_equal\n"
+    for mark in ("", "[rank1]: "):
+        text = "".join(f"{mark}{line}\n" for line in f"{FRAMES}{error}\n{field}{more}".splitlines())
+        found = find(text)
+        assert found
+        assert (
+            found.line.removeprefix(mark)
+            == f"{error}: stage: Input should be less than or equal to 3 [type=less_than_equal, input_value=7, input_type=int]"
+        )
