@@ -21,6 +21,8 @@ DATA = {"name": "data", "emptyDir": {}}
 BAD: list[tuple[str, Object]] = [
     ("replicas", {"replicas": 2}),
     ("namePrefix", {"namePrefix": "Ranklaunch"}),
+    ("namePrefix", {"namePrefix": ""}),
+    ("resourceName", {"gpu": {"resourceName": ""}}),
     ("enabled", {"gpu": {"enabled": "yes"}}),
     ("resourceName", {"npu": {"resourceName": "npu"}}),
     ("devicesPerNode", {"npu": {"devicesPerNode": 0}}),

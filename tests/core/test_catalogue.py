@@ -1290,3 +1290,12 @@ def test_of_pydantics_error_the_first_field_is_told() -> None:
             found.line.removeprefix(mark)
             == f"{error}: stage: Input should be less than or equal to 3 [type=less_than_equal, input_value=7, input_type=int]"
         )
+
+
+def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
+    error = "ValueError: in user code:"
+    code = '    File "/job/train.py", line 5, in step  *\n        return tf.matmul(x, y)\n'
+    why = "ValueError: Dimensions must be equal, but are 3 and 4 for '{{node MatMul}} = MatMul[T=DT_FLOAT](x, y)'"
+    found = find(f"{FRAMES}{error}\n\n{code}\n    {why}\n\n")
+    assert found
+    assert found.line == f"{error} {why}"

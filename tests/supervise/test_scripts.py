@@ -79,6 +79,12 @@ def test_a_program_that_tells_how_its_launcher_ended(after: str) -> None:
     assert told(f"{FULL}{torchrun(1)}{FRAMES}{after}\n", 1, "run.py")[0] == "OSError: [Errno 28] No space left on device"
 
 
+@pytest.mark.parametrize("work", ["", "step 1 loss 2.1\n"])
+def test_what_a_program_failed_of_that_went_on_without_its_launcher(work: str) -> None:
+    both = "ValueError: loss is nan; before that, its launcher had failed: OSError: [Errno 28] No space left on device"
+    assert told(f"{FULL}{torchrun(1)}{work}{LOSS}", 1, "run.py")[0] == both
+
+
 def test_a_launcher_that_reports_twice_of_one_failure() -> None:
     line = torchrun(1).partition("\n")[0] + "\n"
     assert told(f"{FULL}{line}{torchrun(1)}", 1)[0] == "OSError: [Errno 28] No space left on device"

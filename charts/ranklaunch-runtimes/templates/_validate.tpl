@@ -11,6 +11,15 @@
 {{- end -}}
 
 {{- define "ranklaunch-runtimes.validate.some" -}}
+{{- if not .namePrefix }}
+- "namePrefix: it is empty, and the runtimes' names begin with it"
+{{- end }}
+{{- range $device := list "gpu" "npu" }}
+{{- $values := get $ $device }}
+{{- if and $values.enabled (not $values.resourceName) }}
+- {{ printf "%s.resourceName: it is empty, and a node's devices are asked for by it" $device | toJson }}
+{{- end }}
+{{- end }}
 {{- if not (or .gpu.enabled .npu.enabled) }}
 - "gpu.enabled, npu.enabled: expected one of the two, for else no runtime is made"
 {{- end }}

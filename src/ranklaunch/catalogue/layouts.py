@@ -1,9 +1,8 @@
 """How libraries lay out what an exception says, where that is not one line below the frames.
 
 rich has panels of frames, of the program's lines and of its values, and wraps the exception below; Typer has one around an error of usage.
-TensorFlow puts the place in the graph
-between `Graph execution error:` and what went wrong, and Keras an empty line behind `Exception encountered when calling ...`. Open MPI
-breaks the line that names the rank.
+TensorFlow puts the place in the graph between `Graph execution error:` and what went wrong, or frames below `in user code:`, and Keras an
+empty line behind `Exception encountered when calling ...`. pydantic names the fields below. Open MPI breaks the line that names the rank.
 """
 
 from __future__ import annotations
@@ -27,6 +26,9 @@ _OF_TRANSPORT = re.compile(r"Additional GRPC error information|:UNKNOWN:|:\{\"cr
 _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
+_OF_FIELDS = r"\d validation errors? for \S{1,100}$"
+_IN_USER_CODE = ": in user code:"
+_OF_USER_CODE = r" {4}[A-Za-z_][\w.]{0,400}: \S"
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
 
@@ -171,3 +173,19 @@ def _in_graph(lines: Sequence[str], number: int) -> range:
 def _filled(lines: Sequence[str], number: int) -> int:
     """The next that is not empty."""
     return next((each for each in range(number, min(len(lines), number + _MOST_LINES)) if lines[each].strip()), len(lines))
+
+
+def has_fields(line: str) -> bool:
+    """Whether it is the first line of pydantic's message, below which the fields stand."""
+    return bool(re.search(_OF_FIELDS, line))
+
+
+def told_below(line: str, below: Sequence[str]) -> str:
+    """The line with what says why, of a message whose first line does not: pydantic's first field with what is wrong with it, and the
+    exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
+    if has_fields(line):
+        return ": ".join([line, *(each.strip() for each in below[:2])])
+    if line.endswith(_IN_USER_CODE):
+        named = next((each.strip() for each in below if re.match(_OF_USER_CODE, each)), "")
+        return f"{line} {named}" if named else ""
+    return ""

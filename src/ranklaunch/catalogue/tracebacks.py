@@ -101,18 +101,17 @@ class Lines:
 
     def with_message(self, number: int, line: str) -> str:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
-        ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s). Of pydantic's, with its first field."""
+        ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s). Others are as told_below has them."""
         stop = self._joined.get(number, number + 1)
-        fields = _pattern(_OF_FIELDS).search(line)
-        if not ((line.endswith(":") or fields) and stop and self.framed(number)):
+        if not (line.endswith(":") or layouts.has_fields(line)) or not (stop and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
         after = bisect_left(of_process, stop)
-        if fields:
-            return ": ".join([line, *(self.bare[each].strip() for each in of_process[after : after + 2])])
+        if below := layouts.told_below(line, [self.bare[each] for each in of_process[after : after + _MOST_LINES_OF_FRAMES]]):
+            return below
         most = 1 if " " in self.bare[number].strip() else _MOST_LINES_OF_MESSAGE
-        below = takewhile(lambda each: self._may_be_of_message(each, number), of_process[after : after + most])
-        first = next((each for each in below if _pattern(_WORD).search(self.bare[each])), -1)
+        of_message = takewhile(lambda each: self._may_be_of_message(each, number), of_process[after : after + most])
+        first = next((each for each in of_message if _pattern(_WORD).search(self.bare[each])), -1)
         return f"{line} {layouts.unwrapped(self.bare, self.told, first, number - 1)}".strip() if first >= 0 else line
 
     def _may_be_of_message(self, number: int, after: int) -> bool:
@@ -368,7 +367,6 @@ CHAINED = (
     "The above exception was the direct cause of the following exception",
     RAISED_AGAIN,
 )
-_OF_FIELDS = r"\d validation errors? for \S{1,100}$"
 OF_A_PROCESS = "Process "  # of multiprocessing
 OF_A_THREAD = "Exception in thread "
 OF_A_PART = (OF_A_THREAD, OF_A_PROCESS)  # the others go on

@@ -26,6 +26,7 @@ _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of o
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
+_SAYS_MORE = r": \S"  # than the name of an exception, as that of `assert code == 0`
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -60,7 +61,7 @@ def _is_python(plan: Plan) -> bool:
 def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
     """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. is_python: it is a program
-    that mostly tells of its launcher's failure there, in words of its own."""
+    that mostly tells of its launcher's failure there, in words of its own: both are told then."""
     from ranklaunch import catalogue
 
     last = text.rstrip().rpartition("\n")[2]
@@ -73,9 +74,12 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     report, behind = reports[-1], text[reports[-1].end :].strip()
     finding = ask(text[_begin_of_last(text, reports) : report.end])
     known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
-    later = ask(f"{behind}\n") if behind and not (is_python and known_why and soon) else None
+    later = ask(f"{behind}\n") if behind else None
     if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
-        return later
+        if not (is_python and known_why and soon):
+            return later
+        if finding and "Traceback (most recent call last):" in behind and re.search(_SAYS_MORE, later.line):
+            return later._replace(line=f"{later.line}; before that, its launcher had failed: {finding.line}")
     if not soon:
         return ask(text)
     another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
