@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ranklaunch import errors
 from ranklaunch.catalogue import (
     CAUSE,
     CONSEQUENCE,
@@ -1278,18 +1279,18 @@ def test_the_line_is_what_was_raised_and_not_where() -> None:
     assert (found.error.name, found.line) == ("cuda-out-of-memory", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")
 
 
-def test_of_pydantics_error_the_first_field_is_told() -> None:
+@pytest.mark.parametrize("field", ["stage", "hf_token"])
+def test_of_pydantics_error_the_first_field_is_told_without_its_value(field: str) -> None:
     error = "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig"
-    field = "stage\n  Input should be less than or equal to 3 [type=less_than_equal, input_value=7, input_type=int]\n"
-    more = "    For further information visit https://errors.pydantic.dev/2.14/v/less_than_equal\n"
+    wrong = "Input should be a valid integer"
+    shown = f"{field}\n  {wrong} [type=int_parsing, input_value='Zk93kd02mfkw', input_type=str]\n"
+    more = "    For further information visit https://errors.pydantic.dev/2.14/v/int_parsing\n"
     for mark in ("", "[rank1]: "):
-        text = "".join(f"{mark}{line}\n" for line in f"{FRAMES}{error}\n{field}{more}".splitlines())
+        text = "".join(f"{mark}{line}\n" for line in f"{FRAMES}{error}\n{shown}{more}".splitlines())
         found = find(text)
         assert found
-        assert (
-            found.line.removeprefix(mark)
-            == f"{error}: stage: Input should be less than or equal to 3 [type=less_than_equal, input_value=7, input_type=int]"
-        )
+        assert found.line.removeprefix(mark) == f"{error}: {wrong} ({field})"
+        assert errors.quoted((found.line,)) == (found.line,)
 
 
 def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:

@@ -27,6 +27,7 @@ _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
 _OF_FIELDS = r"\d validation errors? for \S{1,100}$"
+_OF_VALUE = r" [\[(]type="
 _IN_USER_CODE = ": in user code:"
 _OF_USER_CODE = r" {4}[A-Za-z_][\w.]{0,400}: \S"
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
@@ -181,10 +182,12 @@ def has_fields(line: str) -> bool:
 
 
 def told_below(line: str, below: Sequence[str]) -> str:
-    """The line with what says why, of a message whose first line does not: pydantic's first field with what is wrong with it, and the
-    exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
+    """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
+    which may be a secret, and the exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
     if has_fields(line):
-        return ": ".join([line, *(each.strip() for each in below[:2])])
+        field, wrong = (each.strip() for each in (*below[:2], "", "")[:2])
+        what = re.split(_OF_VALUE, wrong)[0]
+        return f"{line}: {what} ({field})" if what and field else line
     if line.endswith(_IN_USER_CODE):
         named = next((each.strip() for each in below if re.match(_OF_USER_CODE, each)), "")
         return f"{line} {named}" if named else ""
