@@ -85,6 +85,24 @@ def test_what_a_program_failed_of_that_went_on_without_its_launcher(work: str) -
     assert told(f"{FULL}{torchrun(1)}{work}{LOSS}", 1, "run.py")[0] == both
 
 
+def test_an_exception_without_a_message_may_say_enough() -> None:
+    """As that of memory which ran out."""
+    assert told(f"{FULL}{torchrun(1)}{FRAMES}MemoryError\n", 1, "run.py")[0].startswith(
+        "MemoryError; before that, its launcher had failed: "
+    )
+
+
+@pytest.mark.parametrize("behind", ["", "going on alone\n", "epoch 1 loss 1.9\n"])
+@pytest.mark.parametrize("program", ["run.py", "./train.sh"])
+def test_no_launchers_failure_is_why_another_process_was_killed(behind: str, program: str) -> None:
+    assert told(f"{FULL}{torchrun(1)}{behind}", 137, program) == ("", "")
+
+
+def test_a_program_that_made_steps_without_its_launcher_had_got_over_it() -> None:
+    text = f"{FULL}{torchrun(1)}training alone\nepoch 0 loss 2.0\nepoch 1 loss 1.9\nno samples left, giving up\n"
+    assert told(text, 3, "run.py") == ("", "")
+
+
 def test_a_launcher_that_reports_twice_of_one_failure() -> None:
     line = torchrun(1).partition("\n")[0] + "\n"
     assert told(f"{FULL}{line}{torchrun(1)}", 1)[0] == "OSError: [Errno 28] No space left on device"

@@ -229,3 +229,27 @@ def test_a_rank_table_that_comes_late(as_process: Starter) -> None:
     path.with_suffix(".new").rename(path)
     assert job.end() == 0, job.out.text
     assert {place: env["RANK_ID"] for place, env in environments(job).items()} == {(0, 0): "0", (0, 1): "1", (1, 2): "2", (1, 3): "3"}
+
+
+# Rank 1 fails, and rank 0 takes all of the grace.
+FAILS_AND_STAYS = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+if os.environ["RANK"] == "1":
+    time.sleep(1)
+    raise ValueError("bad label")
+time.sleep(600)
+"""
+
+
+def test_a_stop_that_comes_while_the_nodes_end_after_a_failure_is_not_the_reason(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(FAILS_AND_STAYS)
+    job = simulate(as_process, 2, 1, program)
+    said = lambda: job.out.text + job.err.text  # noqa: E731
+    sleep_until(lambda: "stopping, at most" in said(), said, DEADLINE_S)
+    job.send(signal.SIGTERM)
+    assert job.end() == 1, said()
+    assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
+    assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"

@@ -195,6 +195,10 @@ ENDINGS = {
     "caught in a function": (IN_MAIN, False),
     "of a module that was imported there": (IN_MODULE + CHAINED + IN_MAIN, False),
     "of a thread": ("Exception in thread Thread-1:\n" + IN_MAIN.replace("main", "_bootstrap_inner"), False),
+    "of a thread, while the others make steps": (
+        "step 5\nException in thread Thread-1:\n" + IN_MAIN.replace(LABEL, f"{LABEL}\nstep 7\nstep 8").replace("\n", "\nstep 6\n", 1),
+        False,
+    ),
     "logged": ("2026-01-01 12:00:00 ERROR the loader has failed\n" + IN_MODULE, None),
     "ignored": ("Exception ignored in: <function f>\n" + IN_MODULE, None),
     "survived": (IN_MODULE + "step: 8 loss: 0.5\n" * 2, None),
@@ -273,7 +277,7 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
     [
         ("raises", "stop", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
         ("raises", "restart", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
-        ("loses a thread", "stop", 75, "an exception that has ended a thread: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
+        ("loses a thread", "stop", 75, "an exception has ended a thread of it: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
         ("catches", "stop", 75, "; rank 1: its output ends with an exception: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
     ],
 )

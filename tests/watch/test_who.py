@@ -111,7 +111,7 @@ def test_who_is_still_in_its_program_has_caught_its_exception() -> None:
 def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on() -> None:
     of_thread = RAISED._replace(sure=False, of_thread=True)
     (found,) = suspects(but(5, raised=of_thread, stack=IN_TORCH.format(n=1)))
-    assert found == Suspect(5, 1, "its output ends with an exception that has ended a thread: ValueError: label 1003")
+    assert found == Suspect(5, 1, "an exception has ended a thread of it: ValueError: label 1003")
 
 
 def test_where_all_have_an_exception_it_sets_nobody_apart() -> None:

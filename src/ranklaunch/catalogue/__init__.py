@@ -10,10 +10,11 @@ from ranklaunch.catalogue.known import folder_of, shipped, with_own
 from ranklaunch.catalogue.reports import before_report, beside_report
 from ranklaunch.catalogue.scripts import Report, reported, tells_only_that
 from ranklaunch.catalogue.search import Finding, find, findings
+from ranklaunch.catalogue.survival import shows_steps
 from ranklaunch.catalogue.tracebacks import last_exception
 
 __all__ = [
     "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
     "Finding", "KnownError", "Report", "before_report", "beside_report", "find", "findings", "folder_of", "last_exception",
-    "reported", "shipped", "tells_only_that", "with_own",
+    "reported", "shipped", "shows_steps", "tells_only_that", "with_own",
 ]  # fmt: skip

@@ -60,6 +60,11 @@ def _is_logged(lines: Sequence[str], told: Sequence[str], number: int, after: in
     return _informs(lines[number]) or marked == [True, False]
 
 
+def shows_steps(text: str) -> bool:
+    """Whether it has lines of a training's steps."""
+    return any(_is_metric(line[:_LONGEST].lower()) for line in text.split("\n"))
+
+
 def may_go_on(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
     """Whether a line may belong to the message that begins further up, and is no step, warning or launcher's, as these stand behind an
     exception where what the program has printed is written last. told: also with what loggers put before a line."""

@@ -15,6 +15,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
 MOST_OF_MESSAGE = 12  # lines that are not indented
+MOST_BEHIND_THREAD = 40  # of steps, with what the thread had brought before
 
 
 def plain(text: str) -> str:
@@ -38,17 +39,26 @@ def ends_by_exception(text: str, rank: int, most: int = 1, threads: bool = False
     bare = [line[len(mark) :] if line.startswith(mark) else line for line in lines]
     behind = [number for number in range(begins[-1] + 1, len(bare)) if bare[number][:1].strip()]
     told = [number for number in behind if not (_BY_CPP.match(bare[number]) or _PARTING.search(bare[number].lower()))]
-    if not told or not re.match(NAMES, bare[told[0]]) or counted_on(bare, told[0], len(bare)):
-        return "", ""
     first = begins[-1]
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
     if first and bare[first - 1].startswith(OF_A_THREAD):
-        return (OF_THREAD, "\n".join(lines[first:])) if threads and len(told) <= most else ("", "")
+        return _of_thread(lines, bare, first, told) if threads and len(told) <= MOST_BEHIND_THREAD else ("", "")
+    if not told or not re.match(NAMES, bare[told[0]]):
+        return "", ""
+    if counted_on(bare, told[0], len(bare)):
+        return "", ""
     how = CERTAIN if mark.startswith(f"[rank{rank}]: ") and _is_of_hook(lines[first : told[0] + 1], mark) else LIKELY
     if len(told) > (MOST_OF_MESSAGE if how == CERTAIN else most) or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
         return "", ""
     return how, "\n".join(lines[first:])
+
+
+def _of_thread(lines: Sequence[str], bare: Sequence[str], first: int, told: Sequence[int]) -> tuple[str, str]:
+    """Without what the others say while Python writes it. told: the lines that are not indented, from the last traceback on."""
+    end = next((number for number in told if re.match(NAMES, bare[number]) and bare[number - 1][:1].isspace()), -1)
+    said = [lines[number] for number in range(first, end + 1) if number == end or number not in told]
+    return (OF_THREAD, "\n".join(said)) if said else ("", "")
 
 
 def _is_of_hook(said: Sequence[str], mark: str) -> bool:

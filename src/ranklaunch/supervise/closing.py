@@ -163,8 +163,11 @@ def is_stop_too(plan: Plan, ending: Ending, number: int, now: float) -> bool:
     return ending.outcome == "failed" and bool(plan.rounds or together)
 
 
-def alone(own: Judgement, state: Mapping[str, Any]) -> Judgement:
-    """What a node says by itself of its end, where no word of node 0's has come. state: as it was to hear it."""
+def alone(own: Judgement, state: Mapping[str, Any], told: Iterable[Judgement | None]) -> Judgement:
+    """What a node says by itself of its end, where no word of node 0's has come. state: as it was to hear it. told: what nodes that are
+    played say: a stop that came when one had failed decides nothing."""
+    if own.outcome == "stopped":
+        return next((each for each in told if each and each.outcome == "failed"), own)
     if "stop" not in state:
         return own
     from ranklaunch.supervise.rounds import deciding

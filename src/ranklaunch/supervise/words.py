@@ -26,7 +26,8 @@ _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of o
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
-_SAYS_MORE = r": \S"  # than the name of an exception, as that of `assert code == 0`
+_OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -74,14 +75,18 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     report, behind = reports[-1], text[reports[-1].end :].strip()
     finding = ask(text[_begin_of_last(text, reports) : report.end])
     known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
+    if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
+        return ask(f"{behind}\n") if behind else None
     later = ask(f"{behind}\n") if behind else None
     if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
         if not (is_python and known_why and soon):
             return later
-        if finding and "Traceback (most recent call last):" in behind and re.search(_SAYS_MORE, later.line):
+        if finding and "Traceback (most recent call last):" in behind and not re.match(_SAYS_NOTHING, later.line.strip()):
             return later._replace(line=f"{later.line}; before that, its launcher had failed: {finding.line}")
     if not soon:
         return ask(text)
+    if catalogue.shows_steps(behind):  # it had got over it
+        return later
     another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
     return None if another and not known_why else finding
 
@@ -211,7 +216,9 @@ def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
     is the trace of that."""
     error = culprit.error
-    if not error or error.kind == blame.CAUSE or (blame.TIMEOUT in error.name and not _is_report(error)):  # of a time-out nobody died
+    if (
+        not error or error.kind in (blame.CAUSE, blame.STOPPED) or (blame.TIMEOUT in error.name and not _is_report(error))
+    ):  # of a time-out nobody died
         return ""
     from ranklaunch import catalogue
 

@@ -11,7 +11,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict.blame import ELSEWHERE
 from ranklaunch.verdict.model import Verdict
 
-_OF_PROGRAM = "its output ends with an exception"  # as a hang is put down to a rank for that
+_OF_PROGRAM = ("its output ends with an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
 _SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
 
 

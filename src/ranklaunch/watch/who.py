@@ -122,8 +122,8 @@ def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
     if len(found) == len(known):
         return
     for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
-        which = " that nobody caught" if raised.sure else " that has ended a thread" if raised.of_thread else ""
-        why = f"its output ends with an exception{which}{raised.line and f': {raised.line}'}"
+        what = "an exception has ended a thread of it" if raised.of_thread else "its output ends with an exception"
+        why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 
 
