@@ -147,6 +147,33 @@ def test_what_a_torchrun_that_a_rank_starts_writes_is_no_ranks(as_process: Start
     assert b"eval shard 12 is missing" in (attempts(job.log_dir)[-1] / f"{method}_of_rank_0.log").read_bytes()
 
 
+# Rank 0 gets over what its first torchrun fails of, and ends of its second one, whose rank says nothing.
+TWICE = """
+import os, subprocess, sys, time
+if "INNER" in os.environ:
+    if os.environ["INNER"] == "first":
+        raise KeyError("shard 12")
+    os._exit(7)
+if os.environ["RANK"] == "0":
+    own = ("TORCHELASTIC", "MASTER", "RANK", "LOCAL", "WORLD", "GROUP", "ROLE")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    for inner in ("first", "second"):
+        subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", __file__], env={**env, "INNER": inner})
+    sys.exit(9)
+time.sleep(600)
+"""
+
+
+@pytest.mark.launchers
+def test_of_a_rank_that_ends_of_its_own_torchrun_what_that_has_told_last_is_the_reason(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(TWICE)
+    job = as_process.run(program, options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    told = r"rank 0 on node 0 exited with code 9: its torchrun says that local rank 0 \(pid \d+\) exited with code 7"
+    assert re.fullmatch(told, job.verdict["reason"]), job.verdict["reason"]
+
+
 @pytest.mark.launchers
 def test_what_a_torchrun_that_a_rank_needs_says_is_why_that_has_failed(as_process: Starter) -> None:
     program = as_process.folder / "train.py"
@@ -192,7 +219,7 @@ def test_what_the_last_torchrun_of_the_rank_itself_has_written_counts(as_process
     assert job.end(LONG_S) == 5
     culprit = job.verdict["culprit"]
     assert (culprit["rank"], culprit["error"]["name"]) == (1, "torchrun-child-failed"), job.err.text + job.out.text
-    assert "(exitcode: 3)" in job.verdict["reason"]
+    assert job.verdict["reason"].endswith(") exited with code 3")
 
 
 # Rank 1 has caught an exception well before rank 0 fails, and ends as one does that was told to.

@@ -7,6 +7,7 @@ import left_behind
 import pytest
 
 from ranklaunch.supervise import words
+from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Failure
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    main()\n'
@@ -136,6 +137,20 @@ def test_what_a_script_says_at_its_end_does_not_hide_a_report(end: str) -> None:
 def test_a_report_of_another_code_is_not_the_reason() -> None:
     assert told(f"{mpirun(3)}warm-up failed, going on\n", 7) == ("", "")
     assert told(f"{LOSS}{mpirun(1)}cleaning up\n", 7)[0] == "ValueError: loss is nan"
+
+
+def last_exception(text: str) -> str:
+    """That is told beside the last line where nothing is known of how it ended."""
+    culprit = left_behind.culprit(exit_code=1)
+    found = words.with_exceptions([Suspect(0, 0.0, "failed", 1, "", culprit)], 0, lambda _: text.encode())
+    return found[0].reason.partition("lines behind it: ")[2]
+
+
+def test_a_launchers_own_exception_does_not_hide_that_of_its_rank() -> None:
+    uploads = "".join(f"INFO:root:uploaded part {number}/20\n" for number in range(20))
+    assert last_exception(f"{LOSS}{torchrun(1)}{uploads}") == "ValueError: loss is nan"
+    assert last_exception(f"{LOSS}{torchrun(1)}{FRAMES}KeyError: 'x'\n{uploads}") == "KeyError: 'x'"
+    assert last_exception(f"{torchrun(1)}{uploads}") == ""
 
 
 @pytest.mark.parametrize(("rank", "found"), [(1, 1), (2, None), (999999, None)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, MutableSequence, Sequence
+from itertools import dropwhile
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
 _SIDE, _ENDS = "│", "╰"
@@ -26,10 +27,10 @@ _OF_TRANSPORT = re.compile(r"Additional GRPC error information|:UNKNOWN:|:\{\"cr
 _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
-_OF_FIELDS = r"\d validation errors? for \S{1,100}$"
+_OF_FIELDS = r"\d validation errors? for \S[^\n]{0,100}$"
 _OF_VALUE = r" [\[(]type="
 _IN_USER_CODE = ": in user code:"
-_OF_USER_CODE = r" {4}[A-Za-z_][\w.]{0,400}: \S"
+_OF_USER_CODE = r" {4,40}[A-Za-z_][\w.]{0,400}: \S"
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
 
@@ -181,14 +182,21 @@ def has_fields(line: str) -> bool:
     return bool(re.search(_OF_FIELDS, line))
 
 
+def shows_value(line: str) -> bool:
+    """Whether a line of pydantic's shows the value that is wrong, which may look like a step of a training."""
+    return " [type=" in line and ", input_value=" in line
+
+
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
     which may be a secret, and the exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
     if has_fields(line):
-        field, wrong = (each.strip() for each in (*below[:2], "", "")[:2])
-        what = re.split(_OF_VALUE, wrong)[0]
-        return f"{line}: {what} ({field})" if what and field else line
+        first, second = (*below[:2], "", "")[:2]
+        field, wrong = ("", first) if first[:1].isspace() else (first.strip(), second)  # of the whole there is no field
+        what = re.split(_OF_VALUE, wrong.strip())[0]
+        return f"{line}: {what}{f' ({field})' if field else ''}" if what else line
     if line.endswith(_IN_USER_CODE):
-        named = next((each.strip() for each in below if re.match(_OF_USER_CODE, each)), "")
-        return f"{line} {named}" if named else ""
+        from_it = dropwhile(lambda each: each.endswith(_IN_USER_CODE) or not re.match(_OF_USER_CODE, each), below)
+        told = [each.strip() for each in from_it if each.strip()]
+        return " ".join((line, *told[: 2 if _BY_KERAS.match(told[0]) else 1])) if told else ""
     return ""

@@ -103,7 +103,8 @@ class Lines:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s). Others are as told_below has them."""
         stop = self._joined.get(number, number + 1)
-        if not (line.endswith(":") or layouts.has_fields(line)) or not (stop and self.framed(number)):
+        goes_on = (line.endswith(":") and not line.endswith(BEGINS)) or layouts.has_fields(line)
+        if not (goes_on and stop and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
         after = bisect_left(of_process, stop)

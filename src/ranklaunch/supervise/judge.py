@@ -187,7 +187,7 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     if not child:
         return _of_ending(plan, ending, wall(ending.at))
     if ending.rank:
-        return _of_rank(plan, child, ending.rank, (), None, wall)
+        return _of_rank(plan, child, ending.rank, b"", None, wall)
     failure = Failure(child.process.rank, child.failure_code, child.ended.signal, child.identity.pid)
     culprit = _culprit(plan, child, failure, (), None, wall(child.ended.at))
     return Suspect(culprit.node, wall(child.ended.at), ending.outcome, ending.exit_code, "", culprit)
@@ -264,7 +264,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if not child.ended.told or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
-        reason = "" if told else _words().reported(culprit, tail)
+        reason = _words().reported(culprit, of_rank if told else tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks
 
@@ -278,16 +278,14 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         error = _words().known(tail, plan, rank.failed, code=rank.code)
         exited = rank.code not in (0, TOLD) and not rank.signal  # as far as is known: its launcher may have fetched its end before us
         if rank.failed or (exited and error and error.kind == blame.CAUSE):
-            yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)
+            yield _of_rank(plan, child, rank, tail, error, circumstances.wall)
 
 
-def _of_rank(
-    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
-) -> Suspect:
+def _of_rank(plan: Plan, child: Child, rank: Watched, tail: bytes, error: KnownError | None, wall: Callable[[float], float]) -> Suspect:
     at = wall(rank.ended_at)
     failure = Failure(rank.rank, 1 if rank.code is None else rank.code, rank.signal, rank.pid, name=rank.name)
-    culprit = _culprit(plan, child, failure, lines, error, at)
-    return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
+    culprit = _culprit(plan, child, failure, last_lines(tail), error, at)
+    return Suspect(culprit.node, at, "failed", culprit.exit_code, _words().reported(culprit, tail), culprit)
 
 
 def _placed_by(child: Child, told: Failure | None) -> Failure | None:

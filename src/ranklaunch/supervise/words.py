@@ -254,19 +254,26 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
 def with_exceptions(found: list[Suspect], here: int, tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
     """Where nothing is known of how a rank ended, and it ended with the code of an uncaught exception: the reason has its last exception
     too, although the rank seems to have gone on after it. tail_of: what it wrote last."""
-    from ranklaunch import catalogue
-
     result = []
     for suspect in found:
         culprit = suspect.culprit
         if culprit and culprit.node == here and culprit.exit_code == 1 and not (culprit.error or suspect.reason):
-            said = catalogue.last_exception(tail_of(culprit).decode(errors="replace"))
+            said = _last_exception(tail_of(culprit).decode(errors="replace"))
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
             if said:
                 gone_on = "its last exception, with other lines behind it"
                 suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {gone_on}: {shown}")
         result.append(suspect)
     return result
+
+
+def _last_exception(text: str) -> str:
+    """The last one that is of no launcher: one behind what such reports, else one before."""
+    from ranklaunch import catalogue
+
+    reports = catalogue.reported(text)
+    parts = (text[reports[-1].end :], text[: reports[-1].begin]) if reports else (text,)
+    return next(filter(None, map(catalogue.last_exception, parts)), "")
 
 
 def _looks_killed(culprit: Culprit) -> bool:
