@@ -134,16 +134,41 @@ def test_the_rank_that_failed_is_named(as_process: Starter, method: str, behind:
 
 
 @pytest.mark.processes
-def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter) -> None:
+@pytest.mark.parametrize("behind", ["", "echo training finished\ncp log /nowhere/\ntrue\n"])
+def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter, behind: str) -> None:
     """The exit code is the script's own, and says success."""
     (as_process.folder / "train.py").write_text("import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan')\n")
     script = as_process.folder / "train.sh"
-    script.write_text("python train.py 2>&1 | cat\n")
+    script.write_text(f"python train.py 2>&1 | cat\n{behind}")
     job = as_process.run(script, options=("--method", "spawn", "--slots", 2))
     assert job.end(120) == 0
     (note,) = job.verdict["notes"]
     assert note.startswith("rank 1 ended with 0, although its output ends with an exception: ValueError: loss is nan (")
     assert note in job.err.text
+
+
+# What it has caught was no failure of the program.
+CATCHES = """
+import traceback
+def upload(): raise OSError("no route to the tracker")
+def main():
+    try:
+        upload()
+    except OSError:
+        traceback.print_exc()
+    print("training finished", flush=True)
+main()
+"""
+
+
+@pytest.mark.processes
+def test_what_a_scripts_program_has_caught_is_no_note(as_process: Starter) -> None:
+    (as_process.folder / "train.py").write_text(CATCHES)
+    script = as_process.folder / "train.sh"
+    script.write_text("python train.py\n")
+    job = as_process.run(script, options=("--method", "spawn", "--slots", 1))
+    assert job.end(120) == 0
+    assert job.verdict["notes"] == []
 
 
 # Rank 0 catches an exception each time, at once before its next step, and dies of another thing.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.rounds.cleaning import Held
     from ranklaunch.verdict.blame import Judgement
 
+MOST_BEHIND = 4  # lines that a script says after its program
 MOST_SAID = 4  # different exceptions of ranks that have succeeded
 
 
@@ -54,23 +55,26 @@ def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_
 
 def of_success(plan: Plan, outputs: Mapping[int, Output]) -> Iterator[str]:
     """Ranks that have succeeded by their codes alone. outputs: by rank. A shell's pipeline ends with the code of its last command."""
+    program = plan.job.program.stands_for or plan.job.program
     by_line: dict[str, list[int]] = {}
     for rank, output in sorted(outputs.items()):
-        if TRACEBACK in output.tail and (line := _last_exception(rank, output)):
+        if TRACEBACK in output.tail and (line := _last_exception(rank, output, program.is_python)):
             by_line.setdefault(line, []).append(rank)
-    program = plan.job.program.stands_for or plan.job.program
     why = "" if program.is_python else " (of `python train.py | tee log` a script has the code of tee: set -o pipefail)"
     for line, ranks in list(by_line.items())[:MOST_SAID]:
         their = "its output ends" if len(ranks) == 1 else "their outputs end"
         yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} with an exception: {line}{why}"
 
 
-def _last_exception(rank: int, output: Output) -> str:
+def _last_exception(rank: int, output: Output, is_python: bool) -> str:
+    """With which it ends, but for what a script may say after its program."""
     try:
         from ranklaunch.catalogue import last_exception, uncaught
     except (OSError, ImportError):  # no descriptor left
         return ""
-    said = uncaught.ends_by_exception(output.settled().decode(errors="replace"), rank)[1]
+    said = uncaught.ends_by_exception(output.settled().decode(errors="replace"), rank, 1 if is_python else 1 + MOST_BEHIND)[1]
+    if not is_python and not uncaught.begins_as_program(said.splitlines()):  # but in a function that has caught it, it may be
+        return ""
     return showing.printable(errors.quoted((last_exception(said),))[0])[: blame.SEEN] if said else ""
 
 
