@@ -253,3 +253,27 @@ def test_a_stop_that_comes_while_the_nodes_end_after_a_failure_is_not_the_reason
     assert job.end() == 1, said()
     assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
     assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"
+
+
+# Of the node on which rank 2 is, the supervisor dies as the others end after rank 1's failure.
+FAILS_AND_KILLS = """
+import os, signal, time
+def kills(number, frame):
+    os.kill(os.getppid(), signal.SIGKILL)
+if os.environ["RANK"] == "2":
+    signal.signal(signal.SIGTERM, kills)
+print("ready", flush=True)
+if os.environ["RANK"] == "1":
+    time.sleep(2)
+    raise ValueError("bad label")
+time.sleep(600)
+"""
+
+
+def test_a_supervisor_that_is_killed_while_the_nodes_end_after_a_failure_is_not_the_reason(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(FAILS_AND_KILLS)
+    job = simulate(as_process, 3, 1, program)
+    assert job.end() == 1, job.out.text + job.err.text
+    assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
+    assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"

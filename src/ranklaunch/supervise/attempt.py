@@ -368,7 +368,7 @@ class Attempt:
         seen = (*judge.notes(self.plan, self.ending, suspects), *self.companions.notes(self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
         agreed = self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state)
-        return closing.alone(own, self._state(), map(self._told, self.plan.processes)) if agreed is own else agreed
+        return closing.alone(own, self._state(), self.plan, self.ending, circumstances) if agreed is own else agreed
 
     def _state(self) -> Mapping[str, Any]:
         """For whoever decides whether the ranks start again."""

@@ -167,11 +167,16 @@ def is_stop_too(plan: Plan, ending: Ending, number: int, now: float) -> bool:
     return ending.outcome == "failed" and bool(plan.rounds or together)
 
 
-def alone(own: Judgement, state: Mapping[str, Any], told: Iterable[Judgement | None]) -> Judgement:
-    """What a node says by itself of its end, where no word of node 0's has come. state: as it was to hear it. told: what nodes that are
-    played say: a stop that came when one had failed decides nothing."""
+def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, circumstances: judge.Circumstances) -> Judgement:
+    """What a node says by itself of its end, where no word of node 0's has come. state: as it was to hear it. Of nodes that are played
+    those count that say of which rank's failure they ended: where one had failed by then, neither a stop nor a lost node decides."""
+    told = map(circumstances.told, plan.processes) if own.outcome != "succeeded" else ()
+    failed = [each for each in told if each and each.outcome == "failed"]
     if own.outcome == "stopped":
-        return next((each for each in told if each and each.outcome == "failed"), own)
+        return next(iter(failed), own)
+    if failed and (not own.culprit or own.culprit.rank is None):
+        at = blame.iso(circumstances.wall(ending.at))
+        return next((each for each in failed if each.culprit and each.culprit.rank is not None and each.culprit.time < at), own)
     if "stop" not in state:
         return own
     from ranklaunch.supervise.rounds import deciding
