@@ -111,7 +111,10 @@ def test_who_is_still_in_its_program_has_caught_its_exception() -> None:
 def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on() -> None:
     of_thread = RAISED._replace(sure=False, of_thread=True)
     (found,) = suspects(but(5, raised=of_thread, stack=IN_TORCH.format(n=1)))
-    assert found == Suspect(5, 1, "an exception has ended a thread of it: ValueError: label 1003")
+    why = "an exception has ended a thread of it: ValueError: label 1003"
+    assert found == Suspect(5, 1, why)
+    ended, runs = Known(0, 0, state=""), Known(1, 0, state="S", raised=of_thread._replace(rank=1), stack=IN_LOADER)
+    assert [(each.rank, each.why) for each in suspects([ended, runs])] == [(1, why), (0, "its process is gone")]
 
 
 def test_where_all_have_an_exception_it_sets_nobody_apart() -> None:

@@ -91,6 +91,8 @@ def suspects(
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
     for kind in kinds:
         found = found or tuple(kind(known))
+    if any(at[each.rank].state in ENDED for each in found if each.rank in at):  # which may well have done all that it had to do
+        found = tuple({each.rank: each for each in (*_by_exception_of_thread(known), *found)}.values())
     return (found or tuple(_told(mute, at)))[:MOST_SUSPECTS]
 
 
@@ -125,6 +127,10 @@ def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
         what = "an exception has ended a thread of it" if raised.of_thread else "its output ends with an exception"
         why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
+
+
+def _by_exception_of_thread(known: Sequence[Known]) -> Iterable[Suspect]:
+    return _by_exception([each for each in known if not each.raised or each.raised.of_thread])
 
 
 def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspect]:
