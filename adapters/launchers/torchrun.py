@@ -61,7 +61,7 @@ MASTER_INDEX = Variable(
 
 SHUTDOWN = Variable(
     "shutdown_timeout", ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",), parse.count, 0, "seconds that ranks have after a stop before torch kills them",
-    default_text="the grace, rounded up, and 5 more, where this torch knows the variable",
+    default_text="the grace, rounded up, and 5 more, where this torch knows the variable", per_node=True,
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
@@ -141,7 +141,7 @@ def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
     """The plan by which ranks have the whole grace, and not what torch leaves them: by torch's own setting where that does it, else
     torch is halted in time."""
     (process,) = plan.processes
-    torch = facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, reader.env.get("PATH", ""), reader.cwd)
+    torch = facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, reader.env, reader.cwd)
     own = "--shutdown_timeout" in options
     env = _shutdown(plan, reader) if SHUTDOWN.names[0] in torch and not own else {}
     long = plan.limits.grace_s > HALTED_AFTER_S

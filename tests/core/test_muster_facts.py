@@ -24,8 +24,10 @@ def job(slots: tuple[int, ...] = (8, 8), hosts: tuple[str, ...] = ("a", "b"), py
     return Job("j", "local", 0, make_nodes(hosts, slots), 0, "npu", Program(program), python, "/logs")
 
 
-def versions(files: Mapping[str, str | ValueError], python: str = "python3", ascend: str = "", search: str = PATH) -> dict[str, str]:
-    return facts.of_versions(job(python=python), MemoryFiles(files), search, CWD, ascend)
+def versions(
+    files: Mapping[str, str | ValueError], python: str = "python3", ascend: str = "", search: str = PATH, **env: str
+) -> dict[str, str]:
+    return facts.of_versions(job(python=python), MemoryFiles(files), {"PATH": search, **env}, CWD, ascend)
 
 
 def installed(lib: str, *packages: str) -> dict[str, str]:
@@ -151,6 +153,40 @@ def test_lib64() -> None:
         **installed("/usr/lib/python3.11", "accelerate-1.2.1"),
     }
     assert versions(files, search="/usr/bin") == {"Python": "3.11", "torch": "2.6.0", "accelerate": "1.2.1"}
+
+
+def test_what_pip_has_installed_for_one_user_comes_first() -> None:
+    own = installed("/home/me/.local/lib/python3.11", "torch-2.7.0", "accelerate-1.2.1")
+    files = {"/usr/bin/python3.11": "", **installed("/usr/lib/python3.11", "torch-2.6.0", "deepspeed-0.16.0"), **own}
+    assert versions(files, "python3.11", HOME="/home/me") == {
+        "Python": "3.11", "torch": "2.7.0", "accelerate": "1.2.1", "deepspeed": "0.16.0",
+    }  # fmt: skip
+    assert versions(files, "python3.11", HOME="/nowhere", PYTHONUSERBASE="/home/me/.local")["torch"] == "2.7.0"
+    assert versions(files, "python3.11", HOME="/home/me", PYTHONNOUSERSITE="1")["torch"] == "2.6.0"
+    assert versions(files, "python3.11")["torch"] == "2.6.0"
+
+
+@pytest.mark.parametrize(("shares", "accelerate"), [("true", "1.2.1"), ("True", "1.2.1"), ("false", "")])
+def test_an_environment_may_have_the_systems_packages_too(shares: str, accelerate: str) -> None:
+    files = {
+        "/opt/venv/bin/python3": "", "/opt/venv/pyvenv.cfg": f"home = /usr/bin\ninclude-system-site-packages = {shares}\n",
+        **installed("/opt/venv/lib/python3.11", "torch-2.6.0"), **installed("/usr/lib/python3.11", "torch-2.5.0"),
+        **installed("/home/me/.local/lib/python3.11", "accelerate-1.2.1", "torch-2.4.0"),
+    }  # fmt: skip
+    assert versions(files, HOME="/home/me").get("accelerate", "") == accelerate
+    assert versions(files, HOME="/home/me")["torch"] == "2.6.0"
+    del files["/opt/venv/lib/python3.11/site-packages/torch-2.6.0.dist-info/METADATA"]
+    files["/opt/venv/lib/python3.11/site-packages/x-1.dist-info/METADATA"] = ""
+    assert versions(files).get("torch", "") == ("2.5.0" if accelerate else "")
+
+
+def test_what_pythonpath_names_comes_before_all_others() -> None:
+    files = {
+        "/usr/bin/python3.11": "", **installed("/usr/lib/python3.11", "torch-2.6.0"), "/data/own/torch-2.8.0.dist-info/METADATA": "",
+        "/workspace/vendored/accelerate-1.0.0.dist-info/METADATA": "",
+    }  # fmt: skip
+    found = versions(files, "python3.11", PYTHONPATH="/nowhere::/data/own:vendored")
+    assert found == {"Python": "3.11", "torch": "2.8.0", "accelerate": "1.0.0"}
 
 
 def test_a_relative_python_is_looked_for_from_here() -> None:
@@ -281,6 +317,6 @@ def test_damaged_files_on_a_disk(tmp_path: Path) -> None:
         program.truncate(facts.MOST_PROGRAM_BYTES + 1)
     (root / "workspace/binary.py").write_bytes(b"\x7fELF\xff")
     files = DiskFiles(str(root))
-    assert facts.of_versions(job(), files, PATH, CWD, "") == {"Python": "3.11", "torch": "2.6.0"}
+    assert facts.of_versions(job(), files, {"PATH": PATH}, CWD, "") == {"Python": "3.11", "torch": "2.6.0"}
     assert facts.of_program(job(), files, CWD) == {}
     assert facts.of_program(job(program="binary.py"), files, CWD) == {}

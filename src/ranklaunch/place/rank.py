@@ -109,7 +109,7 @@ def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str
 
 def _warn_without_debugpy(job: Job, reader: Reader) -> None:
     """Where the interpreter's packages are seen. It may be elsewhere on its path, so each rank looks again."""
-    seen = (job, reader.files, reader.env.get("PATH", ""), reader.cwd)
+    seen = (job, reader.files, reader.env, reader.cwd)
     if "Python" in facts.of_versions(*seen, "") and not facts.source("debugpy/__init__.py", *seen):
         reader.warn(f"{reader.told(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ranklaunch.files import Files, absolute, folder_of, join, which
+from ranklaunch.files import Files, absolute, folder_of, join, text_of, which
 from ranklaunch.plan.model import TABLE, Plan, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Node, hosts_of, remembered
@@ -88,10 +88,10 @@ def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
     return {} if text is None else {"program": f"{job.program.path.rpartition('/')[2]} {digest(text)}"}
 
 
-def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> dict[str, str]:
-    """Of the user's Python and of what is installed for it. search: PATH; ascend: CANN's folder, where the environment names it."""
+def of_versions(job: Job, files: Files, env: Mapping[str, str], cwd: str, ascend: str) -> dict[str, str]:
+    """Of the user's Python and of what is installed for it. ascend: CANN's folder, where the environment names it."""
     facts: dict[str, str] = {}
-    for version, folder in reversed(_folders(job, files, search, cwd)):  # the first found hides what lies in those after it
+    for version, folder in reversed(_folders(job, files, env, cwd)):  # the first found hides what lies in those after it
         facts["Python"] = version
         facts.update(_packages(files, folder))
     for folder in (ascend, *CANN_FOLDERS):
@@ -107,7 +107,7 @@ def beside(files: Files, program: str) -> dict[str, str]:
     first = (_text(files, program, MOST_VERSION_BYTES) or "").partition("\n")[0]
     python = re.match(r"#!\s*(/\S*/python[0-9.]*)", first)
     facts: dict[str, str] = {}
-    for _, folder in reversed(list(_site_packages(files, python[1] if python else program))):
+    for _, folder in reversed(list(_site_packages(files, python[1] if python else program, {}))):
         facts.update(_packages(files, folder))
     return facts
 
@@ -119,24 +119,42 @@ def is_older(version: str, least: str) -> bool:
     return bool(one) and (one + [0] * len(other))[: len(other)] < other
 
 
-def source(path: str, job: Job, files: Files, search: str, cwd: str) -> str:
+def source(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) -> str:
     """Text of a file of what is installed for the user's Python, by its path below the packages; "" where it is not found."""
-    texts = (_text(files, join(folder, path), MOST_VERSION_BYTES) for _, folder in _folders(job, files, search, cwd))
+    texts = (_text(files, join(folder, path), MOST_VERSION_BYTES) for _, folder in _folders(job, files, env, cwd))
     return next((text for text in texts if text is not None), "")
 
 
-def _folders(job: Job, files: Files, search: str, cwd: str) -> list[tuple[str, str]]:
-    python = job.python if "/" in job.python else which(job.python, search, files)
-    return list(_site_packages(files, absolute(python, cwd))) if python else []
+def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[tuple[str, str]]:
+    """Python's version and each folder of packages, in the order in which Python looks into them."""
+    python = job.python if "/" in job.python else which(job.python, env.get("PATH", ""), files)
+    found = list(_site_packages(files, absolute(python, cwd), env)) if python else []
+    named = [absolute(folder, cwd) for folder in env.get("PYTHONPATH", "").split(":") if folder]
+    return [*((found[0][0], folder) for folder in named if found and files.is_dir(folder)), *found]
 
 
-def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:
-    """Python's version and each folder of packages, as they lie beside an interpreter: of a virtual environment, of conda, of the
-    system; pip's own in /usr/local before those of the system's packages, as Debian has it."""
+def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """As Python's module site has them: those beside an interpreter, of a virtual environment, of conda, of the system; those that pip
+    installs for one user; and of an environment that is to have the system's, these. What .pth files name is not looked up."""
     prefix = folder_of(folder_of(python))
     version = _minor(files, prefix, python)
     if not version:
         return
+    said = text_of(files, join(prefix, "pyvenv.cfg"), MOST_VERSION_BYTES)
+    venv = {name.strip().lower(): value.strip() for name, _, value in (line.partition("=") for line in said.split("\n"))}
+    has_system = not said or venv.get("include-system-site-packages", "").lower() == "true"
+    home = env.get("PYTHONUSERBASE") or join(env.get("HOME", ""), ".local")
+    of_user = join(home, f"lib/python{version}/site-packages")
+    if said:
+        yield from _beside(files, prefix, version)
+    if has_system and home.startswith("/") and not env.get("PYTHONNOUSERSITE") and files.is_dir(of_user):
+        yield version, of_user
+    if has_system:
+        yield from _beside(files, folder_of(venv.get("home", "")) if said else prefix, version)
+
+
+def _beside(files: Files, prefix: str, version: str) -> Iterator[tuple[str, str]]:
+    """Pip's own in /usr/local before those of the system's packages, as Debian has it."""
     for lib in (f"{prefix}/local/lib", f"{prefix}/lib64", f"{prefix}/lib"):
         for name in (f"python{version}/site-packages", f"python{version}/dist-packages", "python3/dist-packages"):
             if files.is_dir(join(lib, name)):

@@ -275,7 +275,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
             **facts.of_versions(
                 job,
                 reader.files,
-                reader.env.get("PATH", ""),
+                reader.env,
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),

@@ -84,7 +84,7 @@ def _unset(recorders: Iterable[Recorder], reader: Reader) -> list[Recorder]:
 
 
 def _torch(plan: Plan, reader: Reader) -> str | None:
-    found = facts.of_versions(plan.job, reader.files, reader.env.get("PATH", ""), reader.cwd, "")
+    found = facts.of_versions(plan.job, reader.files, reader.env, reader.cwd, "")
     return found.get("torch", None if "Python" in found else "")
 
 

@@ -60,5 +60,5 @@ def _number(extra: Sequence[Option], name: str) -> int | None:
 def _is_gone(job: Job, reader: Reader) -> bool:
     from ranklaunch.plan import facts  # which one node alone does without
 
-    text = facts.source(_RUNNER, job, reader.files, reader.env.get("PATH", ""), reader.cwd)
+    text = facts.source(_RUNNER, job, reader.files, reader.env, reader.cwd)
     return bool(text) and ON not in text
