@@ -86,6 +86,16 @@ def test_what_a_program_failed_of_that_went_on_without_its_launcher(work: str) -
     assert told(f"{FULL}{torchrun(1)}{work}{LOSS}", 1, "run.py")[0] == both
 
 
+def test_what_a_program_says_itself_behind_its_launchers_failure_is_told_too() -> None:
+    full = "OSError: [Errno 28] No space left on device"
+    error = "error: evaluation set is empty"
+    assert told(f"{FULL}{torchrun(1)}{error}\n", 1, "run.py")[0] == f"{error}; before that, its launcher had failed: {full}"
+    key = "config key model.width is not known"
+    assert told(f"{FULL}{torchrun(1)}{key}\n", 1, "run.py")[0] == f"{full}; its last line: {key}"
+    for other in ("wandb: Synced 4 files", "training failed", "INFO:root:uploaded part 7", ""):
+        assert told(f"{FULL}{torchrun(1)}{other}\n", 1, "run.py")[0] == full
+
+
 def test_an_exception_without_a_message_may_say_enough() -> None:
     """As that of memory which ran out."""
     assert told(f"{FULL}{torchrun(1)}{FRAMES}MemoryError\n", 1, "run.py")[0].startswith(
@@ -114,6 +124,18 @@ def test_the_last_of_several_reports_counts() -> None:
     assert told(f"{torchrun(3)}going on\n{mpirun(5, 1)}", 5)[1] == "its mpirun says that rank 1 exited with code 5"
     assert told(f"{mpirun(5, 1)}going on\n{deepspeed(-9)}", 247)[1] == "its deepspeed says that a rank was killed by signal 9"
     assert told(f"{mpirun(5, 1)}going on\n{torchrun(3)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
+
+
+@pytest.mark.parametrize("program", ["run.py", "./train.sh"])
+def test_what_a_torchrun_had_started_its_ranks_again_after_is_not_the_reason(program: str) -> None:
+    """It tells of it before, in a line of its own."""
+    line = torchrun(1).partition("\n")[0] + "\n"
+    assert told(f"{FULL}{line}trained\nuploading the model\n", 2, program) == ("", "")
+    assert told(f"{FULL}{line}trained\n{CP}", 1, program)[0] == CP.strip()
+    assert told(f"{FULL}{line}trained\n{LOSS}{torchrun(1)}", 1, program)[0] == "ValueError: loss is nan"
+    cut = torchrun(1).partition("ChildFailedError")[0]
+    assert told(f"{FULL}{cut}", 1, program)[0] == FULL.splitlines()[-1]
+    assert last_exception(f"{FULL}{line}trained\nuploading the model\n") == ""
 
 
 def test_what_a_torchrun_died_of_that_another_was_started_after_is_not_the_reason() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, REPORT, UNCAUGHT, WORDS, KnownError
-from ranklaunch.catalogue.layouts import shows_value
 from ranklaunch.catalogue.literals import alternatives, needed
 from ranklaunch.catalogue.scripts import reported
 from ranklaunch.catalogue.survival import BAR, CODE, METRIC, NOTE, PARTING, WHOLE_BAR, counted_on, figures_of_message
@@ -87,9 +86,9 @@ def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool
 
 def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
+    message = figures_of_message(lines.said, number, lines.told)
     behind = range(number + 1, len(lines.told))
-    no_work = figures_of_message(lines.said, number, lines.told) | {each for each in behind if shows_value(lines.told[each])}
-    later = ["" if each in no_work else lines.told[each][:_LONGEST].lower() for each in behind]
+    later = [lines.told[each][:_LONGEST].lower() if lines.said[each] and each not in message else "" for each in behind]
     bars = [bar["at"] if bar else "" for bar in map(_compiled(BAR).search, later)]
     if len({*bars} - {""}) == 1:  # drawn once more as it was
         later = [line for line, bar in zip(later, bars) if not bar]
@@ -117,7 +116,7 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     for number in filled:
         line, told = (_behind_bar(text[:_LONGEST], again) for text in (said[number], lines.told[number]))
         small = told.lower()
-        if (again and not small.strip()) or shows_value(told):
+        if again and not small.strip():
             continue
         parts = _compiled(PARTING).search(small)
         if small_asked.says(_AT_WORK, small) and not _compiled(_WITH_LEVEL).match(line):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, MutableSequence, Sequence
-from itertools import dropwhile
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
 _SIDE, _ENDS = "│", "╰"
@@ -28,8 +27,11 @@ _ORIGINAL = "Original stack trace for "
 _MOST_OF_GRAPH = 400  # lines
 _BY_MPIRUN = re.compile(r"mpirun has exited due to process rank \d{1,9} with PID \d{1,9} on$")
 _OF_FIELDS = r"\d validation errors? for \S[^\n]{0,100}$"
-_OF_VALUE = r" [\[(]type="
+_OF_VALUE = r" (?:\[type=\w+, input_value=|\(type=[\w.]+[;)])"
+_MOST_OF_FIELD = 8  # lines
+_OF_FIELD = "    For further information visit https://errors.pydantic.dev/"
 _IN_USER_CODE = ": in user code:"
+_OF_FILE = r' {4,40}File "'
 _OF_USER_CODE = r" {4,40}[A-Za-z_][\w.]{0,400}: \S"
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
@@ -182,21 +184,40 @@ def has_fields(line: str) -> bool:
     return bool(re.search(_OF_FIELDS, line))
 
 
-def shows_value(line: str) -> bool:
-    """Whether a line of pydantic's shows the value that is wrong, which may look like a step of a training."""
-    return " [type=" in line and ", input_value=" in line
+def of_fields(lines: Sequence[str]) -> Iterator[int]:
+    """The numbers of lines with pydantic's fields, which may look like steps of a training: their names, and what shows their values or
+    leads to its pages."""
+    for number, line in enumerate(lines):
+        if " [type=" in line and ", input_value=" in line:
+            yield number
+            if number and not lines[number - 1][:1].isspace() and not has_fields(lines[number - 1]):
+                yield number - 1
+        elif line.startswith(_OF_FIELD):
+            yield number
 
 
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
     which may be a secret, and the exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
     if has_fields(line):
-        first, second = (*below[:2], "", "")[:2]
-        field, wrong = ("", first) if first[:1].isspace() else (first.strip(), second)  # of the whole there is no field
-        what = re.split(_OF_VALUE, wrong.strip())[0]
+        first, *others = (*below, "")
+        field, wrong = ("", below) if first[:1].isspace() else (first.strip(), others)  # of the whole there is no field
+        what = _wrong(wrong)
         return f"{line}: {what}{f' ({field})' if field else ''}" if what else line
     if line.endswith(_IN_USER_CODE):
-        from_it = dropwhile(lambda each: each.endswith(_IN_USER_CODE) or not re.match(_OF_USER_CODE, each), below)
-        told = [each.strip() for each in from_it if each.strip()]
+        pairs = zip(("", *below), below)
+        named = (number for number, (above, each) in enumerate(pairs) if _is_named(each) and not re.match(_OF_FILE, above))
+        told = [each.strip() for each in below[next(named, len(below)) :] if each.strip()]
         return " ".join((line, *told[: 2 if _BY_KERAS.match(told[0]) else 1])) if told else ""
     return ""
+
+
+def _is_named(line: str) -> bool:
+    return bool(re.match(_OF_USER_CODE, line)) and not line.endswith(_IN_USER_CODE)
+
+
+def _wrong(lines: Sequence[str]) -> str:
+    """What pydantic says of a field, which may be several lines before the value."""
+    shown = next((number for number, line in enumerate(lines[:_MOST_OF_FIELD]) if re.search(_OF_VALUE, line)), 0)
+    told = " ".join(" ".join(lines[: shown + 1]).split())
+    return re.split(_OF_VALUE, told)[0].rstrip(" ,")

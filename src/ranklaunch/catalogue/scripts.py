@@ -20,6 +20,8 @@ _BY_MPIEXEC = (
     r"=   PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\n=   EXIT CODE: (?P<code>\d+)\n(?:=.*\n){0,6}"
     r"(?:YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (?P<word>.{1,80}).*\n?(?:This typically .*\n?)?(?:Please see the FAQ .*\n?)?)?"
 )
+LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
+_TRACEBACK = "Traceback (most recent call last):"
 # That something has failed, and not what.
 _TELLS_THAT = re.compile(
     r"\b(?:exit|return)(?:ed)?[ _-](?:with )?(?:non-?zero )?(?:exit )?(?:code|status)\b|\bCalledProcessError\b|"
@@ -30,13 +32,14 @@ _TELLS_THAT = re.compile(
 
 class Report(NamedTuple):
     """said: which rank failed, and how. begin, end: its places in the output. code: with which the launcher ends then, None where it may
-    end with another. whole: the launcher has told all of it by then."""
+    end with another. whole: the launcher has told all of it by then. begun: it has not, and may have started its ranks again."""
 
     said: str
     begin: int
     end: int
     code: int | None = None
     whole: bool = False
+    begun: bool = False
 
 
 def reported(text: str) -> list[Report]:
@@ -47,10 +50,12 @@ def reported(text: str) -> list[Report]:
 
 
 def _of_torchrun(found: re.Match[str], text: str) -> Report:
+    """It writes its line before it starts its ranks again, too."""
     box = _BOX_OF_TORCHRUN.search(text, found.end())
+    box = box if box and not re.search(BY_TORCHRUN, text[found.end() : box.start()]) else None
     end = box.end() if box else _end_of_line(found, text)
     said = f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}"
-    return Report(said, found.start(), end, whole=bool(box))
+    return Report(said, found.start(), end, whole=bool(box), begun=not box)
 
 
 def _of_deepspeed(found: re.Match[str], text: str) -> Report:
@@ -80,6 +85,16 @@ def _of_mpirun(found: re.Match[str], text: str) -> Report:
 def _of_mpiexec(found: re.Match[str], text: str) -> Report:
     how = found["word"] or f"exit code {found['code']}"
     return Report(f"its mpiexec says of pid {found['pid']} on {found['node']}: {how}", found.start(), found.end())
+
+
+def since_launcher_went_on(text: str) -> str:
+    """What was said since a torchrun had started its ranks again that has said no more of them; the whole text where none has."""
+    report = next(reversed(reported(text)), None)
+    if not report or not report.begun:
+        return text
+    behind = text[report.end :]
+    line = next((line for line in behind.split("\n") if line.strip() and not re.match(LOGGED_BY_TORCHRUN, line)), "")
+    return behind if line and not line.endswith(_TRACEBACK) else text  # of its own
 
 
 def tells_only_that(line: str) -> bool:

@@ -65,6 +65,12 @@ def shows_steps(text: str) -> bool:
     return any(_is_metric(line[:_LONGEST].lower()) for line in text.split("\n"))
 
 
+def is_own(line: str) -> bool:
+    """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well."""
+    line = line[:_LONGEST]
+    return bool(line.strip()) and not (_informs(line) or _pattern(_BEHIND).match(line.lower()))
+
+
 def may_go_on(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
     """Whether a line may belong to the message that begins further up, and is no step, warning or launcher's, as these stand behind an
     exception where what the program has printed is written last. told: also with what loggers put before a line."""

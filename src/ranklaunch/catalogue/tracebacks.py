@@ -51,15 +51,15 @@ class Lines:
 
     @functools.cached_property
     def said(self) -> list[str]:
-        """bare, with nothing where a traceback quotes lines of the program, or its values as rich and loguru do: what is raised there is in
-        the line that ends it."""
-        in_panels = {*layouts.within(self.bare)}
-        if not in_panels and not any(_FRAME_NEEDS in line for line in self.bare):
+        """bare, with nothing where a traceback quotes lines of the program, or its values as rich, loguru and pydantic do: what is raised
+        there is in the line that ends it."""
+        shown = {*layouts.within(self.bare), *layouts.of_fields(self.bare)}
+        if not shown and not any(_FRAME_NEEDS in line for line in self.bare):
             return self.bare
         is_frame, is_value = _pattern(_FRAME).match, _pattern(_VALUE).match
         quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
         return [
-            "" if number in in_panels or (number in quoted and line[:1].isspace()) or is_value(line) else line
+            "" if number in shown or (number in quoted and line[:1].isspace()) or is_value(line) else line
             for number, line in enumerate(self.bare)
         ]
 

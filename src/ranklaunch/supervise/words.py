@@ -14,6 +14,7 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
+from ranklaunch.verdict.endings import last_line
 from ranklaunch.verdict.model import Culprit, Failure, KnownError
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
-_LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
+_BEFORE = "; before that, its launcher had failed: "
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -65,6 +66,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     that mostly tells of its launcher's failure there, in words of its own: both are told then."""
     from ranklaunch import catalogue
 
+    text = catalogue.since_launcher_went_on(text)
     last = text.rstrip().rpartition("\n")[2]
     missed = ask(last) if code in _NOT_RUN else None
     if missed and missed.error.kind == blame.CAUSE:
@@ -78,17 +80,30 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
         return ask(f"{behind}\n") if behind else None
     later = ask(f"{behind}\n") if behind else None
-    if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
-        if not (is_python and known_why and soon):
-            return later
-        if finding and "Traceback (most recent call last):" in behind and not re.match(_SAYS_NOTHING, later.line.strip()):
-            return later._replace(line=f"{later.line}; before that, its launcher had failed: {finding.line}")
+    why_later = later if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line) else None
+    both = is_python and known_why and soon and not report.begun
+    if why_later and not both:
+        return why_later
+    if finding and both and (told := _of_both(finding, why_later, behind)):
+        return told
     if not soon:
         return ask(text)
     if catalogue.shows_steps(behind):  # it had got over it
         return later
     another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
     return None if another and not known_why else finding
+
+
+def _of_both(before: Finding, later: Finding | None, behind: str) -> Finding | None:
+    """What a program says itself, where that is more than that something has failed, with what its launcher failed of before."""
+    from ranklaunch import catalogue
+
+    if later:
+        return None if re.match(_SAYS_NOTHING, later.line.strip()) else later._replace(line=f"{later.line}{_BEFORE}{before.line}")
+    last = "" if catalogue.shows_steps(behind) else last_line([*filter(catalogue.is_own, behind.split("\n"))])
+    if not last or catalogue.tells_only_that(last) or re.match(_SAYS_NOTHING, last):
+        return None
+    return before._replace(line=f"{before.line}; its last line: {errors.quoted((last.strip(),))[0][: blame.SEEN]}")
 
 
 def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
@@ -101,7 +116,9 @@ def _went_on_after(report: Report, behind: str) -> bool:
     """Whether another launcher has been started since. behind: what was said up to its report."""
     if not report.whole:
         return behind.count("\n") > 1
-    return any(line.strip() and not re.match(_LOGGED_BY_TORCHRUN, line) for line in behind.split("\n"))
+    from ranklaunch import catalogue
+
+    return any(line.strip() and not re.match(catalogue.LOGGED_BY_TORCHRUN, line) for line in behind.split("\n"))
 
 
 def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:
@@ -222,7 +239,7 @@ def reported(culprit: Culprit, tail: bytes) -> str:
         return ""
     from ranklaunch import catalogue
 
-    reports = catalogue.reported(tail.decode(errors="replace"))
+    reports = catalogue.reported(catalogue.since_launcher_went_on(tail.decode(errors="replace")))
     said = reports[-1].said if reports else error.line[: blame.SEEN] if _is_report(error) else ""
     return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
@@ -271,6 +288,7 @@ def _last_exception(text: str) -> str:
     """The last one that is of no launcher: one behind what such reports, else one before."""
     from ranklaunch import catalogue
 
+    text = catalogue.since_launcher_went_on(text)
     reports = catalogue.reported(text)
     parts = (text[reports[-1].end :], text[: reports[-1].begin]) if reports else (text,)
     return next(filter(None, map(catalogue.last_exception, parts)), "")
