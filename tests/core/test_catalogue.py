@@ -125,8 +125,22 @@ def test_good_starts_of_every_launcher() -> None:
 
 def test_a_store_that_did_not_answer_to_the_end() -> None:
     warning = "[W1122 08:03:51.406 socket.cpp:764] [c10d] The client socket has failed to connect to [h0]:29500 (errno: 111)."
-    assert name_of(f"{warning}\n" * 3) == "torch-store-connect-failed"
-    assert name_of(f"{warning}\nstep 1\n") is None
+    end = "[E1122 08:03:51.406 socket.cpp:818] [c10d] The client socket has failed to connect to any network address of (h0, 29500)."
+    assert name_of(f"{warning}\n{end}\n") == "torch-store-connect-failed"
+    assert name_of(f"{warning}\n{end}\nstep 1\n") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[W1122 08:03:51.406 socket.cpp:764] [c10d] The client socket has failed to connect to [h0]:29500 (errno: 99).",
+        "h1:1:2 [0] NCCL INFO NET/Socket : socketPollConnect: connect to 10.0.0.1<5000> returned Connection refused, retrying (1/34)",
+        "h1:1:2 [0] NCCL INFO Call to connect to 10.0.0.1<5000> returned Connection refused, retrying",
+        "[h1:00114] PMIX ERROR: ERROR in file ../../../../../../src/mca/gds/ds12/gds_ds12_lock_pthread.c at line 169",
+    ],
+)
+def test_what_a_library_gets_over_is_not_what_a_rank_died_of(line: str) -> None:
+    assert name_of(f"{line}\n") is None
 
 
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:

@@ -72,7 +72,34 @@ FULL = f"{FRAMES}OSError: [Errno 28] No space left on device\n"
 @pytest.mark.parametrize("first", [f"{FULL}{mpirun(1)}", f"{FULL}{torchrun(1)}", f"{FULL}{deepspeed(1)}"])
 @pytest.mark.parametrize("last", [LOSS, f"{LOSS}{torchrun(1)}", f"{LOSS}{mpirun(1)}done\n"])
 def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> None:
-    assert told(f"{first}once more\n{last}", 1)[0] == "ValueError: loss is nan"
+    found = told(f"{first}once more\n{last}", 1)[0]
+    assert found.partition("; before that, its launcher had failed: OSError: ")[0] == "ValueError: loss is nan"
+    assert found == "ValueError: loss is nan" or last == LOSS  # no launcher reports that it has ended this one
+
+
+CURL = "curl: (7) Failed to connect to 127.0.0.1 port 9 after 0 ms: Could not connect to server\n"
+WORDS = ("training failed, notifying slack", "ERROR: training failed, see the log above", "Job failed at Fri Nov 27 02:50:00 UTC 2026")
+
+
+@pytest.mark.parametrize("report", [torchrun(1), mpirun(1)])
+@pytest.mark.parametrize("last", [*WORDS, CURL.strip(), CP.strip(), "Error: training did not finish"])
+def test_what_a_script_says_of_its_launchers_failure_does_not_hide_why(report: str, last: str) -> None:
+    why = "OSError: [Errno 28] No space left on device"
+    assert told(f"{FULL}{report}{last}\n", 1)[0] in (why, f"{why}; after that: {last}")
+    assert told(f"{FULL}{report}{last}\n", 7)[0] in (why, f"{last}; before that, its launcher had failed: {why}")
+    assert why in told(f"{FULL}{report}{last}\n", 7)[0]
+
+
+def test_what_a_script_does_after_its_program_has_failed_does_not_hide_why() -> None:
+    why = "ValueError: loss is nan"
+    assert told(f"{LOSS}{CURL}", 1)[0] == f"{why}; after that: {CURL.strip()}"
+    assert told(f"{LOSS}{CURL}", 7)[0] == f"{CURL.strip()}; before that: {why}"
+    refused = "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert told(f"{LOSS}{FRAMES}{refused}\n", 1)[0] == f"{why}; after that: {refused}"
+    assert told(f"{FRAMES}KeyError: 'x'\n{LOSS}", 1)[0] == why
+    assert told(f"{LOSS}step 1 loss 2.1\nstep 2 loss 2.0\n{CURL}", 1)[0] == CURL.strip()
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert told(f"{LOSS}{chained}{FRAMES}{refused}\n", 1)[0] == refused
 
 
 @pytest.mark.parametrize("after", ["RuntimeError: training failed", "RuntimeError: torchrun exited with code 1", "AssertionError"])

@@ -216,6 +216,7 @@ _PASSES = "|".join(
     (
         r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
         r"^ {0,8}[A-Za-z][\w ]{1,40} {2,40}\d{1,12}$|^[a-z]{1,20}(?:_[a-z]{1,20}){1,4}: [A-Za-z]{1,20}$",  # counts, and settings
+        r"PMIX ERROR: ERROR in file \S{0,200}gds",
         r"NCCL INFO|^debug\d: |^salloc: |your current branch|\] code 404|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
         r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
 from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_THREAD, without_marks
@@ -73,6 +73,19 @@ def begins_as_program(said: Sequence[str]) -> bool:
     """Whether its last traceback begins where Python began the program, and not in a function that has caught the exception."""
     begin = next((number for number in range(len(said) - 2, -1, -1) if said[number] == BEGINS), -1)
     return begin >= 0 and bool(_OF_PROGRAM.match(said[begin + 1]))
+
+
+def parted(text: str) -> Iterator[tuple[str, str]]:
+    """An output at each exception that has ended a program of Python, the last first: up to the line that names it, and what stands
+    behind."""
+    lines, bare = text.split("\n"), plain(text).split("\n")
+    for begin in range(len(bare) - 2, -1, -1):
+        if bare[begin] != BEGINS or not _OF_PROGRAM.match(bare[begin + 1]):
+            continue
+        end = next((number for number in range(begin + 1, len(bare)) if bare[number][:1].strip()), -1)
+        behind = "\n".join(lines[end + 1 :])
+        if end >= 0 and re.match(NAMES, bare[end]) and not behind.strip().startswith(CHAINED):
+            yield "\n".join([*lines[: end + 1], ""]), behind
 
 
 def _goes_on(bare: Sequence[str], begin: int) -> bool:

@@ -136,7 +136,7 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
     if seen.hung:
         return "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
     if seen.finished:
-        return "a rank had ended with 0 before"
+        return "a rank had ended with 0 before it could be stopped"
     if judgement.exit_code in settings.never:
         return f"exit code {judgement.exit_code} is in RANKLAUNCH_NO_RESTART_CODES"
     if judgement.exit_code in NEVER:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
+_KILLED_BY_9 = 128 + signal.SIGKILL
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
 _BEFORE = "; before that, its launcher had failed: "
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
@@ -47,13 +49,19 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
 
     text = tail.decode(errors="replace")
     finding = _of_script(text, code, ask, _is_python(plan)) if by_itself and not shared else ask(text)
-    if not finding:
+    if not finding or (code == _KILLED_BY_9 and _is_consequence(finding)):  # which no process does of itself for a lost peer
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
     if error.standing in catalogue.SAYS_LESS:  # than the line
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
+
+
+def _is_consequence(finding: Finding) -> bool:
+    from ranklaunch import catalogue
+
+    return finding.error.kind == catalogue.CONSEQUENCE and finding.error.standing != catalogue.REPORT
 
 
 def _is_python(plan: Plan) -> bool:
@@ -73,7 +81,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
         return missed
     reports = catalogue.reported(text)
     if not reports:
-        return ask(text)
+        return ask(text) if is_python else _of_commands(text, code, ask)
     report, behind = reports[-1], text[reports[-1].end :].strip()
     finding = ask(text[_begin_of_last(text, reports) : report.end])
     known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
@@ -81,17 +89,44 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
         return ask(f"{behind}\n") if behind else None
     later = ask(f"{behind}\n") if behind else None
     why_later = later if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line) else None
-    both = is_python and known_why and soon and not report.begun
+    both = known_why and soon and not report.begun
     if why_later and not both:
         return why_later
-    if finding and both and (told := _of_both(finding, why_later, behind)):
+    if finding and both and is_python and (told := _of_both(finding, why_later, behind)):
         return told
+    if finding and both and why_later and not is_python:
+        first = code == (report.code or 1) and not catalogue.last_exception(behind)
+        return why_later if catalogue.shows_steps(behind) else _in_turn(finding, why_later, first, _BEFORE)
     if not soon:
         return ask(text)
     if catalogue.shows_steps(behind):  # it had got over it
         return later
     another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
     return None if another and not known_why else finding
+
+
+def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both."""
+    from ranklaunch.catalogue import last_exception, shows_steps, uncaught
+
+    later = ask(text)
+    for before, behind in uncaught.parted(text) if later else ():
+        if not later or later.line.strip()[:_ENOUGH] not in behind:
+            continue
+        first, said = ask(before), sum(1 for line in behind.split("\n") if line[:1].strip())
+        if not first or first.error.kind != blame.CAUSE or first.line == later.line or said > _MOST_BEHIND or shows_steps(behind):
+            break
+        if later.error.kind != blame.CAUSE:
+            return _in_turn(first, later, True)
+        return later if last_exception(behind) else _in_turn(first, later, code == 1)
+    return later
+
+
+def _in_turn(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
+    """Both of two failures. of_first: it is the first that the exit code is of."""
+    if of_first:
+        return first._replace(line=f"{first.line}; after that: {later.line.strip()}")
+    return later._replace(line=f"{later.line.strip()}{before}{first.line}")
 
 
 def _of_both(before: Finding, later: Finding | None, behind: str) -> Finding | None:
