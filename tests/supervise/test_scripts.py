@@ -77,6 +77,15 @@ def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> No
     assert found == "ValueError: loss is nan" or last == LOSS  # no launcher reports that it has ended this one
 
 
+def test_steps_of_a_peer_do_not_hide_what_a_rank_has_failed_of() -> None:
+    steps = "".join(f"step {number} loss 0.{9 - number}\n" for number in range(4))
+    assert told(f"step 0 loss 0.9\n{LOSS}{steps}{torchrun(1)}", 1)[0] == "ValueError: loss is nan"
+    assert told(f"step 0 loss 0.9\n{LOSS}{steps}{torchrun(3)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 3"
+    caught = LOSS.replace("<module>", "load")
+    assert told(f"{caught}{steps}{torchrun(1)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 1"
+    assert told(f"{LOSS}{steps * 4}{torchrun(1)}", 1)[1] == "its torchrun says that local rank 0 (pid 9) exited with code 1"
+
+
 CURL = "curl: (7) Failed to connect to 127.0.0.1 port 9 after 0 ms: Could not connect to server\n"
 WORDS = ("training failed, notifying slack", "ERROR: training failed, see the log above", "Job failed at Fri Nov 27 02:50:00 UTC 2026")
 

@@ -28,6 +28,7 @@ _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _KILLED_BY_9 = 128 + signal.SIGKILL
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_BY_EXCEPTION = " exited with code 1"
 _ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
 _BEFORE = "; before that, its launcher had failed: "
@@ -83,7 +84,10 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     if not reports:
         return ask(text) if is_python else _of_commands(text, code, ask)
     report, behind = reports[-1], text[reports[-1].end :].strip()
-    finding = ask(text[_begin_of_last(text, reports) : report.end])
+    begin = _begin_of_last(text, reports)
+    finding = ask(text[begin : report.end])
+    if not finding or finding.error.kind != blame.CAUSE:
+        finding = _shortly_before(text[begin : report.begin], report, ask) or finding
     known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
     if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
         return ask(f"{behind}\n") if behind else None
@@ -105,6 +109,22 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     return None if another and not known_why else finding
 
 
+def _shortly_before(text: str, report: Report, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """An exception that has ended a program of Python, a few lines before a launcher reports of such an end: where its peers have written
+    these, it has not gone on. text: up to the report."""
+    from ranklaunch.catalogue import uncaught
+
+    for before, behind in uncaught.parted(text) if report.said.endswith(_BY_EXCEPTION) else ():
+        finding = ask(before) if _said(behind) <= _MOST_BEHIND else None
+        return finding if finding and finding.error.kind == blame.CAUSE else None
+    return None
+
+
+def _said(text: str) -> int:
+    """How many lines, without those that go on from others."""
+    return sum(1 for line in text.split("\n") if line[:1].strip())
+
+
 def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both."""
     from ranklaunch.catalogue import last_exception, shows_steps, uncaught
@@ -113,8 +133,8 @@ def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | Non
     for before, behind in uncaught.parted(text) if later else ():
         if not later or later.line.strip()[:_ENOUGH] not in behind:
             continue
-        first, said = ask(before), sum(1 for line in behind.split("\n") if line[:1].strip())
-        if not first or first.error.kind != blame.CAUSE or first.line == later.line or said > _MOST_BEHIND or shows_steps(behind):
+        first = ask(before)
+        if not first or first.error.kind != blame.CAUSE or first.line == later.line or _said(behind) > _MOST_BEHIND or shows_steps(behind):
             break
         if later.error.kind != blame.CAUSE:
             return _in_turn(first, later, True)
