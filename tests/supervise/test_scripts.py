@@ -36,9 +36,9 @@ def deepspeed(code: int) -> str:
     return f"{ends}{at} [ERROR] [launch.py:259:sigkill_handler] ['python', 'p2.py', '--local_rank=1'] exits with return code = {code}\n"
 
 
-def told(text: str, code: int, program: str = "./train.sh") -> tuple[str, str]:
+def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
-    plan = helpers.plan(helpers.local(), method="plain", program=program)
+    plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
     error = words.known(text.encode(), plan, code=code)
     culprit = left_behind.culprit(exit_code=code, error=error)
     return (error.line if error else ""), words.reported(culprit, text.encode()).partition(": ")[2]
@@ -105,6 +105,7 @@ def test_what_a_script_does_after_its_program_has_failed_does_not_hide_why() -> 
     assert told(f"{LOSS}{CURL}", 7)[0] == f"{CURL.strip()}; before that: {why}"
     refused = "ConnectionRefusedError: [Errno 111] Connection refused"
     assert told(f"{LOSS}{FRAMES}{refused}\n", 1)[0] == f"{why}; after that: {refused}"
+    assert told(f"{LOSS}{FRAMES}{refused}\n", 1, ranks=2)[0] == f"{refused}; before that: {why}"  # it may be that of a peer
     assert told(f"{FRAMES}KeyError: 'x'\n{LOSS}", 1)[0] == why
     assert told(f"{LOSS}step 1 loss 2.1\nstep 2 loss 2.0\n{CURL}", 1)[0] == CURL.strip()
     chained = "\nDuring handling of the above exception, another exception occurred:\n\n"

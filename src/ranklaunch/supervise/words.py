@@ -49,7 +49,8 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
         return _by_own(text, own, by_itself, shared) if own else catalogue.find(text, (), by_itself, shared)
 
     text = tail.decode(errors="replace")
-    finding = _of_script(text, code, ask, _is_python(plan)) if by_itself and not shared else ask(text)
+    alone = plan.job.world_size == 1
+    finding = _of_script(text, code, ask, _is_python(plan), alone) if by_itself and not shared else ask(text)
     if not finding or (code == _KILLED_BY_9 and _is_consequence(finding)):  # which no process does of itself for a lost peer
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
@@ -69,10 +70,10 @@ def _is_python(plan: Plan) -> bool:
     return plan.job.program.is_python or plan.job.program.name.startswith("python")
 
 
-def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
+def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
     """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. is_python: it is a program
-    that mostly tells of its launcher's failure there, in words of its own: both are told then."""
+    that mostly tells of its launcher's failure there, in words of its own: both are told then. alone: as in _of_commands."""
     from ranklaunch import catalogue
 
     text = catalogue.since_launcher_went_on(text)
@@ -82,7 +83,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
         return missed
     reports = catalogue.reported(text)
     if not reports:
-        return ask(text) if is_python else _of_commands(text, code, ask)
+        return ask(text) if is_python else _of_commands(text, code, ask, alone)
     report, behind = reports[-1], text[reports[-1].end :].strip()
     begin = _begin_of_last(text, reports)
     finding = ask(text[begin : report.end])
@@ -125,8 +126,9 @@ def _said(text: str) -> int:
     return sum(1 for line in text.split("\n") if line[:1].strip())
 
 
-def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
-    """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both."""
+def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None], alone: bool) -> Finding | None:
+    """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both. alone: there is
+    no other rank."""
     from ranklaunch.catalogue import last_exception, shows_steps, uncaught
 
     later = ask(text)
@@ -136,8 +138,8 @@ def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | Non
         first = ask(before)
         if not first or first.error.kind != blame.CAUSE or first.line == later.line or _said(behind) > _MOST_BEHIND or shows_steps(behind):
             break
-        if later.error.kind != blame.CAUSE:
-            return _in_turn(first, later, True)
+        if later.error.kind != blame.CAUSE:  # what failed first may have been got over, where a peer can have been lost
+            return _in_turn(first, later, alone)
         return later if last_exception(behind) else _in_turn(first, later, code == 1)
     return later
 
