@@ -106,7 +106,7 @@ def test_what_a_script_does_after_its_program_has_failed_does_not_hide_why() -> 
     refused = "ConnectionRefusedError: [Errno 111] Connection refused"
     assert told(f"{LOSS}{FRAMES}{refused}\n", 1)[0] == f"{why}; after that: {refused}"
     assert told(f"{LOSS}{FRAMES}{refused}\n", 1, ranks=2)[0] == f"{refused}; before that: {why}"  # it may be that of a peer
-    assert told(f"{FRAMES}KeyError: 'x'\n{LOSS}", 1)[0] == why
+    assert told(f"{FRAMES}KeyError: 'x'\n{LOSS}", 1)[0] == f"{why}; before that: KeyError: 'x'"
     assert told(f"{LOSS}step 1 loss 2.1\nstep 2 loss 2.0\n{CURL}", 1)[0] == CURL.strip()
     chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
     assert told(f"{LOSS}{chained}{FRAMES}{refused}\n", 1)[0] == refused
@@ -131,6 +131,14 @@ def test_what_a_program_says_itself_behind_its_launchers_failure_is_told_too() -
     assert told(f"{FULL}{torchrun(1)}{key}\n", 1, "run.py")[0] == f"{full}; its last line: {key}"
     for other in ("wandb: Synced 4 files", "training failed", "INFO:root:uploaded part 7", ""):
         assert told(f"{FULL}{torchrun(1)}{other}\n", 1, "run.py")[0] == full
+
+
+def test_a_chained_exception_of_many_frames_does_not_hide_what_its_launcher_failed_of() -> None:
+    frames = "".join(f'  File "subprocess.py", line {number}, in run\n    call()\n' for number in range(9))
+    failed = "subprocess.CalledProcessError: Command '['mpirun']' returned non-zero exit status 1."
+    chained = f"{FRAMES}{frames}{failed}\n\nDuring handling of the above exception, another exception occurred:\n\n{FRAMES}KeyError: 'x'\n"
+    found = told(f"{FULL}{mpirun(1)}{chained}", 1, "run.py")[0]
+    assert found == "OSError: [Errno 28] No space left on device; its last line: KeyError: 'x'"
 
 
 def test_an_exception_without_a_message_may_say_enough() -> None:

@@ -89,7 +89,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
     finding = ask(text[begin : report.end])
     if not finding or finding.error.kind != blame.CAUSE:
         finding = _shortly_before(text[begin : report.begin], report, ask) or finding
-    known_why, soon = finding and finding.error.kind == blame.CAUSE, behind.count("\n") < _MOST_BEHIND
+    known_why, soon = finding and finding.error.kind == blame.CAUSE, _said(behind) <= _MOST_BEHIND
     if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
         return ask(f"{behind}\n") if behind else None
     later = ask(f"{behind}\n") if behind else None
@@ -129,7 +129,7 @@ def _said(text: str) -> int:
 def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None], alone: bool) -> Finding | None:
     """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both. alone: there is
     no other rank."""
-    from ranklaunch.catalogue import last_exception, shows_steps, uncaught
+    from ranklaunch.catalogue import last_exception, shows_steps, tells_only_that, uncaught
 
     later = ask(text)
     for before, behind in uncaught.parted(text) if later else ():
@@ -140,7 +140,9 @@ def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | Non
             break
         if later.error.kind != blame.CAUSE:  # what failed first may have been got over, where a peer can have been lost
             return _in_turn(first, later, alone)
-        return later if last_exception(behind) else _in_turn(first, later, code == 1)
+        if last_exception(behind) and not tells_only_that(later.line):  # of a program that was started later
+            return _in_turn(first, later, of_first=False)
+        return _in_turn(first, later, code == 1)
     return later
 
 
