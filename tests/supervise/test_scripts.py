@@ -77,6 +77,25 @@ def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> No
     assert found == "ValueError: loss is nan" or last == LOSS  # no launcher reports that it has ended this one
 
 
+OPTIONAL = f"{FRAMES}ModuleNotFoundError: No module named 'apex'\n"
+LACKS = "train.py: error: the following arguments are required: --data"
+UNMOUNTED = "ERROR: data set /data/imagenet is not mounted"
+
+
+@pytest.mark.parametrize("program", ["run.py", "./train.sh"])
+def test_an_exception_that_was_caught_is_told_beside_what_a_program_ended_for_later(program: str) -> None:
+    """A code other than 1 is of no exception that nobody caught; behind what was got over, the last words count first."""
+    why = OPTIONAL.splitlines()[-1]
+    for code, last in ((2, LACKS), (66, UNMOUNTED), (1, UNMOUNTED)):
+        assert told(f"{OPTIONAL}going on without apex\n{last}\n", code, program)[0] == f"{last}; before that: {why}"
+    assert told(f"{OPTIONAL}{UNMOUNTED}\n", 1, program)[0] == f"{why}; after that: {UNMOUNTED}"
+    assert told(f"{OPTIONAL}{UNMOUNTED}\n", 3, program)[0] == f"{UNMOUNTED}; before that: {why}"
+    samples = "data set /data/imagenet has 0 samples"
+    assert told(f"{OPTIONAL}{samples}\n", 42, program)[0] == f"{why}; its last line: {samples}"
+    assert told(f"{OPTIONAL}training failed\n", 3, program)[0] == why
+    assert told(f"{OPTIONAL}wandb: Synced 4 files\n", 1, program)[0] == why
+
+
 def test_steps_of_a_peer_do_not_hide_what_a_rank_has_failed_of() -> None:
     steps = "".join(f"step {number} loss 0.{9 - number}\n" for number in range(4))
     assert told(f"step 0 loss 0.9\n{LOSS}{steps}{torchrun(1)}", 1)[0] == "ValueError: loss is nan"

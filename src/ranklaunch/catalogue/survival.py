@@ -65,6 +65,11 @@ def shows_steps(text: str) -> bool:
     return any(_is_metric(line[:_LONGEST].lower()) for line in text.split("\n"))
 
 
+def went_well(text: str) -> bool:
+    """Whether a line says that the program has got over something."""
+    return any(_goes_well(line[:_LONGEST].lower(), informs=False) for line in text.split("\n"))
+
+
 def is_own(line: str) -> bool:
     """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well."""
     line = line[:_LONGEST]

@@ -28,6 +28,7 @@ _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _KILLED_BY_9 = 128 + signal.SIGKILL
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
 _BY_EXCEPTION = " exited with code 1"
 _ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
@@ -73,7 +74,7 @@ def _is_python(plan: Plan) -> bool:
 def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
     """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. is_python: it is a program
-    that mostly tells of its launcher's failure there, in words of its own: both are told then. alone: as in _of_commands."""
+    that mostly tells of its launcher's failure there, in words of its own: both are told then. alone: as in _of_two."""
     from ranklaunch import catalogue
 
     text = catalogue.since_launcher_went_on(text)
@@ -83,7 +84,7 @@ def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None]
         return missed
     reports = catalogue.reported(text)
     if not reports:
-        return ask(text) if is_python else _of_commands(text, code, ask, alone)
+        return _of_two(text, code, ask, is_python, alone)
     report, behind = reports[-1], text[reports[-1].end :].strip()
     begin = _begin_of_last(text, reports)
     finding = ask(text[begin : report.end])
@@ -126,24 +127,46 @@ def _said(text: str) -> int:
     return sum(1 for line in text.split("\n") if line[:1].strip())
 
 
-def _of_commands(text: str, code: int | None, ask: Callable[[str], Finding | None], alone: bool) -> Finding | None:
-    """Of a script whose program of Python has failed, and then another command, as one that tells somebody of that: both. alone: there is
-    no other rank."""
-    from ranklaunch.catalogue import last_exception, shows_steps, tells_only_that, uncaught
+def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
+    """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
+    somebody of the first, or of what came after one that was caught: both. alone: there is no other rank."""
+    from ranklaunch.catalogue import is_own, last_exception, shows_steps, tells_only_that, uncaught
 
-    later = ask(text)
-    for before, behind in uncaught.parted(text) if later else ():
-        if not later or later.line.strip()[:_ENOUGH] not in behind:
+    found = ask(text)
+    if not found or code in _OF_SIGNALS:
+        return found
+    for before, behind in uncaught.parted(text):
+        is_later = found.line.strip()[:_ENOUGH] in behind
+        if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
             continue
         first = ask(before)
-        if not first or first.error.kind != blame.CAUSE or first.line == later.line or _said(behind) > _MOST_BEHIND or shows_steps(behind):
+        if not first or first.error.kind != blame.CAUSE or _said(behind) > _MOST_BEHIND or shows_steps(behind) or (is_later and is_python):
             break
-        if later.error.kind != blame.CAUSE:  # what failed first may have been got over, where a peer can have been lost
-            return _in_turn(first, later, alone)
-        if last_exception(behind) and not tells_only_that(later.line):  # of a program that was started later
-            return _in_turn(first, later, of_first=False)
-        return _in_turn(first, later, code == 1)
-    return later
+        if not is_later:
+            return _with_last_words(found, behind, code, ask, is_python)
+        if first.line == found.line:
+            break
+        if found.error.kind != blame.CAUSE:  # what failed first may have been got over, where a peer can have been lost
+            return _in_turn(first, found, alone)
+        if last_exception(behind) and not tells_only_that(found.line):  # of a program that was started later
+            return _in_turn(first, found, of_first=False)
+        return _in_turn(first, found, code == 1)
+    return found
+
+
+def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding:
+    """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
+    Python ends by an exception. What stands there of code 1 may yet be of its message."""
+    from ranklaunch import catalogue
+
+    last = last_line([*filter(catalogue.is_own, behind.split("\n"))])
+    if not last or catalogue.tells_only_that(last) or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
+        return found
+    later = ask(f"{behind}\n")
+    if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
+        return _in_turn(found, later, code == 1 and not catalogue.went_well(behind))
+    shown = errors.quoted((last.strip(),))[0][: blame.SEEN]
+    return found if code in (None, 1) else found._replace(line=f"{found.line}; its last line: {shown}")
 
 
 def _in_turn(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
