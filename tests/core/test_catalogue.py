@@ -1336,6 +1336,14 @@ def test_of_pydantics_errors_of_many_fields_and_lines_what_is_wrong_is_told() ->
     assert found.line == f"{error.format(1, '')}: Assertion failed (warmup)"
 
 
+def test_of_a_state_that_does_not_fit_the_first_parameter_is_told() -> None:
+    error = "RuntimeError: Error(s) in loading state_dict for Linear:"
+    weight = "size mismatch for weight: copying a param with shape torch.Size([3, 4]) from checkpoint"
+    found = find(f"{FRAMES}{error}\n\t{weight}\n\tsize mismatch for bias: copying a param with shape torch.Size([3]) from checkpoint\n")
+    assert found
+    assert found.line == f"{error} {weight}"
+
+
 def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
     error = "ValueError: in user code:"
     code = '    File "/job/train.py", line 5, in step  *\n        loss: tf.Tensor = tf.matmul(x, y)\n'

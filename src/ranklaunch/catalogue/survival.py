@@ -192,7 +192,7 @@ CODE = r"\b(?:rc|(?:exit|return)[ _-]?(?:code|status|value))\b[ :=]{1,3}-?[1-9]\
 PARTING = "|".join(
     (
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]|^set the environment variable hydra_full_error",
-        r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: \S",
+        r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: [\"\d]",
         r"^(?:[\d/]{10} [\d:]{8} info )?(?:connection|server|handleinform\w+|processoutgoing\w+): (?:.+ id=\d+\(|is shut|all c|listener c)",
         r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads
         r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
