@@ -98,6 +98,20 @@ def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("told_at", "ranks"), [(5.0, []), (1.5, [1])])
+def test_a_rank_that_its_launcher_had_seen_end_well_has_not_failed(told_at: float, ranks: list[int]) -> None:
+    """How it ended nobody else knows; an exception that it had caught stands at the end of its output."""
+    plan = helpers.plan(helpers.local(2, "2"), method="torchrun")
+    child = of_torchrun(plan, 15, signal.SIGTERM)
+    child.told_at = told_at
+    rank = Watched(1, tree.Identity(8, 1))
+    rank.ended_at = 1.0
+    child.below = SimpleNamespace(ended=[rank], failed=[], unknown=[rank])  # type: ignore[assignment]
+    stopped = Ending("stopped", 143, "stopped by SIGTERM", from_elsewhere=True)
+    found = judge.suspects(plan, stopped, [child], circumstances(tail=TRACEBACK + b"ValueError: no tensorboard\n"))
+    assert [each.culprit.rank for each in found if each.culprit and each.culprit.rank is not None] == ranks
+
+
 def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     """It was told to end for another's sake, after it had written the cause."""
     plan = helpers.plan(helpers.local(), method="torchrun")
@@ -236,12 +250,13 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
     plan = helpers.plan(helpers.local(2, RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--rdzv_backend=c10d"), method="torchrun")
     lost = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:7"
     said = f"step 1\n{lost}\nE1122 api.py:984] failed (exitcode: 1) local_rank: 1 (pid: 7) of x\n"
-    child = of_torchrun(plan, 1 << 8, tail=f"{said}{TABLE}".encode())
+    table = TABLE.replace("-9 (pid: 7)  (SIGKILL)", "1 (pid: 7)")
+    child = of_torchrun(plan, 1 << 8, tail=f"{said}{table}".encode())
     (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
     assert found.culprit
     assert found.culprit.error
     assert (found.culprit.error.kind, found.culprit.last_lines[0]) == (CONSEQUENCE, "step 1")
-    stopped = of_torchrun(plan, 1 << 8, signal.SIGTERM, tail=f"ValueError: x\n{said}{TABLE}".encode())
+    stopped = of_torchrun(plan, 1 << 8, signal.SIGTERM, tail=f"ValueError: x\n{said}{table}".encode())
     assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], circumstances())[0].outcome == "stopped"
 
 

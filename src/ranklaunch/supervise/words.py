@@ -64,7 +64,8 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
 def _is_consequence(finding: Finding) -> bool:
     from ranklaunch import catalogue
 
-    return finding.error.kind == catalogue.CONSEQUENCE and finding.error.standing != catalogue.REPORT
+    error = finding.error
+    return error.kind == catalogue.CONSEQUENCE and error.standing != catalogue.REPORT and error.name != blame.KILLED
 
 
 def _is_python(plan: Plan) -> bool:

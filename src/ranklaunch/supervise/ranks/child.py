@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from types import ModuleType
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
     from ranklaunch.supervise.ranks.below import Below
     from ranklaunch.supervise.ranks.unread import Unread
-    from ranklaunch.supervise.ranks.watched import Announced
+    from ranklaunch.supervise.ranks.watched import Announced, Watched
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
 # before them, services beside them; an experiment is tried: how it ends says nothing of the job.
@@ -26,6 +27,7 @@ RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step
 DECIDING = (RANK, LAUNCHER)
 UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
+TELLS_S = 1.0  # that a launcher takes at most to act on a failure that it has seen
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
@@ -62,15 +64,16 @@ class Success(Value):
 
 
 class Child:
-    """end: None while it lives. told: the signals that it was sent. said: the last of its output when that stopped to count: at the end
-    of a rank, for what its workers write then is about that.
-    below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
-    seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
+    """end: None while it lives. told: the signals that it was sent, and when the first was, monotonic seconds. said: the last of its
+    output when that stopped to count: at the end of a rank, for what its workers write then is about that. below, announced: the ranks
+    that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was seen to have at one time.
+    dismissed: it had said all that it had to say, and was killed then."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
         self.end: End | None = None
         self.told: list[int] = []
+        self.told_at: float | None = None
         self.reader: PipeReader | None = None
         self.pidfd = -1
         self.said: bytes | None = None
@@ -103,6 +106,10 @@ class Child:
         """Of one that has ended: what comes behind it is of what it has left. A launcher's own output counts to its end, with what its
         ranks wrote into it, unless it was killed."""
         return self.role == RANK or self.ended.signal == signal.SIGKILL
+
+    def had_taken(self, rank: Watched) -> bool:
+        """Of a launcher: whether it had fetched the end of a rank well before it was told to end, and has not called that a failure."""
+        return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
 
     def last_words(self) -> bytes:
         """The last that it has written; where an exception may have ended it, with which Python ends with 1, in the order in which it was
@@ -274,3 +281,4 @@ def note(child: Child, number: int) -> None:
     """It was sent a signal, unless it may not be signalled."""
     if child.identity not in tree.refused:
         child.told.append(number)
+        child.told_at = child.told_at or time.monotonic()
