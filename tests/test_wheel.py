@@ -122,6 +122,7 @@ WHEEL = {
     "ranklaunch/catalogue/search.py",
     "ranklaunch/catalogue/survival.py",
     "ranklaunch/catalogue/tracebacks.py",
+    "ranklaunch/catalogue/turns.py",
     "ranklaunch/catalogue/uncaught.py",
     "ranklaunch/command/__init__.py",
     "ranklaunch/command/asking.py",

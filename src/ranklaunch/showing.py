@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 
 from ranklaunch.secrets import names, redact
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 _LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
+# What PyTorch says of a process group, and Python of semaphores and of files, on the way out of a process that ends for another reason.
+_WARNS = re.compile(r"(?:\[rank[0-9]{1,7}\]: ?)?\[W[0-9]{3,4} |\S{1,300}:[0-9]{1,6}: \w*Warning: ")
+_WORD = re.compile(r"\w")
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 
 
@@ -64,3 +68,11 @@ def printable(line: str) -> str:
     """Control characters as their escapes, but for colours, which are left out: a text must not move the terminal's cursor, nor look
     like another line."""
     return line if line.isprintable() else re.sub(_COLOUR, "", line).translate(_ESCAPES)
+
+
+def last_line(lines: Sequence[str]) -> str:
+    """What an output ends with, without warnings and rules where it has anything else; "" where nothing was written."""
+    warned = [bool(_WARNS.match(line)) for line in lines]
+    quoted = [above and line[:1].isspace() for above, line in zip([False, *warned], lines)]  # the line of code that Python shows below
+    shown = [(line, warns) for line, warns, quotes in zip(lines, warned, quoted) if not quotes and _WORD.search(line)]
+    return next(reversed([line for line, warns in shown if not warns] or [line for line, _ in shown] or lines), "")

@@ -8,13 +8,12 @@ from __future__ import annotations
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
 from ranklaunch.catalogue.known import folder_of, shipped, with_own
 from ranklaunch.catalogue.reports import before_report, beside_report
-from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
+from ranklaunch.catalogue.scripts import reported, since_launcher_went_on
 from ranklaunch.catalogue.search import Finding, find, findings
-from ranklaunch.catalogue.survival import is_own, shows_steps, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
 
 __all__ = [
-    "CAUSE", "CONSEQUENCE", "LOGGED_BY_TORCHRUN", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
-    "Finding", "KnownError", "Report", "before_report", "beside_report", "find", "findings", "folder_of", "is_own", "last_exception",
-    "reported", "shipped", "shows_steps", "since_launcher_went_on", "tells_only_that", "went_well", "with_own",
+    "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
+    "Finding", "KnownError", "before_report", "beside_report", "find", "findings", "folder_of", "last_exception",
+    "reported", "shipped", "since_launcher_went_on", "with_own",
 ]  # fmt: skip

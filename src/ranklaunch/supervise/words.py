@@ -14,25 +14,16 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.endings import last_line
 from ranklaunch.verdict.model import Culprit, Failure, KnownError
 
 if TYPE_CHECKING:
-    from ranklaunch.catalogue import Finding, Report
+    from ranklaunch.catalogue import Finding
     from ranklaunch.catalogue import KnownError as Entry
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.blame import Suspect
 
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
-_NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
-_MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _KILLED_BY_9 = 128 + signal.SIGKILL
-_OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
-_CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
-_BY_EXCEPTION = " exited with code 1"
-_ENOUGH = 40  # characters by which a line is found
-_SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
-_BEFORE = "; before that, its launcher had failed: "
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -44,6 +35,7 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
     """What the catalogue says of the last of an output, and which settings of the plan that is about. by_itself: whether the process ended
     so; else what it says on its way out is no last word. shared: several ranks write into it. code: with which it ended."""
     from ranklaunch import catalogue
+    from ranklaunch.catalogue import turns
 
     def ask(text: str) -> Finding | None:
         own = plan.known_errors if text else ""
@@ -51,7 +43,7 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
 
     text = tail.decode(errors="replace")
     alone = plan.job.world_size == 1
-    finding = _of_script(text, code, ask, _is_python(plan), alone) if by_itself and not shared else ask(text)
+    finding = turns.in_turn(text, code, ask, _is_python(plan), alone) if by_itself and not shared else ask(text)
     if not finding or (code == _KILLED_BY_9 and _is_consequence(finding)):  # which no process does of itself for a lost peer
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())
@@ -70,138 +62,6 @@ def _is_consequence(finding: Finding) -> bool:
 
 def _is_python(plan: Plan) -> bool:
     return plan.job.program.is_python or plan.job.program.name.startswith("python")
-
-
-def _of_script(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
-    """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
-    command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. is_python: it is a program
-    that mostly tells of its launcher's failure there, in words of its own: both are told then. alone: as in _of_two."""
-    from ranklaunch import catalogue
-
-    text = catalogue.since_launcher_went_on(text)
-    last = text.rstrip().rpartition("\n")[2]
-    missed = ask(last) if code in _NOT_RUN else None
-    if missed and missed.error.kind == blame.CAUSE:
-        return missed
-    reports = catalogue.reported(text)
-    if not reports:
-        return _of_two(text, code, ask, is_python, alone)
-    report, behind = reports[-1], text[reports[-1].end :].strip()
-    begin = _begin_of_last(text, reports)
-    finding = ask(text[begin : report.end])
-    if not finding or finding.error.kind != blame.CAUSE:
-        finding = _shortly_before(text[begin : report.begin], report, ask) or finding
-    known_why, soon = finding and finding.error.kind == blame.CAUSE, _said(behind) <= _MOST_BEHIND
-    if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
-        return ask(f"{behind}\n") if behind else None
-    later = ask(f"{behind}\n") if behind else None
-    why_later = later if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line) else None
-    both = known_why and soon and not report.begun
-    if why_later and not both:
-        return why_later
-    if finding and both and is_python and (told := _of_both(finding, why_later, behind)):
-        return told
-    if finding and both and why_later and not is_python:
-        first = code == (report.code or 1) and not catalogue.last_exception(behind)
-        return why_later if catalogue.shows_steps(behind) else _in_turn(finding, why_later, first, _BEFORE)
-    if not soon:
-        return ask(text)
-    if catalogue.shows_steps(behind):  # it had got over it
-        return later
-    another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
-    return None if another and not known_why else finding
-
-
-def _shortly_before(text: str, report: Report, ask: Callable[[str], Finding | None]) -> Finding | None:
-    """An exception that has ended a program of Python, a few lines before a launcher reports of such an end: where its peers have written
-    these, it has not gone on. text: up to the report."""
-    from ranklaunch.catalogue import uncaught
-
-    for before, behind in uncaught.parted(text) if report.said.endswith(_BY_EXCEPTION) else ():
-        finding = ask(before) if _said(behind) <= _MOST_BEHIND else None
-        return finding if finding and finding.error.kind == blame.CAUSE else None
-    return None
-
-
-def _said(text: str) -> int:
-    """How many lines, without those that go on from others."""
-    return sum(1 for line in text.split("\n") if line[:1].strip())
-
-
-def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
-    """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
-    somebody of the first, or of what came after one that was caught: both. alone: there is no other rank."""
-    from ranklaunch.catalogue import is_own, last_exception, shows_steps, tells_only_that, uncaught
-
-    found = ask(text)
-    if not found or code in _OF_SIGNALS:
-        return found
-    for before, behind in uncaught.parted(text):
-        is_later = found.line.strip()[:_ENOUGH] in behind
-        if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
-            continue
-        first = ask(before)
-        if not first or first.error.kind != blame.CAUSE or _said(behind) > _MOST_BEHIND or shows_steps(behind) or (is_later and is_python):
-            break
-        if not is_later:
-            return _with_last_words(found, behind, code, ask, is_python)
-        if first.line == found.line:
-            break
-        if found.error.kind != blame.CAUSE:  # what failed first may have been got over, where a peer can have been lost
-            return _in_turn(first, found, alone)
-        if last_exception(behind) and not tells_only_that(found.line):  # of a program that was started later
-            return _in_turn(first, found, of_first=False)
-        return _in_turn(first, found, code == 1)
-    return found
-
-
-def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding:
-    """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
-    Python ends by an exception. What stands there of code 1 may yet be of its message."""
-    from ranklaunch import catalogue
-
-    last = last_line([*filter(catalogue.is_own, behind.split("\n"))])
-    if not last or catalogue.tells_only_that(last) or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
-        return found
-    later = ask(f"{behind}\n")
-    if later and later.error.kind == blame.CAUSE and not catalogue.tells_only_that(later.line):
-        return _in_turn(found, later, code == 1 and not catalogue.went_well(behind))
-    shown = errors.quoted((last.strip(),))[0][: blame.SEEN]
-    return found if code in (None, 1) else found._replace(line=f"{found.line}; its last line: {shown}")
-
-
-def _in_turn(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
-    """Both of two failures. of_first: it is the first that the exit code is of."""
-    if of_first:
-        return first._replace(line=f"{first.line}; after that: {later.line.strip()}")
-    return later._replace(line=f"{later.line.strip()}{before}{first.line}")
-
-
-def _of_both(before: Finding, later: Finding | None, behind: str) -> Finding | None:
-    """What a program says itself, where that is more than that something has failed, with what its launcher failed of before."""
-    from ranklaunch import catalogue
-
-    if later:
-        return None if re.match(_SAYS_NOTHING, later.line.strip()) else later._replace(line=f"{later.line}{_BEFORE}{before.line}")
-    last = "" if catalogue.shows_steps(behind) else last_line([*filter(catalogue.is_own, behind.split("\n"))])
-    if not last or catalogue.tells_only_that(last) or re.match(_SAYS_NOTHING, last):
-        return None
-    return before._replace(line=f"{before.line}; its last line: {errors.quoted((last.strip(),))[0][: blame.SEEN]}")
-
-
-def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
-    """Where that begins which the last report may be of: behind the one before it."""
-    pairs = zip(reports[-2::-1], reports[:0:-1])
-    return next((before.end for before, after in pairs if _went_on_after(before, text[before.end : after.begin])), 0)
-
-
-def _went_on_after(report: Report, behind: str) -> bool:
-    """Whether another launcher has been started since. behind: what was said up to its report."""
-    if not report.whole:
-        return behind.count("\n") > 1
-    from ranklaunch import catalogue
-
-    return any(line.strip() and not re.match(catalogue.LOGGED_BY_TORCHRUN, line) for line in behind.split("\n"))
 
 
 def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | None:

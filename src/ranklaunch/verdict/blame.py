@@ -104,7 +104,7 @@ def _endings() -> Any:
 
 
 class _Silent:
-    together, meaning, last_line = staticmethod(lambda of: ()), staticmethod(lambda of: ""), staticmethod(lambda of: "")
+    together, meaning = staticmethod(lambda of: ()), staticmethod(lambda of: "")
 
 
 def _noted(notes: list[str], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def sentence(culprit: Culprit) -> str:
         return f"{who} {how}: out of memory, by the kernel's own count"
     error = culprit.error
     if not error:
-        last = showing.printable(_endings().last_line(culprit.last_lines))[:SEEN].strip()
+        last = showing.printable(showing.last_line(culprit.last_lines))[:SEEN].strip()
         return f"{who} {how}; its last line: {last}" if last else f"{who} {how}"
     if error.kind == STOPPED:
         return f"{who} {how}: it was told to end: {error.line[:SEEN]}"

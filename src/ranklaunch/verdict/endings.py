@@ -32,9 +32,6 @@ _OF_CODES = {
     127: "a shell ends so where it does not find a program, and the loader where it does not find a library",
     255: "ssh ends so where it cannot connect, and a program by exit(-1)",
 }
-# On the way out of a process that ends for another reason: PyTorch of a process group, Python of semaphores and of files.
-_WORD = re.compile(r"\w")
-_WARNS = re.compile(r"(?:\[rank[0-9]{1,7}\]: ?)?\[W[0-9]{3,4} |\S{1,300}:[0-9]{1,6}: \w*Warning: ")
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
 
@@ -46,14 +43,6 @@ def meaning(culprit: Culprit) -> str:
     code = culprit.exit_code
     name = culprit.signal or (_name_of(code - _SHELL) if code > _SHELL else "")
     return _OF_SIGNALS.get(name, "") or _OF_CODES.get(code, "")
-
-
-def last_line(lines: Sequence[str]) -> str:
-    """What an output ends with, without warnings and rules where it has anything else; "" where nothing was written."""
-    warned = [bool(_WARNS.match(line)) for line in lines]
-    quoted = [above and line[:1].isspace() for above, line in zip([False, *warned], lines)]  # the line of code that Python shows below
-    shown = [(line, warns) for line, warns, quotes in zip(lines, warned, quoted) if not quotes and _WORD.search(line)]
-    return next(reversed([line for line, warns in shown if not warns] or [line for line, _ in shown] or lines), "")
 
 
 def _name_of(number: int) -> str:

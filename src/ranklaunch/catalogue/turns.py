@@ -1,0 +1,152 @@
+"""Of an output in which failures follow each other, as of a script that goes on, or of a program whose own launcher has failed, what is
+told: one of them, or both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ranklaunch import errors
+from ranklaunch.catalogue.entry import CAUSE
+from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
+from ranklaunch.catalogue.search import Finding
+from ranklaunch.catalogue.survival import is_own, shows_steps, went_well
+from ranklaunch.catalogue.tracebacks import last_exception
+from ranklaunch.catalogue.uncaught import parted
+from ranklaunch.showing import last_line
+
+_NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
+_MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
+_OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
+_BY_EXCEPTION = " exited with code 1"
+_SEEN = 200  # characters of a last line
+_ENOUGH = 40  # characters by which a line is found
+_SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
+_BEFORE = "; before that, its launcher had failed: "
+
+
+def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
+    """A script goes on after what it has started: of two failures the last may be what ended it. Where it ended as one does of which a
+    command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. code: with which it ended.
+    ask: tells what entries know of a text. is_python: it is a program that mostly tells of its launcher's failure there, in words of its
+    own: both are told then. alone: there is no other rank."""
+    text = since_launcher_went_on(text)
+    last = text.rstrip().rpartition("\n")[2]
+    missed = ask(last) if code in _NOT_RUN else None
+    if missed and missed.error.kind == CAUSE:
+        return missed
+    reports = reported(text)
+    return _of_launcher(text, reports, code, ask, is_python) if reports else _of_two(text, code, ask, is_python, alone)
+
+
+def _of_launcher(
+    text: str, reports: Sequence[Report], code: int | None, ask: Callable[[str], Finding | None], is_python: bool
+) -> Finding | None:
+    """Of what the last of its launchers reports, and of what was said behind that."""
+    report, behind = reports[-1], text[reports[-1].end :].strip()
+    begin = _begin_of_last(text, reports)
+    finding = ask(text[begin : report.end])
+    if not finding or finding.error.kind != CAUSE:
+        finding = _shortly_before(text[begin : report.begin], report, ask) or finding
+    known_why, soon = finding and finding.error.kind == CAUSE, _said(behind) <= _MOST_BEHIND
+    if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
+        return ask(f"{behind}\n") if behind else None
+    later = ask(f"{behind}\n") if behind else None
+    why_later = later if later and later.error.kind == CAUSE and not tells_only_that(later.line) else None
+    both = known_why and soon and not report.begun
+    if why_later and not both:
+        return why_later
+    if finding and both and is_python and (told := _with_own_words(finding, why_later, behind)):
+        return told
+    if finding and both and why_later and not is_python:
+        first = code == (report.code or 1) and not last_exception(behind)
+        return why_later if shows_steps(behind) else _both(finding, why_later, first, _BEFORE)
+    if not soon:
+        return ask(text)
+    if shows_steps(behind):  # it had got over it
+        return later
+    another = behind and code and report.code not in (None, code) and code != 1  # with which scripts end after any failure
+    return None if another and not known_why else finding
+
+
+def _shortly_before(text: str, report: Report, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """An exception that has ended a program of Python, a few lines before a launcher reports of such an end: where its peers have written
+    these, it has not gone on. text: up to the report."""
+    for before, behind in parted(text) if report.said.endswith(_BY_EXCEPTION) else ():
+        finding = ask(before) if _said(behind) <= _MOST_BEHIND else None
+        return finding if finding and finding.error.kind == CAUSE else None
+    return None
+
+
+def _said(text: str) -> int:
+    """How many lines, without those that go on from others."""
+    return sum(1 for line in text.split("\n") if line[:1].strip())
+
+
+def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
+    """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
+    somebody of the first, or of what came after one that was caught: both."""
+    found = ask(text)
+    if not found or code in _OF_SIGNALS:
+        return found
+    for before, behind in parted(text):
+        is_later = found.line.strip()[:_ENOUGH] in behind
+        if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
+            continue
+        first = ask(before)
+        if not first or first.error.kind != CAUSE or _said(behind) > _MOST_BEHIND or shows_steps(behind) or (is_later and is_python):
+            break
+        if not is_later:
+            return _with_last_words(found, behind, code, ask, is_python)
+        if first.line == found.line:
+            break
+        if found.error.kind != CAUSE:  # what failed first may have been got over, where a peer can have been lost
+            return _both(first, found, alone)
+        if last_exception(behind) and not tells_only_that(found.line):  # of a program that was started later
+            return _both(first, found, of_first=False)
+        return _both(first, found, code == 1)
+    return found
+
+
+def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding:
+    """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
+    Python ends by an exception. What stands there of code 1 may yet be of its message."""
+    last = last_line([*filter(is_own, behind.split("\n"))])
+    if not last or tells_only_that(last) or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
+        return found
+    later = ask(f"{behind}\n")
+    if later and later.error.kind == CAUSE and not tells_only_that(later.line):
+        return _both(found, later, code == 1 and not went_well(behind))
+    shown = errors.quoted((last.strip(),))[0][:_SEEN]
+    return found if code in (None, 1) else found._replace(line=f"{found.line}; its last line: {shown}")
+
+
+def _both(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
+    """Both of two failures. of_first: it is the first that the exit code is of."""
+    if of_first:
+        return first._replace(line=f"{first.line}; after that: {later.line.strip()}")
+    return later._replace(line=f"{later.line.strip()}{before}{first.line}")
+
+
+def _with_own_words(before: Finding, later: Finding | None, behind: str) -> Finding | None:
+    """What a program says itself, where that is more than that something has failed, with what its launcher failed of before."""
+    if later:
+        return None if re.match(_SAYS_NOTHING, later.line.strip()) else later._replace(line=f"{later.line}{_BEFORE}{before.line}")
+    last = "" if shows_steps(behind) else last_line([*filter(is_own, behind.split("\n"))])
+    if not last or tells_only_that(last) or re.match(_SAYS_NOTHING, last):
+        return None
+    return before._replace(line=f"{before.line}; its last line: {errors.quoted((last.strip(),))[0][:_SEEN]}")
+
+
+def _begin_of_last(text: str, reports: Sequence[Report]) -> int:
+    """Where that begins which the last report may be of: behind the one before it."""
+    pairs = zip(reports[-2::-1], reports[:0:-1])
+    return next((before.end for before, after in pairs if _went_on_after(before, text[before.end : after.begin])), 0)
+
+
+def _went_on_after(report: Report, behind: str) -> bool:
+    """Whether another launcher has been started since. behind: what was said up to its report."""
+    if not report.whole:
+        return behind.count("\n") > 1
+    return any(line.strip() and not re.match(LOGGED_BY_TORCHRUN, line) for line in behind.split("\n"))
