@@ -146,7 +146,8 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
     child: Any = SimpleNamespace(
         process=launcher,
         identity=CHILD,
-        told=[], told_at=None,
+        told=[],
+        told_at=None,
         is_dead=bool,
         left=list,
         ranks=list,
