@@ -93,6 +93,8 @@ def test_an_exception_that_was_caught_is_told_beside_what_a_program_ended_for_la
     samples = "data set /data/imagenet has 0 samples"
     assert told(f"{OPTIONAL}{samples}\n", 42, program)[0] == f"{why}; its last line: {samples}"
     assert told(f"{OPTIONAL}training failed\n", 3, program)[0] == why
+    uploads = f"going on\n{CURL}upload to bucket failed\n"
+    assert told(f"{OPTIONAL}{uploads}", 4, program)[0] == f"{CURL.strip()}; before that: {why}"
     assert told(f"{OPTIONAL}wandb: Synced 4 files\n", 1, program)[0] == why
 
 

@@ -113,13 +113,13 @@ def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callabl
     """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
     Python ends by an exception. What stands there of code 1 may yet be of its message."""
     last = last_line([*filter(is_own, behind.split("\n"))])
-    if not last or tells_only_that(last) or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
+    if not last or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
         return found
     later = ask(f"{behind}\n")
     if later and later.error.kind == CAUSE and not tells_only_that(later.line):
         return _both(found, later, code == 1 and not went_well(behind))
     shown = errors.quoted((last.strip(),))[0][:_SEEN]
-    return found if code in (None, 1) else found._replace(line=f"{found.line}; its last line: {shown}")
+    return found if code in (None, 1) or tells_only_that(last) else found._replace(line=f"{found.line}; its last line: {shown}")
 
 
 def _both(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
