@@ -108,7 +108,8 @@ def test_a_rank_that_its_launcher_had_seen_end_well_has_not_failed(told_at: floa
     rank.ended_at = 1.0
     child.below = SimpleNamespace(ended=[rank], failed=[], unknown=[rank])  # type: ignore[assignment]
     stopped = Ending("stopped", 143, "stopped by SIGTERM", from_elsewhere=True)
-    found = judge.suspects(plan, stopped, [child], circumstances(tail=TRACEBACK + b"ValueError: no tensorboard\n"))
+    around = replace(circumstances(tail=TRACEBACK + b"ValueError: no tensorboard\n"), stop=(signal.SIGTERM, told_at))
+    found = judge.suspects(plan, stopped, [child], around)
     assert [each.culprit.rank for each in found if each.culprit and each.culprit.rank is not None] == ranks
 
 

@@ -277,7 +277,7 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed, code=rank.code)
         exited = rank.code not in (0, TOLD) and not rank.signal  # as far as is known: its launcher may have fetched its end before us
-        if rank.failed or (exited and error and error.kind == blame.CAUSE and not child.had_taken(rank)):
+        if rank.failed or (exited and error and error.kind == blame.CAUSE and not (circumstances.stop and child.had_taken(rank))):
             yield _of_rank(plan, child, rank, tail, error, circumstances.wall)
 
 
@@ -306,7 +306,7 @@ def _below(
     sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
     failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
     by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
-    well = {each.rank for each in child.below.ended if child.had_taken(each)} if child.below else ()
+    well = {each.rank for each in child.below.ended if child.had_taken(each)} if child.below and circumstances.stop else ()
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
         counts = rank not in seen and rank not in well and (not end or end.exit_code)
