@@ -78,6 +78,11 @@ def name_of(text: str) -> str | None:
     return finding.error.name if finding else None
 
 
+def line_of(text: str) -> str | None:
+    finding = find(text)
+    return finding.line if finding else None
+
+
 # The data
 
 
@@ -1314,47 +1319,46 @@ def test_of_pydantics_error_of_a_whole_model_what_is_wrong_is_told(name: str, va
     error = f"pydantic_core._pydantic_core.ValidationError: 1 validation error for {name}"
     wrong = "Value error, tp * pp must divide the world size"
     shown = f"  {wrong} [type=value_error, input_value={value}, input_type=dict]\n"
-    found = find(f"{FRAMES}{error}\n{shown}    For further information visit https://errors.pydantic.dev/2.14/v/value_error\n")
-    assert found
-    assert found.line == f"{error}: {wrong}"
+    assert (
+        line_of(f"{FRAMES}{error}\n{shown}    For further information visit https://errors.pydantic.dev/2.14/v/value_error\n")
+        == f"{error}: {wrong}"
+    )
 
 
 def test_of_pydantics_errors_of_many_fields_and_lines_what_is_wrong_is_told() -> None:
     error = "pydantic_core._pydantic_core.ValidationError: {} validation error{} for Cfg"
     more = "    For further information visit https://errors.pydantic.dev/2.14/v/missing\n"
     fields = "".join(f"f{n}\n  Field required [type=missing, input_value={{'lr': 1}}, input_type=dict]\n{more}" for n in range(16))
-    found = find(f"{FRAMES}{error.format(16, 's')}\n{fields}")
-    assert found
-    assert found.line == f"{error.format(16, 's')}: Field required (f0)"
+    assert line_of(f"{FRAMES}{error.format(16, 's')}\n{fields}") == f"{error.format(16, 's')}: Field required (f0)"
     lines = "  Value error, must be less than steps:\n  warmup 10\n  steps 5 [type=value_error, input_value=10, input_type=int]\n"
-    found = find(f"{FRAMES}{error.format(1, '')}\nwarmup\n{lines}{more}")
-    assert found
-    assert found.line == f"{error.format(1, '')}: Value error, must be less than steps: warmup 10 steps 5 (warmup)"
+    assert (
+        line_of(f"{FRAMES}{error.format(1, '')}\nwarmup\n{lines}{more}")
+        == f"{error.format(1, '')}: Value error, must be less than steps: warmup 10 steps 5 (warmup)"
+    )
     bare = "  Assertion failed,  [type=assertion_error, input_value=10, input_type=int]\n"
-    found = find(f"{FRAMES}{error.format(1, '')}\nwarmup\n{bare}{more}")
-    assert found
-    assert found.line == f"{error.format(1, '')}: Assertion failed (warmup)"
+    assert line_of(f"{FRAMES}{error.format(1, '')}\nwarmup\n{bare}{more}") == f"{error.format(1, '')}: Assertion failed (warmup)"
 
 
 def test_of_a_state_that_does_not_fit_the_first_parameter_is_told() -> None:
     error = "RuntimeError: Error(s) in loading state_dict for Linear:"
     weight = "size mismatch for weight: copying a param with shape torch.Size([3, 4]) from checkpoint"
-    found = find(f"{FRAMES}{error}\n\t{weight}\n\tsize mismatch for bias: copying a param with shape torch.Size([3]) from checkpoint\n")
-    assert found
-    assert found.line == f"{error} {weight}"
+    assert (
+        line_of(f"{FRAMES}{error}\n\t{weight}\n\tsize mismatch for bias: copying a param with shape torch.Size([3]) from checkpoint\n")
+        == f"{error} {weight}"
+    )
 
 
 def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
     error = "ValueError: in user code:"
     code = '    File "/job/train.py", line 5, in step  *\n        loss: tf.Tensor = tf.matmul(x, y)\n'
     why = "ValueError: Dimensions must be equal, but are 3 and 4 for '{{node MatMul}} = MatMul[T=DT_FLOAT](x, y)'"
-    found = find(f"{FRAMES}{error}\n\n{code}\n    {why}\n\n")
-    assert found
-    assert found.line == f"{error} {why}"
-    nested = find(f"{FRAMES}{error}\n\n{code}\n    KeyError: in user code:\n\n    {code}\n        KeyError: 'x'\n\n")
-    assert nested
-    assert nested.line == f"{error} KeyError: 'x'"
+    assert line_of(f"{FRAMES}{error}\n\n{code}\n    {why}\n\n") == f"{error} {why}"
+    assert (
+        line_of(f"{FRAMES}{error}\n\n{code}\n    KeyError: in user code:\n\n    {code}\n        KeyError: 'x'\n\n")
+        == f"{error} KeyError: 'x'"
+    )
     layer = "ValueError: Exception encountered when calling Dense.call()."
-    of_layer = find(f"{FRAMES}{error}\n\n{code}\n    {layer}\n    \n    Dimensions must be equal\n\n")
-    assert of_layer
-    assert of_layer.line == f"{error} {layer} Dimensions must be equal"
+    assert (
+        line_of(f"{FRAMES}{error}\n\n{code}\n    {layer}\n    \n    Dimensions must be equal\n\n")
+        == f"{error} {layer} Dimensions must be equal"
+    )

@@ -231,6 +231,11 @@ def test_a_rank_table_that_comes_late(as_process: Starter) -> None:
     assert {place: env["RANK_ID"] for place, env in environments(job).items()} == {(0, 0): "0", (0, 1): "1", (1, 2): "2", (1, 3): "3"}
 
 
+def tells_of_rank_1(job: Job) -> None:
+    assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
+    assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"
+
+
 # Rank 1 fails, and rank 0 takes all of the grace.
 FAILS_AND_STAYS = """
 import os, signal, time
@@ -251,8 +256,7 @@ def test_a_stop_that_comes_while_the_nodes_end_after_a_failure_is_not_the_reason
     sleep_until(lambda: "stopping, at most" in said(), said, DEADLINE_S)
     job.send(signal.SIGTERM)
     assert job.end() == 1, said()
-    assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
-    assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"
+    tells_of_rank_1(job)
 
 
 # Of the node on which rank 2 is, the supervisor dies as the others end after rank 1's failure.
@@ -275,5 +279,4 @@ def test_a_supervisor_that_is_killed_while_the_nodes_end_after_a_failure_is_not_
     program.write_text(FAILS_AND_KILLS)
     job = simulate(as_process, 3, 1, program)
     assert job.end() == 1, job.out.text + job.err.text
-    assert {name: verdict(job)[name] for name in SHARED} == {name: node_verdict(job, 0)[name] for name in SHARED}
-    assert verdict(job)["reason"] == "rank 1 on node 1 (127.0.0.2) exited with code 1: ValueError: bad label"
+    tells_of_rank_1(job)
