@@ -233,7 +233,7 @@ class Stopper:
         self.unread = self.unread or unread(self._loop.clock)
         self._resting = self._teller.tell_below(os.getpid()) or bool(self.unread and self.unread.is_read())
         for child in services:
-            note(child, signal.SIGTERM)
+            note(child, signal.SIGTERM, self._loop.clock())
         if not self._resting:
             self.tell_all()
 
@@ -242,7 +242,7 @@ class Stopper:
         for child in (child for child in self._lasting() if child.process.conduct.deaf):
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
             tree.send(child.identity, signal.SIGKILL)
-            note(child, signal.SIGKILL)
+            note(child, signal.SIGKILL, self._loop.clock())
 
     def _lasting(self) -> list[Child]:
         return [child for child in self._services() if child.process.conduct.outlasts]
@@ -283,7 +283,7 @@ class Stopper:
 
     def _note_all(self, number: int) -> None:
         for child in (*self._leaders(), *self._services()):
-            note(child, number)
+            note(child, number, self._loop.clock())
         self._say_refused()
 
     def _say_refused(self) -> None:
@@ -317,7 +317,7 @@ class Stopper:
         else:
             self._teller.tell([child.identity], number)
         if not is_dead:
-            note(child, number)
+            note(child, number, self._loop.clock())
         self._note_aborted()
         if conduct.to_groups:
             self._timers.append(self._loop.after(SETTLE_S, child.serve))
@@ -357,7 +357,7 @@ class Stopper:
             if signal.SIGKILL not in child.told:
                 self._say(f"{child.process.name} does not end without ranks: SIGKILL")
             tree.send(child.identity, signal.SIGKILL)
-            note(child, signal.SIGKILL)
+            note(child, signal.SIGKILL, self._loop.clock())
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from types import ModuleType
 
@@ -277,8 +276,8 @@ def unread(clock: Callable[[], float]) -> Unread | None:
         return None
 
 
-def note(child: Child, number: int) -> None:
-    """It was sent a signal, unless it may not be signalled."""
+def note(child: Child, number: int, now: float) -> None:
+    """It was sent a signal, unless it may not be signalled. now: monotonic seconds."""
     if child.identity not in tree.refused:
         child.told.append(number)
-        child.told_at = child.told_at or time.monotonic()
+        child.told_at = child.told_at or now
