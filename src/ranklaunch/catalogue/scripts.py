@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ranklaunch.catalogue.tracebacks import BEGINS
 from ranklaunch.typed import NamedTuple
 
 BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -21,7 +22,6 @@ _BY_MPIEXEC = (
     r"(?:YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (?P<word>.{1,80}).*\n?(?:This typically .*\n?)?(?:Please see the FAQ .*\n?)?)?"
 )
 LOGGED_BY_TORCHRUN = r"[EWI][0-9]{4} |\[[0-9]{4}-"
-_TRACEBACK = "Traceback (most recent call last):"
 # That something has failed, and not what.
 _TELLS_THAT = re.compile(
     r"\b(?:exit|return)(?:ed)?[ _-](?:with )?(?:non-?zero )?(?:exit )?(?:code|status)\b|\bCalledProcessError\b|"
@@ -94,7 +94,7 @@ def since_launcher_went_on(text: str) -> str:
         return text
     behind = text[report.end :]
     line = next((line for line in behind.split("\n") if line.strip() and not re.match(LOGGED_BY_TORCHRUN, line)), "")
-    return behind if line and not line.endswith(_TRACEBACK) else text  # of its own
+    return behind if line and not line.endswith(BEGINS) else text  # of its own
 
 
 def tells_only_that(line: str) -> bool:

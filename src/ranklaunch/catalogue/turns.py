@@ -73,10 +73,9 @@ def _of_launcher(
 def _shortly_before(text: str, report: Report, ask: Callable[[str], Finding | None]) -> Finding | None:
     """An exception that has ended a program of Python, a few lines before a launcher reports of such an end: where its peers have written
     these, it has not gone on. text: up to the report."""
-    for before, behind in parted(text) if report.said.endswith(_BY_EXCEPTION) else ():
-        finding = ask(before) if _said(behind) <= _MOST_BEHIND else None
-        return finding if finding and finding.error.kind == CAUSE else None
-    return None
+    before, behind = next(parted(text), ("", "")) if report.said.endswith(_BY_EXCEPTION) else ("", "")
+    finding = ask(before) if before and _said(behind) <= _MOST_BEHIND else None
+    return finding if finding and finding.error.kind == CAUSE else None
 
 
 def _said(text: str) -> int:
@@ -112,14 +111,21 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
 def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding:
     """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
     Python ends by an exception. What stands there of code 1 may yet be of its message."""
-    last = last_line([*filter(is_own, behind.split("\n"))])
+    last = _own_last_line(behind)
     if not last or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
         return found
     later = ask(f"{behind}\n")
     if later and later.error.kind == CAUSE and not tells_only_that(later.line):
         return _both(found, later, code == 1 and not went_well(behind))
-    shown = errors.quoted((last.strip(),))[0][:_SEEN]
-    return found if code in (None, 1) or tells_only_that(last) else found._replace(line=f"{found.line}; its last line: {shown}")
+    return found if code in (None, 1) or tells_only_that(last) else _with_line(found, last)
+
+
+def _own_last_line(text: str) -> str:
+    return last_line([*filter(is_own, text.split("\n"))])
+
+
+def _with_line(found: Finding, last: str) -> Finding:
+    return found._replace(line=f"{found.line}; its last line: {errors.quoted((last.strip(),))[0][:_SEEN]}")
 
 
 def _both(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
@@ -133,10 +139,10 @@ def _with_own_words(before: Finding, later: Finding | None, behind: str) -> Find
     """What a program says itself, where that is more than that something has failed, with what its launcher failed of before."""
     if later:
         return None if re.match(_SAYS_NOTHING, later.line.strip()) else later._replace(line=f"{later.line}{_BEFORE}{before.line}")
-    last = "" if shows_steps(behind) else last_line([*filter(is_own, behind.split("\n"))])
+    last = "" if shows_steps(behind) else _own_last_line(behind)
     if not last or tells_only_that(last) or re.match(_SAYS_NOTHING, last):
         return None
-    return before._replace(line=f"{before.line}; its last line: {errors.quoted((last.strip(),))[0][:_SEEN]}")
+    return _with_line(before, last)
 
 
 def _begin_of_last(text: str, reports: Sequence[Report]) -> int:

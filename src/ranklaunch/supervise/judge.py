@@ -285,7 +285,8 @@ def _of_rank(plan: Plan, child: Child, rank: Watched, tail: bytes, error: KnownE
     at = wall(rank.ended_at)
     failure = Failure(rank.rank, 1 if rank.code is None else rank.code, rank.signal, rank.pid, name=rank.name)
     culprit = _culprit(plan, child, failure, last_lines(tail), error, at)
-    return Suspect(culprit.node, at, "failed", culprit.exit_code, _words().reported(culprit, tail), culprit)
+    reason = _words().reported(culprit, tail) if error else ""
+    return Suspect(culprit.node, at, "failed", culprit.exit_code, reason, culprit)
 
 
 def _placed_by(child: Child, told: Failure | None) -> Failure | None:

@@ -176,9 +176,9 @@ def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
     is the trace of that."""
     error = culprit.error
-    if (
-        not error or error.kind in (blame.CAUSE, blame.STOPPED) or (blame.TIMEOUT in error.name and not _is_report(error))
-    ):  # of a time-out nobody died
+    if not error or error.kind in (blame.CAUSE, blame.STOPPED):
+        return ""
+    if blame.TIMEOUT in error.name and not _is_report(error):  # of which nobody died
         return ""
     from ranklaunch import catalogue
 
@@ -239,7 +239,7 @@ def _last_exception(text: str) -> str:
 
 def _looks_killed(culprit: Culprit) -> bool:
     """By SIGKILL, it or what it was the shell of, and nothing says why."""
-    return culprit.exit_code == 128 + signal.SIGKILL and (not culprit.error or culprit.error.name == blame.KILLED)
+    return culprit.exit_code == _KILLED_BY_9 and (not culprit.error or culprit.error.name == blame.KILLED)
 
 
 def _lost_a_worker(culprit: Culprit) -> bool:

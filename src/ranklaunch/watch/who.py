@@ -85,7 +85,8 @@ def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
     """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
-    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where all are alike."""
+    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where all are alike. Beside one that
+    has ended, those are told of which an exception has ended a thread."""
     at = {each.rank: each for each in known}
     found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
