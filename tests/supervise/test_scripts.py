@@ -80,6 +80,7 @@ def test_what_a_later_launcher_or_program_failed_of(first: str, last: str) -> No
 OPTIONAL = f"{FRAMES}ModuleNotFoundError: No module named 'apex'\n"
 LACKS = "train.py: error: the following arguments are required: --data"
 UNMOUNTED = "ERROR: data set /data/imagenet is not mounted"
+SHARDS = "reading a shard\n" * 20
 
 
 @pytest.mark.parametrize("program", ["run.py", "./train.sh"])
@@ -96,6 +97,35 @@ def test_an_exception_that_was_caught_is_told_beside_what_a_program_ended_for_la
     uploads = f"going on\n{CURL}upload to bucket failed\n"
     assert told(f"{OPTIONAL}{uploads}", 4, program)[0] == f"{CURL.strip()}; before that: {why}"
     assert told(f"{OPTIONAL}wandb: Synced 4 files\n", 1, program)[0] == why
+
+
+@pytest.mark.parametrize("program", ["run.py", "./train.sh"])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_steps_behind_a_caught_exception_do_not_hide_what_a_program_ended_for_later(program: str, steps: int) -> None:
+    """As of an epoch or two; many lines of other things do not either."""
+    work = "".join(f"epoch {number}/3 loss 0.{number}\n" for number in range(steps))
+    fatal = "FATAL: validation set is empty"
+    for code, last in ((1, UNMOUNTED), (2, LACKS), (3, fatal), (1, CP.strip()), (4, CURL.strip()), (4, "upload failed")):
+        for text in (f"{OPTIONAL}{work}{last}\n", f"{OPTIONAL}{SHARDS}{work}saved model.bin\n{last}\n"):
+            assert told(text, code, program)[0].partition("; before that: ")[0] == last
+    assert told(f"{OPTIONAL}{SHARDS}{LACKS}\n", 2, program)[0].startswith(LACKS)
+    message = "ValueError: loss is not a number\n  step: 140\n  loss: nan\n"
+    assert told(f"{FRAMES}{message}ERROR: cannot go on\n", 1, program)[0].startswith("ValueError: loss is not a number")
+
+
+@pytest.mark.parametrize("steps", ["", "epoch 1/3 loss 0.5\n", "epoch 1/3 loss 0.5\nepoch 2/3 loss 0.4\n"])
+@pytest.mark.parametrize("between", ["", "apex is not there, going on\n"])
+def test_what_a_shell_says_of_a_killed_program_comes_before_what_another_had_failed_of(steps: str, between: str) -> None:
+    why = OPTIONAL.splitlines()[-1]
+    for code, how in ((137, "Killed"), (139, "Segmentation fault"), (135, "Bus error")):
+        line = f"train.sh: line 2:  8641 {how}                  python train.py"
+        found = told(f"{OPTIONAL}{between}{steps}{line}\n", code)[0]
+        if code == 137 or between or steps:
+            assert found == f"{line}; before that: {why}"
+        else:  # Python may crash on its way out
+            assert found == f"{why}; after that: {line}"
+    aborted = "terminate called without an active exception\ntrain.sh: line 2: 8641 Aborted                 (core dumped) python train.py\n"
+    assert told(f"{OPTIONAL}{aborted}", 134)[0] == why
 
 
 def test_steps_of_a_peer_do_not_hide_what_a_rank_has_failed_of() -> None:

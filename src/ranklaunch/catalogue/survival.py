@@ -65,6 +65,14 @@ def shows_steps(text: str) -> bool:
     return any(_is_metric(line[:_LONGEST].lower()) for line in text.split("\n"))
 
 
+def stepped(before: str, behind: str) -> bool:
+    """Whether lines of steps stand behind an exception that are not of its message. before: up to the line that names it."""
+    lines = [*before.rstrip().split("\n"), *behind.split("\n")]
+    after = before.rstrip().count("\n")
+    steps = {number for number in range(after + 1, len(lines)) if _is_metric(lines[number][:_LONGEST].lower())}
+    return bool(steps - figures_of_message(lines, after))
+
+
 def went_well(text: str) -> bool:
     """Whether a line says that the program has got over something."""
     return any(_goes_well(line[:_LONGEST].lower(), informs=False) for line in text.split("\n"))

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import CAUSE
+from ranklaunch.catalogue.entry import CAUSE, GENERAL
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import Finding
-from ranklaunch.catalogue.survival import is_own, shows_steps, went_well
+from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
 from ranklaunch.catalogue.uncaught import parted
 from ranklaunch.showing import last_line
@@ -18,6 +18,7 @@ from ranklaunch.showing import last_line
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
+_BY_SIGKILL = 137
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
 _BY_EXCEPTION = " exited with code 1"
 _SEEN = 200  # characters of a last line
@@ -87,17 +88,21 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
     somebody of the first, or of what came after one that was caught: both."""
     found = ask(text)
-    if not found or code in _OF_SIGNALS:
+    if not found or (code in _OF_SIGNALS and is_python):
         return found
     for before, behind in parted(text):
         is_later = found.line.strip()[:_ENOUGH] in behind
         if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
             continue
         first = ask(before)
-        if not first or first.error.kind != CAUSE or _said(behind) > _MOST_BEHIND or shows_steps(behind) or (is_later and is_python):
+        if not first or first.error.kind != CAUSE or (is_later and (is_python or code in _OF_SIGNALS)):
             break
+        if not is_later and code in _OF_SIGNALS:
+            return _with_signal(found, behind, code, ask)
         if not is_later:
-            return _with_last_words(found, behind, code, ask, is_python)
+            return _with_last_words(found, behind, code, ask, is_python, stepped(before, behind))
+        if _said(behind) > _MOST_BEHIND or shows_steps(behind):
+            break
         if first.line == found.line:
             break
         if found.error.kind != CAUSE:  # what failed first may have been got over, where a peer can have been lost
@@ -108,16 +113,27 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     return found
 
 
-def _with_last_words(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding:
+def _with_last_words(
+    found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, over: bool
+) -> Finding:
     """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
-    Python ends by an exception. What stands there of code 1 may yet be of its message."""
+    Python ends by an exception. What stands there of code 1 may yet be of its message. over: steps show that the program went on."""
     last = _own_last_line(behind)
-    if not last or (code == 1 and is_python and not re.match(_CALLS_ITSELF_ERROR, last)):
+    if not last or (code == 1 and is_python and not over and not re.match(_CALLS_ITSELF_ERROR, last)):
         return found
     later = ask(f"{behind}\n")
-    if later and later.error.kind == CAUSE and not tells_only_that(later.line):
-        return _both(found, later, code == 1 and not went_well(behind))
+    if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
+        return _both(found, later, code == 1 and not (over or went_well(behind)))
     return found if code in (None, 1) or tells_only_that(last) else _with_line(found, last)
+
+
+def _with_signal(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding:
+    """An exception that was found in what a script has started, with what its shell says of one that a signal has ended. SIGKILL comes from
+    outside; by others a process may yet end on its way out, for the exception."""
+    later, last = ask(f"{behind}\n"), _own_last_line(behind)
+    if not later or later.line.strip()[:_ENOUGH] not in last or later.error.standing in GENERAL:
+        return found
+    return _both(found, later, code != _BY_SIGKILL and behind.strip().startswith(last))
 
 
 def _own_last_line(text: str) -> str:
