@@ -154,7 +154,7 @@ def explain(tail: str) -> Failure | None:
     pdsh each line has its host, of which another line says which node it is."""
     found, lost = _CODE.search(tail), remote.told_by_pdsh(tail)
     if lost and (not found or lost.start() < found.start()):
-        return remote.of_node(lost, _node(tail, f"{lost['host'] or lost['told']}: "))
+        return remote.of_node(lost, tail, _node(tail, f"{lost['host'] or lost['told']}: "))
     if not found:
         return remote.told_by_srun(tail)
     rank = re.search(r"\brank ([0-9]+) exits", found[0])  # of our own words, where its helper has none

@@ -355,6 +355,9 @@ def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
         ("h0: task 0: Exited with exit code 0", None),
         ("h0: task 0: Exited with exit code 99999999999", None),
         ("h0: task 0: unknown", None),
+        ("Node failure on h2\nsrun: error: h0: tasks 0-1: Killed", Failure(None, 137, name="srun's step", host="h2")),
+        ("Node failure on h[12-13,17]", Failure(None, 137, name="srun's step", host="h12")),
+        ("h0: task 0: Exited with exit code 3\nsrun: error: Node failure on h2", Failure(0, 3)),
         ("Unable to create step for job 1: More processors requested than permitted", None),
     ]
 )
@@ -368,12 +371,16 @@ ENDED = "[2026-11-26 15:38:56,135] [ERROR] [launch.py:259:sigkill_handler] ['pyt
 
 @helpers.for_each(
     [
-        (f"{STARTED}pdsh@h0: h1: ssh exited with exit code 255\nh0: {ENDED} -15\n", Failure(None, 137, 9, node=1, name="launch.py")),
+        (
+            f"{STARTED}pdsh@h0: h1: ssh exited with exit code 255\nh0: {ENDED} -15\n",
+            Failure(None, 137, 9, node=1, name="launch.py", host="h1"),
+        ),
         (
             f"{STARTED}h1: [INFO] [launch.py:262:sigkill_handler] Main process received SIGTERM, exiting\nh0: {ENDED} -15\n",
-            Failure(None, 143, 15, node=1, name="launch.py"),
+            Failure(None, 143, 15, node=1, name="launch.py", host="h1"),
         ),
-        (f"h1: No module named deepspeed\npdsh@h0: h1: ssh exited with exit code 1\nh0: {ENDED} -15\n", Failure(None, 1)),
+        (f"h1: No module named deepspeed\npdsh@h0: h1: ssh exited with exit code 1\nh0: {ENDED} -15\n", Failure(None, 1, host="h1")),
+        (f"pdsh@h0: h1: ssh exited with exit code 255\nh0: {ENDED} -15\n", Failure(None, 255, name="ssh to launch.py", host="h1")),
         (f"{STARTED}h1: {ENDED} 42\npdsh@h0: h1: ssh exited with exit code 42\n", Failure(None, 42, node=1)),
         (f"{STARTED}h1: pdsh@h0: h1: ssh exited with exit code 9\n", None),  # a program's own words
     ]

@@ -326,6 +326,10 @@ def test_earliest_cause_wins() -> None:
     assert name_of(f"{OOM}\n{full}\n") == "cuda-out-of-memory"
 
 
+def test_a_full_disk_in_the_words_of_numpy() -> None:
+    assert name_of(f"{FRAMES}OSError: 4000000 requested and 1048544 written\n") == "no-space-left"
+
+
 def test_what_a_process_says_on_its_way_out_explains_only_what_nothing_else_does() -> None:
     aftermath = "terminate called without an active exception\n"
     assert name_of(aftermath) == "torch-process-group-left"

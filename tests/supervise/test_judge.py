@@ -397,6 +397,44 @@ def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs
     return tuple(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("ssh: connect to host {} port 36666: No route to host", "ssh-unreachable"),
+        ("Host key verification failed.", "ssh-denied"),
+        ("Timeout, server {} not responding.", "words-of-a-peer"),
+    ],
+)
+def test_a_node_that_ssh_did_not_reach_or_was_cut_off_from_was_not_killed(begun: bool, said: str, why: str) -> None:
+    """The others are told to end then, and say so."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
+    here, host = (node.host for node in plan.job.nodes)
+    first = f"{host}: [2026-11-27 07:29:21,072] [INFO] [launch.py:158:main] nnodes=2, num_local_procs=1, node_rank=1\n" if begun else ""
+    told = said.format(*[host] * said.count("{}"))
+    ends = f"{here}: [2026-11-27 07:29:22,076] [ERROR] [launch.py:259:sigkill_handler] ['python'] exits with return code = -15\n"
+    tail = f"{first}{host}: {told}\npdsh@{here}: {host}: ssh exited with exit code 255\n{ends}"
+    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.name, found.exit_code, found.culprit.signal) == (1, "ssh to launch.py", 255, None)
+    assert (found.culprit.error.name, found.culprit.error.line) == (why, told.rpartition(f"{host}: ")[2])
+
+
+def test_a_node_that_srun_has_lost_is_the_one_to_leave_out() -> None:
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm"), method="deepspeed")
+    here, host = (node.host for node in plan.job.nodes)
+    tail = f"step 1\nsrun: error: Node failure on {host}\nsrun: Job step aborted: Waiting\nsrun: error: {here}: task 0: Killed\n"
+    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.host, found.culprit.error.name) == (1, host, "slurm-node-failed")
+
+
 def hooked(rank: int, line: str) -> str:
     said = f'{TRACEBACK.decode()}  File "train.py", line 3, in <module>\n    step()\n{line}\n'
     return "".join(f"[rank{rank}]: {each}" for each in said.splitlines(keepends=True))

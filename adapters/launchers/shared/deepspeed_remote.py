@@ -48,10 +48,17 @@ _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
+_NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>[^\s\[,]+)(?:\[(?P<number>[0-9]+)[0-9,-]*\])?", re.MULTILINE)
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
 _BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
-_SSH_LOST = 255  # says ssh where what it had started there was killed, or where it was itself cut off
+_SSH_LOST = 255  # says ssh where what it had started there was killed, and where it says itself why it has failed
+_SAID_BY_SSH = (
+    r"(?:ssh|kex_exchange_identification|ssh_exchange_identification|client_loop|packet_write_wait|ssh_dispatch_run_fatal): "
+    r"|Connection (?:to \S+ )?(?:closed|reset|timed out)\b|Timeout, server |Read from remote host "
+    r"|(?:Received disconnect|Disconnected) from |Host key verification failed|Permission denied \("
+    r"|Too many authentication failures|Unable to negotiate with "
+)
 # In the C library's words, and one of Slurm's own.
 _SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
 _SIGNALS["out of memory"] = signal.SIGKILL
@@ -118,18 +125,27 @@ def told_by_pdsh(tail: str) -> re.Match[str] | None:
     return _BY_PDSH.search(tail)
 
 
-def of_node(found: re.Match[str], node: int | None) -> Failure:
-    """What pdsh says of a node whose launch.py has said nothing, or only that somebody has told it to end."""
+def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
+    """What pdsh says of a node whose launch.py has said nothing, or only that somebody has told it to end. node: where it has said which it
+    is."""
+    host = found["host"] or found["told"]
     if found["told"]:
-        return Failure(None, 143, signal.SIGTERM, node=node, name="launch.py")
+        return Failure(None, 143, signal.SIGTERM, node=node, name="launch.py", host=host)
     code = int(found["code"])
-    killed = code == _SSH_LOST
-    return Failure(None, 137 if killed else code, signal.SIGKILL if killed else 0, node=node, name="launch.py" if killed else "")
+    if code != _SSH_LOST:
+        return Failure(None, code, node=node, host=host)
+    before = re.findall(rf"^{re.escape(host)}: (.*)", tail[: found.start()], re.MULTILINE)
+    if not before or re.match(_SAID_BY_SSH, before[-1]):
+        return Failure(None, code, node=node, name="ssh to launch.py", host=host)
+    return Failure(None, 137, signal.SIGKILL, node=node, name="launch.py", host=host)
 
 
 def told_by_srun(tail: str) -> Failure | None:
-    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code."""
-    found = _BY_SRUN.search(tail)
+    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost a node
+    before, that one, the first of a list."""
+    found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
+    if lost and not (found and found.start() < lost.start()):
+        return Failure(None, 137, name="srun's step", host=f"{lost['host']}{lost['number'] or ''}")
     number = _SIGNALS.get(found["end"].strip().lower(), 0) if found and found["end"] else 0
     code = -number or int(found["code"] or 0) if found else 0
     return failed_with(code, rank=int(found["task"])) if found and code < 256 and code else None

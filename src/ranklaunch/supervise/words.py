@@ -134,14 +134,15 @@ def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
     another's failure: then of one before whose ranks' end a cause stands."""
-    told = explain(text)
+    told, nodes = explain(text), {node.host: node.index for node in plan.job.nodes}
     if told and told.rank is not None and told.rank >= plan.job.world_size:  # whatever has written that
         told = replace(told, rank=None)
+    if told and told.node is None and told.host in nodes:
+        told = replace(told, node=nodes[told.host])
     if not told or told.rank is not None or len(plan.job.nodes) == 1:
         return told
     from ranklaunch.catalogue import reports
 
-    nodes = {node.host: node.index for node in plan.job.nodes}
     of_hosts = {nodes[host]: explain(lines) for host, lines in reports.of_hosts(text, nodes).items()}
     if told.node is not None and not of_hosts.get(told.node):  # of a node whose own lines say nothing: the others came later
         return told

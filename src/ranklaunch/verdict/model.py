@@ -72,6 +72,7 @@ class Failure(Value):
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the
     launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is no rank, and not the launcher itself.
+    host: of the node, as the launcher calls it, where it does not say which of the job's that is.
     """
 
     rank: int | None
@@ -82,6 +83,7 @@ class Failure(Value):
     victims: tuple[tuple[int, int], ...] = ()
     at: float | None = None
     name: str = ""
+    host: str = ""
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
