@@ -125,7 +125,35 @@ def test_what_a_shell_says_of_a_killed_program_comes_before_what_another_had_fai
         else:  # Python may crash on its way out
             assert found == f"{why}; after that: {line}"
     aborted = "terminate called without an active exception\ntrain.sh: line 2: 8641 Aborted                 (core dumped) python train.py\n"
-    assert told(f"{OPTIONAL}{aborted}", 134)[0] == why
+    assert told(f"{OPTIONAL}{aborted}", 134)[0].startswith(why)
+
+
+LOGGED = "ERROR:root:apex could not be loaded\n" + OPTIONAL.replace("<module>", "load")
+IN_THREAD = "Exception in thread Thread-1 (run):\n" + OPTIONAL.replace("<module>", "_bootstrap_inner")
+
+
+@pytest.mark.parametrize("steps", ["", "epoch 1/3 loss 0.5\n", "epoch 1/3 loss 0.5\nepoch 2/3 loss 0.4\n"])
+@pytest.mark.parametrize("between", ["", SHARDS])
+def test_an_exception_that_a_function_has_caught_and_logged_is_told_beside_what_came_later(steps: str, between: str) -> None:
+    why = OPTIONAL.splitlines()[-1]
+    for code, last in ((2, LACKS), (66, UNMOUNTED), (4, CURL.strip())):
+        for program in ("run.py", "./train.sh"):
+            assert told(f"{LOGGED}{between}{steps}{last}\n", code, program)[0] == f"{last}; before that: {why}"
+    assert told(f"{LOGGED}{between}{steps}{UNMOUNTED}\n", 1, "run.py")[0] == (
+        f"{UNMOUNTED}; before that: {why}" if steps else f"{why}; after that: {UNMOUNTED}"
+    )
+    assert told(f"{LOGGED}{between}{steps}{LOSS}", 1, "run.py")[0] == "ValueError: loss is nan"
+    assert told(f"{LOGGED}training failed\n", 3, "run.py")[0] == why
+    assert told(f"{LOGGED}validation set is empty\n", 1, "run.py")[0] == f"{why}; its last line: validation set is empty"
+
+
+def test_an_exception_that_was_caught_is_not_why_a_process_was_killed() -> None:
+    for program in ("run.py", "./train.sh"):
+        assert told(LOGGED, 137, program)[0] == told(f"{OPTIONAL}{SHARDS}", 137, program)[0] == ""
+        why = OPTIONAL.splitlines()[-1]
+        assert told(OPTIONAL, 137, program)[0] == told(IN_THREAD, 137, program)[0] == why  # it may not have ended by itself, for that
+        out = "slurmstepd: error: Detected 1 oom_kill event in StepId=47.0. Some of the step tasks have been OOM Killed."
+        assert told(f"{LOGGED}{SHARDS}{out}\n", 137, program)[0] == f"{out}; before that: {why}"
 
 
 def test_steps_of_a_peer_do_not_hide_what_a_rank_has_failed_of() -> None:

@@ -12,7 +12,7 @@ from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, s
 from ranklaunch.catalogue.search import Finding
 from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted
+from ranklaunch.catalogue.uncaught import parted, was_caught
 from ranklaunch.showing import last_line
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
@@ -88,20 +88,18 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
     somebody of the first, or of what came after one that was caught: both."""
     found = ask(text)
-    if not found or (code in _OF_SIGNALS and is_python):
-        return found
-    for before, behind in parted(text):
+    if not found or code in _OF_SIGNALS:
+        return found and _of_signal(text, found, code, ask, is_python)
+    for before, behind in parted(text, caught=True):
         is_later = found.line.strip()[:_ENOUGH] in behind
         if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
             continue
         first = ask(before)
-        if not first or first.error.kind != CAUSE or (is_later and (is_python or code in _OF_SIGNALS)):
+        if not first or first.error.kind != CAUSE or (is_later and is_python):
             break
-        if not is_later and code in _OF_SIGNALS:
-            return _with_signal(found, behind, code, ask)
         if not is_later:
-            return _with_last_words(found, behind, code, ask, is_python, stepped(before, behind))
-        if _said(behind) > _MOST_BEHIND or shows_steps(behind):
+            return _with_last_words(found, before, behind, code, ask, is_python)
+        if _said(behind) > _MOST_BEHIND or shows_steps(behind) or was_caught(before):
             break
         if first.line == found.line:
             break
@@ -114,26 +112,31 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
 
 
 def _with_last_words(
-    found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, over: bool
+    found: Finding, before: str, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool
 ) -> Finding:
-    """An exception that was found, with what was said behind it where that tells of a failure, or the exit code is not that with which
-    Python ends by an exception. What stands there of code 1 may yet be of its message. over: steps show that the program went on."""
-    last = _own_last_line(behind)
-    if not last or (code == 1 and is_python and not over and not re.match(_CALLS_ITSELF_ERROR, last)):
+    """An exception that was found, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
+    as its exit code, or who has printed it, says. What else stands there of code 1 may yet be of its message."""
+    over, last = stepped(before, behind), _own_last_line(behind)
+    caught = was_caught(before) or code not in (None, 1)
+    if not last or not (over or caught or not is_python or re.match(_CALLS_ITSELF_ERROR, last)):
         return found
     later = ask(f"{behind}\n")
     if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
         return _both(found, later, code == 1 and not (over or went_well(behind)))
-    return found if code in (None, 1) or tells_only_that(last) else _with_line(found, last)
+    return found if not caught or tells_only_that(last) else _with_line(found, last)
 
 
-def _with_signal(found: Finding, behind: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding:
-    """An exception that was found in what a script has started, with what its shell says of one that a signal has ended. SIGKILL comes from
-    outside; by others a process may yet end on its way out, for the exception."""
-    later, last = ask(f"{behind}\n"), _own_last_line(behind)
-    if not later or later.line.strip()[:_ENOUGH] not in last or later.error.standing in GENERAL:
+def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
+    """Of one that a signal has ended: SIGKILL comes from outside, and an exception that was caught, or behind which it had more to say, is
+    not why. By others a process may end on its way out, for the exception, as its shell says in the next line."""
+    before, behind = next(parted(text, caught=True), ("", ""))
+    if not before.rstrip().rpartition("\n")[2].startswith(found.line.strip()[:_ENOUGH]):
         return found
-    return _both(found, later, code != _BY_SIGKILL and behind.strip().startswith(last))
+    goes_on = any(map(is_own, behind.split("\n")))
+    later = ask(f"{behind}\n") if goes_on and not (is_python and code != _BY_SIGKILL) else None
+    if later and later.error.standing not in GENERAL and (later.error.kind == CAUSE or later.line.strip() in _own_last_line(behind)):
+        return _both(found, later, code != _BY_SIGKILL and behind.strip().startswith(later.line.strip()))
+    return None if code == _BY_SIGKILL and (goes_on or was_caught(before)) else found
 
 
 def _own_last_line(text: str) -> str:

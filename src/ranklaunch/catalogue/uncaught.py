@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
-from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_THREAD, without_marks
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_PART, OF_A_THREAD, without_marks
 
 CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
@@ -75,12 +75,20 @@ def begins_as_program(said: Sequence[str]) -> bool:
     return begin >= 0 and bool(_OF_PROGRAM.match(said[begin + 1]))
 
 
-def parted(text: str) -> Iterator[tuple[str, str]]:
+def was_caught(text: str) -> bool:
+    """Whether the last traceback of a text was printed by a function that has caught the exception: Python itself writes those of a program
+    from its own module on, and names the thread or process that another has ended."""
+    bare = plain(text).split("\n")
+    begin = next((number for number in range(len(bare) - 2, -1, -1) if bare[number] == BEGINS), -1)
+    return begin >= 0 and not (_OF_PROGRAM.match(bare[begin + 1]) or (begin and bare[begin - 1].startswith(OF_A_PART)))
+
+
+def parted(text: str, caught: bool = False) -> Iterator[tuple[str, str]]:
     """An output at each exception that has ended a program of Python, the last first: up to the line that names it, and what stands
-    behind."""
+    behind. caught: also at those that a function, or Python itself of a thread or process, has caught and printed."""
     lines, bare = text.split("\n"), plain(text).split("\n")
     for begin in range(len(bare) - 2, -1, -1):
-        if bare[begin] != BEGINS or not _OF_PROGRAM.match(bare[begin + 1]):
+        if bare[begin] != BEGINS or not (caught or _OF_PROGRAM.match(bare[begin + 1])):
             continue
         end = next((number for number in range(begin + 1, len(bare)) if bare[number][:1].strip()), -1)
         behind = "\n".join(lines[end + 1 :])
