@@ -147,6 +147,24 @@ def test_an_exception_that_a_function_has_caught_and_logged_is_told_beside_what_
     assert told(f"{LOGGED}validation set is empty\n", 1, "run.py")[0] == f"{why}; its last line: validation set is empty"
 
 
+@pytest.mark.parametrize("caught", ["ConnectionResetError: [Errno 104] Connection reset by peer", "TimeoutError: timed out"])
+def test_a_lost_connection_that_was_caught_does_not_hide_what_came_later(caught: str) -> None:
+    """With peers it stays the consequence that it may be."""
+    logged = LOGGED.replace(OPTIONAL.splitlines()[-1], caught)
+    for code, last in ((3, "FATAL: validation set is empty"), (1, UNMOUNTED)):
+        assert told(f"{logged}{last}\n", code, "run.py")[0] == f"{last}; before that: {caught}"
+        assert told(f"{logged}{last}\n", code, "run.py", ranks=2)[0] == f"{caught}; after that: {last}"
+    assert told(f"{logged}training failed\n", 3, "run.py")[0] == caught
+
+
+def test_an_exception_that_ends_a_program_comes_before_one_that_was_caught() -> None:
+    memory = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    logged = LOGGED.replace(OPTIONAL.splitlines()[-1], memory)
+    assert told(f"{logged}{LOSS}", 1, "run.py")[0] == f"ValueError: loss is nan; before that: {memory}"
+    failed = f"{FRAMES}RuntimeError: training failed\n"
+    assert told(f"{logged}{failed}", 1, "run.py")[0] == memory
+
+
 def test_an_exception_that_was_caught_is_not_why_a_process_was_killed() -> None:
     for program in ("run.py", "./train.sh"):
         assert told(LOGGED, 137, program)[0] == told(f"{OPTIONAL}{SHARDS}", 137, program)[0] == ""

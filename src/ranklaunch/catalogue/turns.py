@@ -95,10 +95,10 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
         if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
             continue
         first = ask(before)
-        if not first or first.error.kind != CAUSE or (is_later and is_python):
+        if not first or (is_later and (is_python or first.error.kind != CAUSE)):
             break
         if not is_later:
-            return _with_last_words(found, before, behind, code, ask, is_python)
+            return _with_last_words(found, before, behind, code, ask, is_python, alone)
         if _said(behind) > _MOST_BEHIND or shows_steps(behind) or was_caught(before):
             break
         if first.line == found.line:
@@ -112,18 +112,19 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
 
 
 def _with_last_words(
-    found: Finding, before: str, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool
+    found: Finding, before: str, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool
 ) -> Finding:
     """An exception that was found, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
     as its exit code, or who has printed it, says. What else stands there of code 1 may yet be of its message."""
-    over, last = stepped(before, behind), _own_last_line(behind)
-    caught = was_caught(before) or code not in (None, 1)
-    if not last or not (over or caught or not is_python or re.match(_CALLS_ITSELF_ERROR, last)):
+    over, last, printed = stepped(before, behind), _own_last_line(behind), was_caught(before)
+    caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
+    if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
     later = ask(f"{behind}\n")
     if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
-        return _both(found, later, code == 1 and not (over or went_well(behind)))
-    return found if not caught or tells_only_that(last) else _with_line(found, last)
+        went_on = over or went_well(behind) or (printed and next(parted(behind), None) is not None)
+        return _both(found, later, code == 1 and not went_on if is_cause else not alone)
+    return found if not (caught and is_cause) or tells_only_that(last) else _with_line(found, last)
 
 
 def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
