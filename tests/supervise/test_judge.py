@@ -261,6 +261,9 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
     assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], circumstances())[0].outcome == "stopped"
 
 
+RAISED = b'Traceback (most recent call last):\n  File "a.py", line 1, in %s\nValueError: x\n'
+
+
 @for_each(
     {
         "nothing": (Memory(), b"", "; the kernel killed nothing here for memory"),
@@ -269,10 +272,10 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
         "long before": (Memory(1, seen=((-60.0, 1),)), b"", "; the kernel killed nothing here for memory then"),
         "long before, and now": (Memory(2, seen=((-60.0, 1), (2.0, 2))), b"", ": out of memory, by the kernel's own count (2 killed)"),
         "for memory": (Memory(1, 1 << 30, 1 << 30), b"", ": out of memory, by the kernel's own count (1 killed; at most 1.00 GiB in use"),
-        "a cause": (Memory(), b'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: x\n', ": ValueError: x"),
+        "a cause": (Memory(), RAISED % b"<module>", ": ValueError: x"),
         "a cause that was caught": (
             Memory(),
-            b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x\n',
+            RAISED % b"load",
             "; its last line: ValueError: x; the kernel killed nothing here for memory",
         ),
     }
