@@ -892,6 +892,15 @@ def test_a_message_with_lines_of_its_own_is_told_below_a_panel_as_below_frames(t
     assert (found.error.name, found.line.removeprefix(tag)) == ("torch-checkpoint-mismatch", MISSES)
 
 
+def test_what_stands_below_a_panel_of_richs_handler_of_logging_is_none_of_its_message() -> None:
+    """It fills each line up with blanks."""
+    panel = "".join(f"{'':>29}{line}\n" for line in PANEL_OF_RICH.splitlines())
+    logged = f"[11/27/26 08:22:22] ERROR    metric failed, ignored\n{panel}{'':>29}{'ZeroDivisionError: division by zero':<51}\n"
+    below = "[11/27/26 08:22:23] INFO     epoch 1\n"
+    assert find(f"{logged}{below}{PANEL_OF_RICH}RuntimeError: boom\n").line == "RuntimeError: boom"  # type: ignore[union-attr]
+    assert find(logged).line.strip() == "ZeroDivisionError: division by zero"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("frames", [FRAMES, PANEL_OF_RICH])
 @pytest.mark.parametrize(
     "line",

@@ -303,10 +303,10 @@ def test_a_report_of_another_code_is_not_the_reason() -> None:
     assert told(f"{LOSS}{mpirun(1)}cleaning up\n", 7)[0] == "ValueError: loss is nan"
 
 
-def last_exception(text: str) -> str:
-    """That is told beside the last line where nothing is known of how it ended."""
-    culprit = left_behind.culprit(exit_code=1)
-    found = words.with_exceptions([Suspect(0, 0.0, "failed", 1, "", culprit)], 0, lambda _: text.encode())
+def last_exception(text: str, code: int = 1) -> str:
+    """That, or the last error, is told beside the last line where nothing is known of how it ended."""
+    culprit = left_behind.culprit(exit_code=code)
+    found = words.with_failures([Suspect(0, 0.0, "failed", code, "", culprit)], 0, lambda _: text.encode())
     return found[0].reason.partition("lines behind it: ")[2]
 
 
@@ -315,6 +315,37 @@ def test_a_launchers_own_exception_does_not_hide_that_of_its_rank() -> None:
     assert last_exception(f"{LOSS}{torchrun(1)}{uploads}") == "ValueError: loss is nan"
     assert last_exception(f"{LOSS}{torchrun(1)}{FRAMES}KeyError: 'x'\n{uploads}") == "KeyError: 'x'"
     assert last_exception(f"{torchrun(1)}{uploads}") == ""
+
+
+@pytest.mark.parametrize("code", [1, 13])
+def test_what_a_program_saves_last_does_not_hide_what_it_has_logged(code: int) -> None:
+    why = LOGGED.splitlines()[-1]
+    saves = "INFO:root:saving emergency checkpoint\nINFO:root:saved to /x at step 12\n"
+    assert told(f"{LOGGED}{saves}", code, "run.py") == ("", "")
+    assert last_exception(f"{LOGGED}{saves}", code) == why
+    assert last_exception(f"CRITICAL:root:aborting: loss is nan\n{saves}", code) == "CRITICAL:root:aborting: loss is nan"
+    steps = "".join(f"step {number} loss 0.5\n" for number in range(4))
+    assert last_exception(f"{LOGGED}{steps}{saves}", code) == (why if code == 1 else "")
+    assert last_exception(f"ERROR:root:no metrics sent\n{steps}{saves}", code) == ""
+
+
+def test_what_a_logger_calls_fatal_is_told_before_what_was_caught() -> None:
+    why = LOGGED.splitlines()[-1]
+    for level in ("F1127 08:23:30.867249", "F20261127 08:23:30.867249"):
+        fatal = f"{level} 4711 train.py:7] Checkpoint ckpt-7 is corrupt"
+        stack = 'Current thread 0x7 (most recent call first):\n  File "train.py", line 8 in main\n'
+        aborted = f"{fatal}\nFatal Python error: Aborted\n\n{stack}"
+        for caught in (LOGGED, f"ERROR:root:no apex\n{OPTIONAL}"):
+            found = told(f"{caught}I1127 08:23:30.0 4711 train.py:6] training\n{aborted}", 134, "run.py")[0]
+            assert found == f"{fatal}; before that: {why}"
+        assert told(f"{LOGGED}step 1 loss 2\n{aborted}", 134, "run.py")[0].startswith(fatal)
+    assert told(f"{LOGGED}Fatal Python error: Aborted\n", 134, "run.py")[0] == why
+
+
+def test_what_a_logger_says_above_an_exception_tells_that_it_was_caught() -> None:
+    config = "config error: model.hidden must be divisible by heads"
+    assert told(f"ERROR:root:retrying\n{LOSS}{config}\n", 1, "run.py")[0] == f"ValueError: loss is nan; after that: {config}"
+    assert told(f"{LOSS}{config}\n", 1, "run.py")[0] == "ValueError: loss is nan"  # which may be of its message
 
 
 @pytest.mark.parametrize(("rank", "found"), [(1, 1), (2, None), (999999, None)])

@@ -214,7 +214,7 @@ _SURVIVED = "|".join(
 )
 _PASSES = "|".join(
     (
-        r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
+        r"(?:^|: |\[)W\d{0,8} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
         r"^ {0,8}[A-Za-z][\w ]{1,40} {2,40}\d{1,12}$|^[a-z]{1,20}(?:_[a-z]{1,20}){1,4}: [A-Za-z]{1,20}$",  # counts, and settings
         r"PMIX ERROR: ERROR in file \S{0,200}gds",
         r"NCCL INFO|^debug\d: |^salloc: |your current branch|\] code 404|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
@@ -231,5 +231,5 @@ _AT_WORK = "|".join(
         r"100%|\d(?:it|s|samples|tokens)/s\b",
     )
 )
-_TELLS = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[IDV]\d{0,4} "
+_TELLS = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[IDV]\d{0,8} "
 _ENDS = r"exit|kill|terminat|shut|abort|fail|error|stop|destroy|signal|clos|clean|\.cc:\d{1,6} -> \d"

@@ -55,7 +55,7 @@ def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, in
     those of the ones behind, where the message may go on, and 0 where it does not. bare: as told, without what launchers and loggers put
     before a line."""
     _take_out_of_frames(bare, told)
-    panels = {number: _wrapped(bare, told, number, _cells(bare[number - 1])) for number in _below_panels(bare)}
+    panels = {number: _wrapped(bare, told, number, number - 1) for number in _below_panels(bare)}
     others = {number: below for number, line in enumerate(bare) if (below := _below(bare, number, line))}
     for number, below in {**panels, **others}.items():
         rest = f" {_said(bare, number, below)}" if number in others else _rest(bare, number, below, _cells(bare[number - 1]))
@@ -87,7 +87,7 @@ def unwrapped(bare: Sequence[str], told: Sequence[str], number: int, above: int)
     if not bare[above].startswith(_ENDS):
         return line
     width = _cells(bare[above])
-    return line + _rest(bare, number, _wrapped(bare, told, number, width), width)
+    return line + _rest(bare, number, _wrapped(bare, told, number, above), width)
 
 
 def _below(bare: Sequence[str], number: int, line: str) -> range:
@@ -130,12 +130,18 @@ def _below_panels(lines: Sequence[str]) -> list[int]:
     return [number + 1 for number in ends if number + 1 < len(lines)]
 
 
-def _wrapped(bare: Sequence[str], told: Sequence[str], number: int, width: int) -> range:
+def _wrapped(bare: Sequence[str], told: Sequence[str], number: int, above: int) -> range:
     """The lines that go on from the first one of a message: no line is wider than the panel, and one goes on where the next word did not
-    fit in, behind the blank before that, or within a word that is longer than a line."""
-    stop = min(len(bare), number + _MOST_LINES)
+    fit in, behind the blank before that, or within a word that is longer than a line. rich's handler of logging keeps a message behind its
+    columns, all of it. above: the number of the panel's last line."""
+    stop, width, margin = min(len(bare), number + _MOST_LINES), _cells(bare[above]), _indented(told[above])
+    stop = next((each for each in range(number + 1, stop) if _indented(told[each]) < margin), stop)
     ends = (each for each in range(number + 1, stop) if not _goes_on(bare[each], bare[each - 1], told[each - 1], width))
     return range(number + 1, next(ends, stop))
+
+
+def _indented(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _goes_on(line: str, above: str, told: str, width: int) -> bool:

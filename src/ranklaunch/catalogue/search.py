@@ -86,7 +86,8 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     claims.update(cause_of_another(lines, claims, errors or shipped(), shared) if by_itself else {})
     if not (claims and _is_of_one_of_several(lines, max(claims), shared)):
-        _drop_what_was_survived(lines, claims)
+        if _was_survived(lines, claims):
+            claims = last_words(lines, errors or shipped()) if by_itself else {}
         if by_itself:
             _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
@@ -240,11 +241,10 @@ def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> No
             del claims[number]
 
 
-def _drop_what_was_survived(lines: Lines, claims: dict[int, KnownError]) -> None:
-    """What says little, or is no more than an exception, where the process was at work after it."""
+def _was_survived(lines: Lines, claims: Mapping[int, KnownError]) -> bool:
+    """Whether all that is known says little, or is no more than an exception, and the process was at work after it."""
     little = [number for number, error in claims.items() if error.standing in (VAGUE, WORDS, UNCAUGHT) and error.kind != STOPPED]
-    if little and len(little) == len(claims) and at_work_after(lines, max(little)):
-        claims.clear()
+    return bool(little) and len(little) == len(claims) and at_work_after(lines, max(little))
 
 
 def _drop_what_work_came_after(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:

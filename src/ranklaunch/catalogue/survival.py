@@ -209,7 +209,7 @@ PARTING = "|".join(
     )
 )
 # Above a traceback: of one that was caught.
-LOGGED = r"^[EWIF][0-9]{4} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)"
+LOGGED = r"^[EWIF][0-9]{4,8} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)"
 BAR = r"\d%\|.{0,120}?(?P<at>\d{1,12}/\d{1,12}) \["
 WHOLE_BAR = rf"^.{{0,80}}?{BAR}[^\]\n]{{0,120}}\][ \t]?"
 # NOTE: where something went wrong, as it is told below an exception.

@@ -389,7 +389,7 @@ _TAGS = (
 _TIMES = (
     r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?:? ?",
     r"\[?\d{4}[-/]\d\d[-/]\d\d[T -]\d\d:\d\d:\d\d[.,\d]{0,14}(?:Z|[+-]\d\d:?\d\d)?\]?(?: -)?:? ?",
-    r"\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12} +(?:\d{1,10} +)?[\w./-]{1,120}(?::\d{1,6})?\] ?",  # glog, and PyTorch's own
+    r"\[?[EWIF]\d{3,8} \d\d:\d\d:\d\d[.\d]{0,12} +(?:\d{1,10} +)?[\w./-]{1,120}(?::\d{1,6})?\] ?",  # glog, and PyTorch's own
     r"(?:ERROR|WARNING|INFO|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./-]{1,80}:\d{1,6}\] ?)?",  # vLLM
 )
 _TAG = "|".join(_TAGS)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import CAUSE, GENERAL
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, FAINT, GENERAL
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import Finding
-from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
+from ranklaunch.catalogue.survival import counted_on, is_own, shows_steps, stepped, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted, was_caught
+from ranklaunch.catalogue.uncaught import parted, was_caught, was_logged
 from ranklaunch.showing import last_line
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
@@ -20,6 +20,7 @@ _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, 
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
 _BY_SIGKILL = 137
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
+_ERROR = r"(?:^|[ \t\[(|])(?:ERROR|CRITICAL|FATAL)\b"
 _BY_EXCEPTION = " exited with code 1"
 _SEEN = 200  # characters of a last line
 _ENOUGH = 40  # characters by which a line is found
@@ -116,7 +117,7 @@ def _with_last_words(
 ) -> Finding:
     """An exception that was found, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
     as its exit code, or who has printed it, says. What else stands there of code 1 may yet be of its message."""
-    over, last, printed = stepped(before, behind), _own_last_line(behind), was_caught(before)
+    over, last, printed = stepped(before, behind), _own_last_line(behind), was_caught(before) or was_logged(before)
     caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
     if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
@@ -133,11 +134,38 @@ def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str],
     before, behind = next(parted(text, caught=True), ("", ""))
     if not before.rstrip().rpartition("\n")[2].startswith(found.line.strip()[:_ENOUGH]):
         return found
-    goes_on = any(map(is_own, behind.split("\n")))
-    later = ask(f"{behind}\n") if goes_on and not (is_python and code != _BY_SIGKILL) else None
-    if later and later.error.standing not in GENERAL and (later.error.kind == CAUSE or later.line.strip() in _own_last_line(behind)):
-        return _both(found, later, code != _BY_SIGKILL and behind.strip().startswith(later.line.strip()))
-    return None if code == _BY_SIGKILL and (goes_on or was_caught(before)) else found
+    goes_on, killed = any(map(is_own, behind.split("\n"))), code == _BY_SIGKILL
+    printed = was_caught(before) or was_logged(before)
+    later = ask(f"{behind}\n") if goes_on and (killed or printed or not is_python or stepped(before, behind)) else None
+    if later and later.error.kind == CAUSE and later.error.standing not in ((AFTERMATH, FAINT) if printed else GENERAL):
+        return _both(found, later, not (killed or printed) and behind.strip().startswith(later.line.strip()))
+    if later and later.error.kind != CAUSE and later.line.strip() in _own_last_line(behind):  # says a shell of SIGKILL
+        return _both(found, later, of_first=False)
+    return None if killed and (goes_on or was_caught(before)) else found
+
+
+def last_failure(text: str, code: int) -> tuple[str, str]:
+    """What stands last of failures that the program seems to have got over, and which it is: an exception, or what a logger calls an error.
+    What came long before may be so indeed, but of code 1, with which Python ends by an exception."""
+    lines = text.split("\n")
+    exception = _last_exception(text)
+    number = next((number for number in range(len(lines) - 1, -1, -1) if exception[:_ENOUGH] in lines[number]), -1) if exception else -1
+    if exception and (code == 1 or _is_near(lines, number)):
+        return "its last exception", exception
+    number = next((number for number in range(len(lines) - 1, -1, -1) if re.search(_ERROR, lines[number])), -1)
+    return ("its last error", lines[number].strip()) if _is_near(lines, number) else ("", "")
+
+
+def _is_near(lines: Sequence[str], number: int) -> bool:
+    return number >= 0 and _said("\n".join(lines[number + 1 :])) <= _MOST_BEHIND and not counted_on(lines, number, len(lines))
+
+
+def _last_exception(text: str) -> str:
+    """The last one that is of no launcher: one behind what such reports, else one before."""
+    text = since_launcher_went_on(text)
+    reports = reported(text)
+    parts = (text[reports[-1].end :], text[: reports[-1].begin]) if reports else (text,)
+    return next(filter(None, map(last_exception, parts)), "")
 
 
 def _own_last_line(text: str) -> str:

@@ -10,10 +10,11 @@ from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NA
 
 CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
-_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
+_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,8} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
+_LEVEL = r"\b(?:ERROR|WARN(?:ING)?|CRITICAL|FATAL)\b|^[EWF][0-9]{4,8} "
 MOST_OF_MESSAGE = 12  # lines that are not indented
 MOST_BEHIND_THREAD = 40  # of steps, with what the thread had brought before
 
@@ -81,6 +82,13 @@ def was_caught(text: str) -> bool:
     bare = plain(text).split("\n")
     begin = next((number for number in range(len(bare) - 2, -1, -1) if bare[number] == BEGINS), -1)
     return begin >= 0 and not (_OF_PROGRAM.match(bare[begin + 1]) or (begin and bare[begin - 1].startswith(OF_A_PART)))
+
+
+def was_logged(text: str) -> bool:
+    """Whether a logger's line stands above the last traceback of a text, as of an exception that was caught."""
+    bare = plain(text).split("\n")
+    begin = next((number for number in range(len(bare) - 2, -1, -1) if bare[number] == BEGINS), -1)
+    return begin > 0 and bool(re.search(_LEVEL, bare[begin - 1]))
 
 
 def parted(text: str, caught: bool = False) -> Iterator[tuple[str, str]]:

@@ -134,7 +134,7 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
     found = _with_parting(plan, ending, found, ended, circumstances)
     if any(each.culprit for each in found):
         found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
-        found = _words().with_exceptions(found, plan.job.node_index, lambda culprit: _written_by(culprit, ended, circumstances))
+        found = _words().with_failures(found, plan.job.node_index, lambda culprit: _written_by(culprit, ended, circumstances))
     if not found and not plan.processes and circumstances.memory.kills:
         found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found

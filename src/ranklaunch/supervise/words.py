@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Suspect
 
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
+_LEAST_OF_SIGNALS = 128  # exit codes of a shell
 _KILLED_BY_9 = 128 + signal.SIGKILL
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 _too_slow: set[str] = set()  # folders of the user's known errors
@@ -212,30 +213,21 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
     return result
 
 
-def with_exceptions(found: list[Suspect], here: int, tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
-    """Where nothing is known of how a rank ended, and it ended with the code of an uncaught exception: the reason has its last exception
-    too, although the rank seems to have gone on after it. tail_of: what it wrote last."""
+def with_failures(found: list[Suspect], here: int, tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
+    """Where nothing is known of how a rank ended that no signal has ended: the reason has its last exception or error too, although the
+    rank seems to have gone on after it, as one that saves what it has before it ends. tail_of: what it wrote last."""
+    from ranklaunch.catalogue import turns
+
     result = []
     for suspect in found:
         culprit = suspect.culprit
-        if culprit and culprit.node == here and culprit.exit_code == 1 and not (culprit.error or suspect.reason):
-            said = _last_exception(tail_of(culprit).decode(errors="replace"))
+        if culprit and culprit.node == here and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason):
+            which, said = turns.last_failure(tail_of(culprit).decode(errors="replace"), culprit.exit_code)
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
             if said:
-                gone_on = "its last exception, with other lines behind it"
-                suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {gone_on}: {shown}")
+                suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {which}, with other lines behind it: {shown}")
         result.append(suspect)
     return result
-
-
-def _last_exception(text: str) -> str:
-    """The last one that is of no launcher: one behind what such reports, else one before."""
-    from ranklaunch import catalogue
-
-    text = catalogue.since_launcher_went_on(text)
-    reports = catalogue.reported(text)
-    parts = (text[reports[-1].end :], text[: reports[-1].begin]) if reports else (text,)
-    return next(filter(None, map(catalogue.last_exception, parts)), "")
 
 
 def _looks_killed(culprit: Culprit) -> bool:
