@@ -69,6 +69,27 @@ def test_a_rank_is_killed(as_process: Starter, name: str, code: int) -> None:
     assert verdict["reason"] == f"rank 0 on node 0 was killed by {name}; its last line: ready{of_memory}"
 
 
+CAUGHT = """\
+import os, sys, time, traceback
+try:
+    raise ValueError("no header")
+except ValueError:
+    traceback.print_exc()
+time.sleep(0.7)
+os.kill(os.getpid(), int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_rank_that_is_killed_soon_after_an_exception_was_killed(as_process: Starter, ranks: int) -> None:
+    """Whether it had caught that or not: nobody has told it to end."""
+    program = as_process.folder / "train.py"
+    program.write_text(CAUGHT)
+    job = as_process.spawn(ranks, program, int(signal.SIGKILL))
+    assert job.end(120) == 137
+    assert job.verdict["culprit"]["signal"] == "SIGKILL"
+
+
 @pytest.mark.parametrize(("first", "gap"), [*(pytest.param(first, 0.02, marks=pytest.mark.table) for first in (0, 1)), (0, 0), (1, 0)])
 def test_the_first_to_fail_is_the_culprit(as_process: Starter, tmp_path: Path, first: int, gap: float) -> None:
     """Of two ranks that die shortly after each other, the second by its own fault too, it is always the first."""

@@ -329,6 +329,28 @@ def test_what_a_program_saves_last_does_not_hide_what_it_has_logged(code: int) -
     assert last_exception(f"ERROR:root:no metrics sent\n{steps}{saves}", code) == ""
 
 
+def test_the_last_of_an_exception_and_an_error_is_told() -> None:
+    saves = "INFO:root:saved to /x\n"
+    diverged = "ERROR:root:loss diverged"
+    assert last_exception(f"{LOGGED}going on\n{diverged}\n{saves}", 4) == diverged
+    assert last_exception(f"{diverged}\n{LOGGED}{saves}", 4) == LOGGED.splitlines()[-1]
+
+
+def test_two_errors_of_a_program_are_told_both() -> None:
+    first = "ERROR:root:could not read: [Errno 2] No such file or directory: '/data/x'"
+    last = "CRITICAL:root:no samples are left"
+    assert told(f"{first}\n{last}\n", 4, "run.py")[0] == f"{first}; its last line: {last}"
+    assert told(f"{first}\nERROR: training failed\n", 4, "run.py")[0] == first
+    assert told(f"{last}\n", 4, "run.py")[0] == last
+
+
+def test_a_threads_exception_is_told_beside_what_the_program_ended_for() -> None:
+    why = OPTIONAL.splitlines()[-1]
+    assert told(f"{IN_THREAD}no samples are left\n", 1, "run.py")[0] == f"{why}; its last line: no samples are left"
+    aborted = "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA driver is gone\n"
+    assert told(f"{IN_THREAD}{aborted}", 134, "run.py")[0].endswith(f"; before that: {why}")
+
+
 def test_what_a_logger_calls_fatal_is_told_before_what_was_caught() -> None:
     why = LOGGED.splitlines()[-1]
     for level in ("F1127 08:23:30.867249", "F20261127 08:23:30.867249"):

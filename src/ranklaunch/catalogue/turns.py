@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, FAINT, GENERAL
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, FAINT, GENERAL, LAST
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import Finding
-from ranklaunch.catalogue.survival import counted_on, is_own, shows_steps, stepped, went_well
+from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted, was_caught, was_logged
+from ranklaunch.catalogue.uncaught import parted, was_caught, was_printed
 from ranklaunch.showing import last_line
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
@@ -21,6 +21,7 @@ _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
 _BY_SIGKILL = 137
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
 _ERROR = r"(?:^|[ \t\[(|])(?:ERROR|CRITICAL|FATAL)\b"
+_SAVES = r"(?i)sav(?:ed|ing)|writ|checkpoint|dump"
 _BY_EXCEPTION = " exited with code 1"
 _SEEN = 200  # characters of a last line
 _ENOUGH = 40  # characters by which a line is found
@@ -109,7 +110,14 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
         if last_exception(behind) and not tells_only_that(found.line):  # of a program that was started later
             return _both(first, found, of_first=False)
         return _both(first, found, code == 1)
-    return found
+    return _with_last_error(found, text)
+
+
+def _with_last_error(found: Finding, text: str) -> Finding:
+    """Words that no entry knows, with the last line where that calls itself an error too."""
+    last = _own_last_line(text) if found.error.standing in (LAST, FAINT) and found.error.kind == CAUSE else ""
+    is_another = re.match(_CALLS_ITSELF_ERROR, last) and not tells_only_that(last) and last.strip()[:_ENOUGH] not in found.line
+    return _with_line(found, last) if is_another else found
 
 
 def _with_last_words(
@@ -117,7 +125,7 @@ def _with_last_words(
 ) -> Finding:
     """An exception that was found, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
     as its exit code, or who has printed it, says. What else stands there of code 1 may yet be of its message."""
-    over, last, printed = stepped(before, behind), _own_last_line(behind), was_caught(before) or was_logged(before)
+    over, last, printed = stepped(before, behind), _own_last_line(behind), was_printed(before)
     caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
     if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
@@ -135,7 +143,7 @@ def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str],
     if not before.rstrip().rpartition("\n")[2].startswith(found.line.strip()[:_ENOUGH]):
         return found
     goes_on, killed = any(map(is_own, behind.split("\n"))), code == _BY_SIGKILL
-    printed = was_caught(before) or was_logged(before)
+    printed = was_printed(before)
     later = ask(f"{behind}\n") if goes_on and (killed or printed or not is_python or stepped(before, behind)) else None
     if later and later.error.kind == CAUSE and later.error.standing not in ((AFTERMATH, FAINT) if printed else GENERAL):
         return _both(found, later, not (killed or printed) and behind.strip().startswith(later.line.strip()))
@@ -147,17 +155,23 @@ def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str],
 def last_failure(text: str, code: int) -> tuple[str, str]:
     """What stands last of failures that the program seems to have got over, and which it is: an exception, or what a logger calls an error.
     What came long before may be so indeed, but of code 1, with which Python ends by an exception."""
-    lines = text.split("\n")
-    exception = _last_exception(text)
-    number = next((number for number in range(len(lines) - 1, -1, -1) if exception[:_ENOUGH] in lines[number]), -1) if exception else -1
-    if exception and (code == 1 or _is_near(lines, number)):
-        return "its last exception", exception
-    number = next((number for number in range(len(lines) - 1, -1, -1) if re.search(_ERROR, lines[number])), -1)
-    return ("its last error", lines[number].strip()) if _is_near(lines, number) else ("", "")
+    lines, exception = text.split("\n"), _last_exception(text)
+    raised = _last_with(lines, re.escape(exception[:_ENOUGH])) if exception else -1
+    logged = _last_with(lines, _ERROR)
+    if logged > raised and _is_near(lines, logged):
+        return "its last error", lines[logged].strip()
+    return ("its last exception", exception) if exception and (code == 1 or _is_near(lines, raised)) else ("", "")
+
+
+def _last_with(lines: Sequence[str], pattern: str) -> int:
+    return next((number for number in range(len(lines) - 1, -1, -1) if re.search(pattern, lines[number])), -1)
 
 
 def _is_near(lines: Sequence[str], number: int) -> bool:
-    return number >= 0 and _said("\n".join(lines[number + 1 :])) <= _MOST_BEHIND and not counted_on(lines, number, len(lines))
+    """Whether little stands behind this line, and no steps but what tells of what is saved."""
+    behind = lines[number + 1 :]
+    steps = (line for line in behind if shows_steps(line) and not re.search(_SAVES, line))
+    return number >= 0 and _said("\n".join(behind)) <= _MOST_BEHIND and not any(steps)
 
 
 def _last_exception(text: str) -> str:

@@ -79,16 +79,21 @@ def begins_as_program(said: Sequence[str]) -> bool:
 def was_caught(text: str) -> bool:
     """Whether the last traceback of a text was printed by a function that has caught the exception: Python itself writes those of a program
     from its own module on, and names the thread or process that another has ended."""
-    bare = plain(text).split("\n")
-    begin = next((number for number in range(len(bare) - 2, -1, -1) if bare[number] == BEGINS), -1)
-    return begin >= 0 and not (_OF_PROGRAM.match(bare[begin + 1]) or (begin and bare[begin - 1].startswith(OF_A_PART)))
+    above, _ = _last(text)
+    return was_printed(text, by_logger=False) and not above.startswith(OF_A_PART)
 
 
-def was_logged(text: str) -> bool:
-    """Whether a logger's line stands above the last traceback of a text, as of an exception that was caught."""
-    bare = plain(text).split("\n")
-    begin = next((number for number in range(len(bare) - 2, -1, -1) if bare[number] == BEGINS), -1)
-    return begin > 0 and bool(re.search(_LEVEL, bare[begin - 1]))
+def was_printed(text: str, by_logger: bool = True) -> bool:
+    """The same, or that it has ended a thread or a process beside. by_logger: or that a logger's line stands above it."""
+    above, first = _last(text)
+    return bool(first) and (not _OF_PROGRAM.match(first) or (by_logger and bool(re.search(_LEVEL, above))))
+
+
+def _last(text: str) -> tuple[str, str]:
+    """The line above the last traceback of a text, and its first frame; "" where there is none."""
+    bare = ["", *plain(text).split("\n")]
+    begin = next((number for number in range(len(bare) - 2, 0, -1) if bare[number] == BEGINS), -1)
+    return (bare[begin - 1], bare[begin + 1]) if begin > 0 else ("", "")
 
 
 def parted(text: str, caught: bool = False) -> Iterator[tuple[str, str]]:

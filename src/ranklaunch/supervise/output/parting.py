@@ -12,6 +12,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.output.pipe import last_lines
 from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.system.signals import STOPPING
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
@@ -97,10 +98,10 @@ def _was_at_work(tail: bytes) -> bool:
 
 
 def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
-    """Whether an exception has ended it, and not what came of another rank's end, such as a signal; and its exit code, None where nobody
-    knows. A launcher tells the others when one has ended."""
+    """Whether it has ended by itself, or of what came from outside, and not of what came of another rank's end, such as a signal; and its
+    exit code, None where nobody knows. A launcher tells the others when one has ended."""
     if child.process.rank == rank:
-        return not (child.ended.told or child.ended.signal), child.ended.code
+        return not (child.ended.told or child.ended.signal in (*STOPPING, signal.SIGABRT)), child.ended.code
     ends = _ends(child)
     own = next((each for each in ends if each.rank == rank), None)
     return bool(own and own is ends[0] and own.failed and own.signal != signal.SIGTERM), own.code if own else None
