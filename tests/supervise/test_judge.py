@@ -113,6 +113,21 @@ def test_a_rank_that_its_launcher_had_seen_end_well_has_not_failed(told_at: floa
     assert [each.culprit.rank for each in found if each.culprit and each.culprit.rank is not None] == ranks
 
 
+def test_what_a_launcher_had_said_of_a_rank_before_a_stop_was_a_failure() -> None:
+    """torchrun may be halted then, and be killed before it ends."""
+    plan = helpers.plan(helpers.local(2, "2"), method="torchrun")
+    said = b"E1127 08:50:56.2 7 torch/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 8) of binary\n"
+    child = of_torchrun(plan, 9, signal.SIGTERM, signal.SIGKILL, tail=said)
+    child.said, child.told_at, child.ends_ranks = said, 9.0, True
+    rank = Watched(1, tree.Identity(8, 1))
+    rank.ended_at = 1.0
+    child.below = SimpleNamespace(ended=[rank], failed=[], unknown=[rank])  # type: ignore[assignment]
+    around = replace(circumstances(tail=b"step 3\nvocab mismatch: 32000 != 32001\n"), stop=(signal.SIGTERM, 9.0))
+    found = blame.judge(judge.suspects(plan, Ending("stopped", 143, "stopped by SIGTERM", at=9.0), [child], around))
+    assert (found.outcome, found.exit_code) == ("failed", 1)
+    assert found.reason == "rank 1 on node 0 (n0) exited with code 1: vocab mismatch: 32000 != 32001"
+
+
 def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     """It was told to end for another's sake, after it had written the cause."""
     plan = helpers.plan(helpers.local(), method="torchrun")

@@ -147,7 +147,10 @@ def test_an_exception_that_a_function_has_caught_and_logged_is_told_beside_what_
     assert told(f"{LOGGED}validation set is empty\n", 1, "run.py")[0] == f"{why}; its last line: validation set is empty"
 
 
-@pytest.mark.parametrize("caught", ["ConnectionResetError: [Errno 104] Connection reset by peer", "TimeoutError: timed out"])
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+@pytest.mark.parametrize("caught", [RESET, "TimeoutError: timed out"])
 def test_a_lost_connection_that_was_caught_does_not_hide_what_came_later(caught: str) -> None:
     """With peers it stays the consequence that it may be."""
     logged = LOGGED.replace(OPTIONAL.splitlines()[-1], caught)
@@ -163,6 +166,21 @@ def test_an_exception_that_ends_a_program_comes_before_one_that_was_caught() -> 
     assert told(f"{logged}{LOSS}", 1, "run.py")[0] == f"ValueError: loss is nan; before that: {memory}"
     failed = f"{FRAMES}RuntimeError: training failed\n"
     assert told(f"{logged}{failed}", 1, "run.py")[0] == memory
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_an_exception_that_was_caught_is_told_behind_that_which_ends_a_rank(by_itself: bool) -> None:
+    """PyTorch's hook marks each line. What came of another rank's end stays a consequence."""
+    plan = helpers.plan(helpers.local(2), method="spawn", program="run.py")
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/data/part-3.idx'"
+    logged = LOGGED.replace(OPTIONAL.splitlines()[-1], missing)
+    for line, kind in (("RuntimeError: mat1 and mat2 shapes cannot be multiplied", "cause"), (RESET, "consequence")):
+        for mark in ("", "[rank1]: "):
+            raised = "".join(f"{mark}{each}\n" for each in f"{FRAMES}{line}".splitlines())
+            error = words.known(f"{logged}closing\n{raised}".encode(), plan, by_itself, code=1 if by_itself else None)
+            assert error
+            assert error.kind == kind
+            assert error.line.partition("; before that: ")[::2] == (line, missing if mark else "")
 
 
 def test_an_exception_that_was_caught_is_not_why_a_process_was_killed() -> None:

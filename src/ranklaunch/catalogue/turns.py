@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, FAINT, GENERAL, LAST
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import Finding
 from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted, was_caught, was_printed
+from ranklaunch.catalogue.uncaught import parted, was_caught, was_printed, without_mark
 from ranklaunch.showing import last_line
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
@@ -113,6 +113,22 @@ def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     return _with_last_error(found, text)
 
 
+def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """Of a process that was told to end, or is about to: where an exception was ending it, and it had caught another before, both."""
+    found = ask(text)
+    for before, behind in parted(text, caught=True) if found else ():
+        if found and _names(before, found) and was_printed(before) and next(parted(behind), None):
+            later = ask(f"{behind}\n")
+            told = later and later.error.kind in (CAUSE, CONSEQUENCE) and not tells_only_that(later.line)
+            return _both(found, later, of_first=False) if later and told else found
+    return found
+
+
+def _names(before: str, found: Finding) -> bool:
+    """Whether it is the exception that the last line names."""
+    return bool(found.line.strip()) and found.line.strip()[:_ENOUGH] in before.rstrip().rpartition("\n")[2]
+
+
 def _with_last_error(found: Finding, text: str) -> Finding:
     """Words that no entry knows, with the last line where that calls itself an error too."""
     last = _own_last_line(text) if found.error.standing in (LAST, FAINT) and found.error.kind == CAUSE else ""
@@ -129,10 +145,12 @@ def _with_last_words(
     caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
     if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
-    later = ask(f"{behind}\n")
+    later, ended = ask(f"{behind}\n"), printed and next(parted(behind), None) is not None
     if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
-        went_on = over or went_well(behind) or (printed and next(parted(behind), None) is not None)
+        went_on = over or ended or went_well(behind)
         return _both(found, later, code == 1 and not went_on if is_cause else not alone)
+    if later and later.error.kind == CONSEQUENCE and ended:  # of a peer's end, most likely
+        return _both(found, later, alone)
     return found if not (caught and is_cause) or tells_only_that(last) else _with_line(found, last)
 
 
@@ -140,7 +158,7 @@ def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str],
     """Of one that a signal has ended: SIGKILL comes from outside, and an exception that was caught, or behind which it had more to say, is
     not why. By others a process may end on its way out, for the exception, as its shell says in the next line."""
     before, behind = next(parted(text, caught=True), ("", ""))
-    if not before.rstrip().rpartition("\n")[2].startswith(found.line.strip()[:_ENOUGH]):
+    if not _names(before, found):
         return found
     goes_on, killed = any(map(is_own, behind.split("\n"))), code == _BY_SIGKILL
     printed = was_printed(before)
@@ -193,8 +211,8 @@ def _with_line(found: Finding, last: str) -> Finding:
 def _both(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
     """Both of two failures. of_first: it is the first that the exit code is of."""
     if of_first:
-        return first._replace(line=f"{first.line}; after that: {later.line.strip()}")
-    return later._replace(line=f"{later.line.strip()}{before}{first.line}")
+        return first._replace(line=f"{first.line}; after that: {without_mark(later.line)}")
+    return later._replace(line=f"{later.line.strip()}{before}{without_mark(first.line)}")
 
 
 def _with_own_words(before: Finding, later: Finding | None, behind: str) -> Finding | None:

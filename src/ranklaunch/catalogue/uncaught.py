@@ -10,6 +10,7 @@ from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NA
 
 CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
+_HOOK = re.compile(f"^{HOOKED}")
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,8} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
@@ -91,15 +92,25 @@ def was_printed(text: str, by_logger: bool = True) -> bool:
 
 def _last(text: str) -> tuple[str, str]:
     """The line above the last traceback of a text, and its first frame; "" where there is none."""
-    bare = ["", *plain(text).split("\n")]
+    bare = ["", *_bare(text)]
     begin = next((number for number in range(len(bare) - 2, 0, -1) if bare[number] == BEGINS), -1)
     return (bare[begin - 1], bare[begin + 1]) if begin > 0 else ("", "")
+
+
+def without_mark(line: str) -> str:
+    """Without that which PyTorch's hook puts before each line."""
+    return _HOOK.sub("", line.strip())
+
+
+def _bare(text: str) -> list[str]:
+    """The lines as Python writes them."""
+    return [_HOOK.sub("", line) for line in plain(text).split("\n")]
 
 
 def parted(text: str, caught: bool = False) -> Iterator[tuple[str, str]]:
     """An output at each exception that has ended a program of Python, the last first: up to the line that names it, and what stands
     behind. caught: also at those that a function, or Python itself of a thread or process, has caught and printed."""
-    lines, bare = text.split("\n"), plain(text).split("\n")
+    lines, bare = text.split("\n"), _bare(text)
     for begin in range(len(bare) - 2, -1, -1):
         if bare[begin] != BEGINS or not (caught or _OF_PROGRAM.match(bare[begin + 1])):
             continue

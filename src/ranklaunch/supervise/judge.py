@@ -248,12 +248,13 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         return
     told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
-    at = circumstances.wall(child.ended.at if failure.at is None else failure.at)
+    itself = not child.ended.told or bool(told and child.ends_ranks)  # it had said so before it was told to end
+    at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
-    own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and not child.ended.told else b"")
+    own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and itself else b"")
     shared = child.process.conduct.launches and not of_rank
-    error = _words().known(own if told else tail, plan, not child.ended.told, shared, failure.exit_code)
+    error = _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)
     lines = last_lines(own if apart else own or tail)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
@@ -262,7 +263,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)] if child.role in DECIDING else []
     if not (told or error or child.ended.signal):  # it says neither which rank has failed nor why; one of them may say so itself
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
-    if not child.ended.told or _killed_by_another(child) or on_its_way:
+    if itself or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = _words().reported(culprit, of_rank if told else tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
@@ -290,11 +291,10 @@ def _of_rank(plan: Plan, child: Child, rank: Watched, tail: bytes, error: KnownE
 
 
 def _placed_by(child: Child, told: Failure | None) -> Failure | None:
-    """What a launcher says of a rank without its number, where only one can be meant."""
-    meant = child.announced.unknown if child.announced else []
-    if not told or told.rank is not None or len(meant) != 1:
-        return told
-    return replace(told, rank=meant[0].rank, pid=meant[0].pid)
+    """What a launcher says of a rank without its number, where one that has ended had its pid, or only one can be meant."""
+    own = [each for each in child.below.ended if told and told.rank is None and each.pid == told.pid] if child.below else []
+    meant = own or (child.announced.unknown if child.announced else [])
+    return replace(told, rank=meant[0].rank, pid=meant[0].pid) if told and told.rank is None and len(meant) == 1 else told
 
 
 def _below(

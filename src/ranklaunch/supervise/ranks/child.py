@@ -108,7 +108,13 @@ class Child:
 
     def had_taken(self, rank: Watched) -> bool:
         """Of a launcher: whether it had fetched the end of a rank well before it was told to end, and has not called that a failure."""
-        return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
+        well = rank.status is None and rank.by_itself and not self.ends_ranks
+        return well and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
+
+    def ended_at_of(self, rank: int | None) -> float:
+        """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself did."""
+        ranks = self.below.ended if self.below and self.ended.told else ()
+        return next((each.ended_at for each in ranks if each.rank == rank), self.ended.at)
 
     def last_words(self) -> bytes:
         """The last that it has written; where an exception may have ended it, with which Python ends with 1, in the order in which it was
