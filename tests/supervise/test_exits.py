@@ -90,6 +90,29 @@ def test_a_rank_that_is_killed_soon_after_an_exception_was_killed(as_process: St
     assert job.verdict["culprit"]["signal"] == "SIGKILL"
 
 
+SLOW = """\
+import atexit, os, sys, time
+if os.environ["RANK"] == "0":
+    time.sleep(1.5)
+    raise RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:31441")
+atexit.register(time.sleep, 60)
+print("step 3 loss 1", flush=True)
+if os.environ["RANK"] == "1":
+    sys.exit("vocab mismatch")
+time.sleep(60)
+"""
+
+
+def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(SLOW)
+    job = as_process.spawn(3, program)
+    assert job.end(120) == 1
+    assert job.verdict["culprit"]["rank"] == 0
+    (note,) = [note for note in job.verdict["notes"] if "had said" in note]
+    assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
+
+
 @pytest.mark.parametrize(("first", "gap"), [*(pytest.param(first, 0.02, marks=pytest.mark.table) for first in (0, 1)), (0, 0), (1, 0)])
 def test_the_first_to_fail_is_the_culprit(as_process: Starter, tmp_path: Path, first: int, gap: float) -> None:
     """Of two ranks that die shortly after each other, the second by its own fault too, it is always the first."""

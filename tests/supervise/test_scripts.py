@@ -354,6 +354,11 @@ def test_the_last_of_an_exception_and_an_error_is_told() -> None:
     assert last_exception(f"{diverged}\n{LOGGED}{saves}", 4) == LOGGED.splitlines()[-1]
 
 
+def test_an_error_that_names_its_step_is_no_step() -> None:
+    diverged = "ERROR:train:loss diverged (nan) at step 5, aborting"
+    assert told(f"step 4 loss 0.5\n{diverged}\n", 1, "run.py")[0] == diverged
+
+
 def test_two_errors_of_a_program_are_told_both() -> None:
     first = "ERROR:root:could not read: [Errno 2] No such file or directory: '/data/x'"
     last = "CRITICAL:root:no samples are left"

@@ -193,7 +193,7 @@ _WARNS = r"\bWARN(?:ING)?\b"
 _CODE_ALONE = rf"\W{{0,8}}{CODE}\W{{0,8}}$"
 _OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
-_WITH_LEVEL = r"(?:ERROR|FATAL|CRITICAL)(?: \w{1,20})?: [A-Za-z]"
+_WITH_LEVEL = r"(?:ERROR|FATAL|CRITICAL)(?:(?: \w{1,20})?: [A-Za-z]|:[\w.-]{1,80}:)"
 _FATAL = r"(?:ERROR|FATAL|CRITICAL)\b"  # of abseil: FATAL Flags parsing error: flag --data=None: ...
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.

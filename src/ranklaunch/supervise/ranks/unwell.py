@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
+from ranklaunch import showing
 from ranklaunch.catalogue import uncaught
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
@@ -15,6 +17,7 @@ from ranklaunch.system import tree
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Suspect
 
+_MOST = 4  # ranks that had said something before
 _OF_A_STOP = (signal.SIGTERM, signal.SIGABRT)
 SIGNALS = range(128, 128 + 65)  # codes that say of which signal it was that something ended
 
@@ -39,7 +42,26 @@ def notes(
     found = sorted(
         {(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught, asked) if rank not in said}
     )
-    return blame.few([blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found])
+    failed = [blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found]
+    known = {*said, *(rank for rank, _, _ in found)}
+    if first and first[0].is_consequence:
+        before = (each for child in ended for each in _said_before(plan, child, tail_of, known))
+        failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in islice(before, _MOST)]
+    return blame.few(failed)
+
+
+def _said_before(
+    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], known: Collection[int | None]
+) -> Iterator[tuple[int, str]]:
+    """Ranks that had not ended when they were told to, with what they had said of a failure by then, of which others may have lost them: an
+    exit hook may take its time."""
+    own = [(child.process.rank, child.said or b"")] if child.role == RANK and child.ended.told else []
+    seen = child.announced or child.below
+    below = [(each.rank, tail_of(each.rank)) for each in seen.ended if not each.by_itself] if seen else []
+    for rank, tail in (*own, *below):
+        error = words.known(tail, plan) if rank is not None and rank not in known else None
+        if rank is not None and error and error.kind == blame.CAUSE:
+            yield rank, showing.printable(error.line)[: blame.SEEN]
 
 
 def _failed(
