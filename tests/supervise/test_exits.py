@@ -113,6 +113,26 @@ def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(a
     assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
 
 
+WAITS = """\
+import os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("ready", flush=True)
+if os.environ["RANK"] == "1":
+    raise RuntimeError("shard 7 is damaged")
+"""
+
+
+def test_an_exception_behind_which_a_rank_waits_is_told_where_the_job_is_stopped(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(WAITS)
+    job = as_process.spawn(2, program)
+    job.out.wait_for("ready", 2)
+    job.out.wait_for("shard 7 is damaged", 2)  # also in the line that raises it
+    job.send(signal.SIGTERM)
+    assert job.end(120) == 143
+    assert "rank 1 had not ended when it was told to, but it had said: RuntimeError: shard 7 is damaged" in job.verdict["notes"]
+
+
 @pytest.mark.parametrize(("first", "gap"), [*(pytest.param(first, 0.02, marks=pytest.mark.table) for first in (0, 1)), (0, 0), (1, 0)])
 def test_the_first_to_fail_is_the_culprit(as_process: Starter, tmp_path: Path, first: int, gap: float) -> None:
     """Of two ranks that die shortly after each other, the second by its own fault too, it is always the first."""

@@ -44,24 +44,33 @@ def notes(
     )
     failed = [blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found]
     known = {*said, *(rank for rank, _, _ in found)}
-    if first and first[0].is_consequence:
-        before = (each for child in ended for each in _said_before(plan, child, tail_of, known))
+    if asked or (first and first[0].is_consequence):
+        before = (each for child in ended for each in _said_before(plan, child, tail_of, known, asked))
         failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in islice(before, _MOST)]
     return blame.few(failed)
 
 
 def _said_before(
-    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], known: Collection[int | None]
+    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], known: Collection[int | None], asked: bool
 ) -> Iterator[tuple[int, str]]:
     """Ranks that had not ended when they were told to, with what they had said of a failure by then, of which others may have lost them: an
-    exit hook may take its time."""
+    exit hook may take its time. asked: the exception alone with which the output ends, as of a rank that waits for its peers then."""
     own = [(child.process.rank, child.said or b"")] if child.role == RANK and child.ended.told else []
     seen = child.announced or child.below
-    below = [(each.rank, tail_of(each.rank)) for each in seen.ended if not each.by_itself] if seen else []
+    ended = {each.rank: each.by_itself for each in seen.ended} if seen else {}
+    of_launcher = [*plan.outputs.keys] if plan.outputs and child.ended.told else [*ended]
+    below = [(rank, tail_of(rank)) for rank in of_launcher if not ended.get(rank)]
     for rank, tail in (*own, *below):
-        error = words.known(tail, plan) if rank is not None and rank not in known else None
-        if rank is not None and error and error.kind == blame.CAUSE:
+        if rank is None or rank in known or (asked and not _ends_by_exception(tail, rank)):
+            continue
+        error = words.known(tail, plan)
+        if error and error.kind == blame.CAUSE:
             yield rank, showing.printable(error.line)[: blame.SEEN]
+
+
+def _ends_by_exception(tail: bytes, rank: int) -> bool:
+    said = uncaught.ends_by_exception(tail.decode(errors="replace"), rank)[1]
+    return bool(said) and uncaught.begins_as_program(uncaught.plain(said).splitlines())
 
 
 def _failed(
