@@ -241,14 +241,15 @@ def placed(plan: Plan, text: str) -> str:
 
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     tail = child.said if (child.ended.told or child.had_said_all) and child.said is not None else child.last_words()
+    told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
+    itself = not child.ended.told or bool(told and child.ends_ranks and told.exit_code != TOLD)  # it had said so before it was told
+    circumstances = replace(circumstances, stop=None if itself else circumstances.stop)
     if seen := list(_of_ranks(plan, child, circumstances)):
         yield from seen
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
         return
-    told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
-    itself = not child.ended.told or bool(told and child.ends_ranks)  # it had said so before it was told to end
     at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
@@ -256,15 +257,14 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     shared = child.process.conduct.launches and not of_rank
     error = _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)
-    lines = last_lines(own if apart else own or tail)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
     on_its_way = error and error.kind == blame.CAUSE and not of_signal
     ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)] if child.role in DECIDING else []
-    if not (told or error or child.ended.signal):  # it says neither which rank has failed nor why; one of them may say so itself
+    if not (told or error or child.ended.signal):  # it says neither which has failed nor why; one of them may say so itself
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
-        culprit = _culprit(plan, child, failure, lines, error, at)
+        culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
         reason = _words().reported(culprit, of_rank if told else tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks

@@ -108,8 +108,7 @@ class Child:
 
     def had_taken(self, rank: Watched) -> bool:
         """Of a launcher: whether it had fetched the end of a rank well before it was told to end, and has not called that a failure."""
-        well = rank.status is None and rank.by_itself and not self.ends_ranks
-        return well and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
+        return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
 
     def ended_at_of(self, rank: int | None) -> float:
         """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself did."""
