@@ -70,12 +70,11 @@ def test_a_rank_is_killed(as_process: Starter, name: str, code: int) -> None:
 
 
 CAUGHT = """\
-import os, sys, time, traceback
+import os, sys, traceback
 try:
     raise ValueError("no header")
 except ValueError:
     traceback.print_exc()
-time.sleep(0.7)
 os.kill(os.getpid(), int(sys.argv[1]))
 """
 
@@ -92,12 +91,17 @@ def test_a_rank_that_is_killed_soon_after_an_exception_was_killed(as_process: St
 
 SLOW = """\
 import atexit, os, sys, time
+said = __file__ + ".said"
+def hook():
+    open(said, "w").close()
+    time.sleep(60)
 if os.environ["RANK"] == "0":
-    time.sleep(1.5)
+    while not os.path.exists(said):
+        time.sleep(0.02)
     raise RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:31441")
-atexit.register(time.sleep, 60)
 print("step 3 loss 1", flush=True)
 if os.environ["RANK"] == "1":
+    atexit.register(hook)  # Python has written the message by then
     sys.exit("vocab mismatch")
 time.sleep(60)
 """

@@ -392,14 +392,19 @@ def test_open_mpis_word_of_a_wrong_call_is_the_reason() -> None:
     assert (found.node, found.culprit.rank, found.culprit.error.line) == (1, 1, "[h1:9] *** MPI_ERR_ROOT: invalid root")
 
 
+def of_deepspeed(plan: Plan, tail: str) -> tuple[Suspect, ...]:
+    """Of its runner, with this output of all hosts."""
+    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    return tuple(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
     """Also where its words come behind srun's."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm"), method="deepspeed")
     own, told = f"{TRACEBACK.decode()}IndexError: tile 8\n", "srun: error: h1: task 1: Exited with exit code 1\n"
-    child = of_torchrun(plan, 1 << 8, tail="".join(["hi\n", *([told, own] if late else [own, told]), "srun: Terminating\n"]).encode())
-    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    (found,) = of_deepspeed(plan, "".join(["hi\n", *([told, own] if late else [own, told]), "srun: Terminating\n"]))
     assert found.culprit
     assert found.culprit.error
     assert (found.culprit.rank, found.culprit.error.line) == (1, "IndexError: tile 8")
@@ -415,9 +420,7 @@ def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs
         ends = told.format("INFO", 3, "Killing subprocess 1") + told.format("ERROR", 9, f"['python'] exits with return code = {code}")
         lines.append((node, ends))
     tail = "".join(f"{hosts[node]}: {line}" for node, text in lines for line in text.splitlines(keepends=True))
-    child = of_torchrun(plan, 1 << 8, tail=f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n".encode())
-    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
-    return tuple(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
+    return of_deepspeed(plan, f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n")
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -437,9 +440,7 @@ def test_a_node_that_ssh_did_not_reach_or_was_cut_off_from_was_not_killed(begun:
     told = said.format(*[host] * said.count("{}"))
     ends = f"{here}: [2026-11-27 07:29:22,076] [ERROR] [launch.py:259:sigkill_handler] ['python'] exits with return code = -15\n"
     tail = f"{first}{host}: {told}\npdsh@{here}: {host}: ssh exited with exit code 255\n{ends}"
-    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
-    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    (found,) = of_deepspeed(plan, tail)
     assert found.culprit
     assert found.culprit.error
     assert (found.node, found.culprit.name, found.exit_code, found.culprit.signal) == (1, "ssh to launch.py", 255, None)
@@ -450,9 +451,7 @@ def test_a_node_that_srun_has_lost_is_the_one_to_leave_out() -> None:
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm"), method="deepspeed")
     here, host = (node.host for node in plan.job.nodes)
     tail = f"step 1\nsrun: error: Node failure on {host}\nsrun: Job step aborted: Waiting\nsrun: error: {here}: task 0: Killed\n"
-    child = of_torchrun(plan, 1 << 8, tail=tail.encode())
-    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    (found,) = of_deepspeed(plan, tail)
     assert found.culprit
     assert found.culprit.error
     assert (found.node, found.culprit.host, found.culprit.error.name) == (1, host, "slurm-node-failed")

@@ -4,6 +4,7 @@ told: one of them, or both."""
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
@@ -18,7 +19,7 @@ from ranklaunch.showing import last_line
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
-_BY_SIGKILL = 137
+_BY_SIGKILL = 128 + signal.SIGKILL
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
 _ERROR = r"(?:^|[ \t\[(|])(?:ERROR|CRITICAL|FATAL)\b"
 _SAVES = r"(?i)sav(?:ed|ing)|writ|checkpoint|dump"
@@ -117,11 +118,16 @@ def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None
     """Of a process that was told to end, or is about to: where an exception was ending it, and it had caught another before, both."""
     found = ask(text)
     for before, behind in parted(text, caught=True) if found else ():
-        if found and _names(before, found) and was_printed(before) and next(parted(behind), None):
+        if found and _names(before, found) and was_printed(before) and _ends_by_exception(behind):
             later = ask(f"{behind}\n")
             told = later and later.error.kind in (CAUSE, CONSEQUENCE) and not tells_only_that(later.line)
             return _both(found, later, of_first=False) if later and told else found
     return found
+
+
+def _ends_by_exception(behind: str) -> bool:
+    """Whether one has ended a program of Python there."""
+    return next(parted(behind), None) is not None
 
 
 def _names(before: str, found: Finding) -> bool:
@@ -145,7 +151,7 @@ def _with_last_words(
     caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
     if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
-    later, ended = ask(f"{behind}\n"), printed and next(parted(behind), None) is not None
+    later, ended = ask(f"{behind}\n"), printed and _ends_by_exception(behind)
     if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
         went_on = over or ended or went_well(behind)
         return _both(found, later, code == 1 and not went_on if is_cause else not alone)

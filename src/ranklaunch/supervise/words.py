@@ -225,8 +225,9 @@ def with_failures(found: list[Suspect], here: int, tail_of: Callable[[Culprit], 
         if culprit and culprit.node == here and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason):
             which, said = turns.last_failure(tail_of(culprit).decode(errors="replace"), culprit.exit_code)
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
-            if said and shown not in blame.sentence(culprit):
-                suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {which}, with other lines behind it: {shown}")
+            told = blame.sentence(culprit)
+            if said and shown not in told:
+                suspect = replace(suspect, reason=f"{told}; {which}, with other lines behind it: {shown}")
         result.append(suspect)
     return result
 

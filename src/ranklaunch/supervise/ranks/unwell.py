@@ -70,7 +70,7 @@ def _said_before(
 
 def _ends_by_exception(tail: bytes, rank: int) -> bool:
     said = uncaught.ends_by_exception(tail.decode(errors="replace"), rank)[1]
-    return bool(said) and uncaught.begins_as_program(uncaught.plain(said).splitlines())
+    return bool(said) and uncaught.begins_as_program(said.splitlines())
 
 
 def _failed(
