@@ -70,11 +70,12 @@ def test_a_rank_is_killed(as_process: Starter, name: str, code: int) -> None:
 
 
 CAUGHT = """\
-import os, sys, traceback
+import os, sys, time, traceback
 try:
     raise ValueError("no header")
 except ValueError:
     traceback.print_exc()
+time.sleep(0.7)  # within the time that an exception may take to end a rank
 os.kill(os.getpid(), int(sys.argv[1]))
 """
 
