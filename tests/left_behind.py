@@ -13,7 +13,7 @@ import helpers
 import pytest
 
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise import record
+from ranklaunch.supervise import record, words
 from ranklaunch.supervise.record import Record
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
@@ -117,3 +117,11 @@ def _verdict(outcome: str, code: int, reason: str, more: Mapping[str, Any]) -> V
 def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
     return Culprit(node, rank, 100 + rank, more.pop("exit_code", 1), more.pop("signal", None), more.pop("out_of_memory", False),
                    more.pop("last_lines", ("what a pity",)), f"rank {rank}", **more)  # fmt: skip
+
+
+def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
+    """The line of the entry that explains it, and what its own launcher says where that is the reason."""
+    plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
+    error = words.known(text.encode(), plan, code=code)
+    of = culprit(exit_code=code, error=error)
+    return (error.line if error else ""), words.reported(of, text.encode()).partition(": ")[2]

@@ -1361,6 +1361,21 @@ def test_of_a_state_that_does_not_fit_the_first_parameter_is_told() -> None:
     )
 
 
+def test_of_a_kernel_that_triton_could_not_compile_the_reason_is_told() -> None:
+    error = "triton.compiler.errors.CompilationError: at 2:6:"
+    why = "arange's arguments must be of type tl.constexpr"
+    assert line_of(f"{FRAMES}{error}\ndef k(p, n):\n    o = tl.arange(0, n)\n      ^\n{why}\n") == f"{error} {why}"
+
+
+def test_a_worker_of_data_loading_that_uses_what_its_parent_has_on_the_gpu() -> None:
+    """The driver is well then."""
+    worker = f"torch.AcceleratorError: Caught AcceleratorError in DataLoader worker process 0.\nOriginal {FRAMES}"
+    frame = '  File "/x/torch/utils/data/_utils/worker.py", line 358, in _worker_loop\n    data = fetcher.fetch(index)\n'
+    error = "torch.AcceleratorError: CUDA error: initialization error"
+    assert name_of(f"{FRAMES}{worker}{frame}{error}\n") == "cuda-forked"
+    assert name_of(f"{FRAMES}{error}\n") == "cuda-driver-not-loaded"
+
+
 def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
     error = "ValueError: in user code:"
     code = '    File "/job/train.py", line 5, in step  *\n        loss: tf.Tensor = tf.matmul(x, y)\n'

@@ -276,7 +276,7 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
     assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], circumstances())[0].outcome == "stopped"
 
 
-RAISED = b'Traceback (most recent call last):\n  File "a.py", line 1, in %s\nValueError: x\n'
+RAISED = b'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: x\n'
 
 
 @for_each(
@@ -287,12 +287,7 @@ RAISED = b'Traceback (most recent call last):\n  File "a.py", line 1, in %s\nVal
         "long before": (Memory(1, seen=((-60.0, 1),)), b"", "; the kernel killed nothing here for memory then"),
         "long before, and now": (Memory(2, seen=((-60.0, 1), (2.0, 2))), b"", ": out of memory, by the kernel's own count (2 killed)"),
         "for memory": (Memory(1, 1 << 30, 1 << 30), b"", ": out of memory, by the kernel's own count (1 killed; at most 1.00 GiB in use"),
-        "a cause": (Memory(), RAISED % b"<module>", ": ValueError: x"),
-        "a cause that was caught": (
-            Memory(),
-            RAISED % b"load",
-            "; its last line: ValueError: x; the kernel killed nothing here for memory",
-        ),
+        "an exception": (Memory(), RAISED, "; its last line: ValueError: x; the kernel killed nothing here for memory"),
     }
 )
 def test_what_is_known_of_memory_after_137(memory: Memory, tail: bytes, said: str) -> None:
@@ -421,6 +416,18 @@ def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs
         lines.append((node, ends))
     tail = "".join(f"{hosts[node]}: {line}" for node, text in lines for line in text.splitlines(keepends=True))
     return of_deepspeed(plan, f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n")
+
+
+@pytest.mark.parametrize(("code", "last"), [(7, "CRITICAL:root:lost the data server; stopping"), (1, "tokenizer has 3 tokens, want 4")])
+@pytest.mark.parametrize("where", ["<module>", "load"])
+def test_what_a_rank_said_behind_an_exception_that_it_had_caught_counts_by_pdsh_too(code: int, last: str, where: str) -> None:
+    raised = f"Traceback (most recent call last):\n  File \"p.py\", line 5, in {where}\nFileNotFoundError: No such file: '/nope'\n"
+    said = f"ERROR:root:no cache\n{raised}cache rebuilt, going on\n{last}\n"
+    (found,) = by_pdsh((1, said, code))
+    assert found.culprit
+    assert found.culprit.error
+    assert found.exit_code == code
+    assert last in found.culprit.error.line
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import helpers
 import left_behind
 import pytest
+from left_behind import told
 
 from ranklaunch.supervise import words
 from ranklaunch.verdict.blame import Suspect
@@ -34,14 +35,6 @@ def deepspeed(code: int) -> str:
     at = "[2026-11-26 12:56:13,946]"
     ends = f"{at} [INFO] [launch.py:253:sigkill_handler] Killing subprocess 5864\n"
     return f"{ends}{at} [ERROR] [launch.py:259:sigkill_handler] ['python', 'p2.py', '--local_rank=1'] exits with return code = {code}\n"
-
-
-def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
-    """The line of the entry that explains it, and what its own launcher says where that is the reason."""
-    plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
-    error = words.known(text.encode(), plan, code=code)
-    culprit = left_behind.culprit(exit_code=code, error=error)
-    return (error.line if error else ""), words.reported(culprit, text.encode()).partition(": ")[2]
 
 
 @pytest.mark.parametrize("first", ["x.sh: line 1: nvidia-smi: command not found\n", "cat: /data/cfg: No such file or directory\n"])
@@ -169,7 +162,7 @@ def test_an_exception_that_ends_a_program_comes_before_one_that_was_caught() -> 
 
 
 @pytest.mark.parametrize("by_itself", [True, False])
-def test_an_exception_that_was_caught_is_told_behind_that_which_ends_a_rank(by_itself: bool) -> None:
+def test_an_exception_that_was_caught_does_not_hide_that_which_ends_a_rank(by_itself: bool) -> None:
     """PyTorch's hook marks each line. What came of another rank's end stays a consequence."""
     plan = helpers.plan(helpers.local(2), method="spawn", program="run.py")
     missing = "FileNotFoundError: [Errno 2] No such file or directory: '/data/part-3.idx'"
@@ -180,14 +173,14 @@ def test_an_exception_that_was_caught_is_told_behind_that_which_ends_a_rank(by_i
             error = words.known(f"{logged}closing\n{raised}".encode(), plan, by_itself, code=1 if by_itself else None)
             assert error
             assert error.kind == kind
-            assert error.line.partition("; before that: ")[::2] == (line, missing if mark else "")
+            assert error.line == line
 
 
 def test_an_exception_that_was_caught_is_not_why_a_process_was_killed() -> None:
     for program in ("run.py", "./train.sh"):
         assert told(LOGGED, 137, program)[0] == told(f"{OPTIONAL}{SHARDS}", 137, program)[0] == ""
         why = OPTIONAL.splitlines()[-1]
-        assert told(OPTIONAL, 137, program)[0] == told(IN_THREAD, 137, program)[0] == why  # it may not have ended by itself, for that
+        assert told(OPTIONAL, 137, program)[0] == told(IN_THREAD, 137, program)[0] == ""  # whoever has printed it
         out = "slurmstepd: error: Detected 1 oom_kill event in StepId=47.0. Some of the step tasks have been OOM Killed."
         assert told(f"{LOGGED}{SHARDS}{out}\n", 137, program)[0] == f"{out}; before that: {why}"
 

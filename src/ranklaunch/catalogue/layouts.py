@@ -15,7 +15,7 @@ MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ",
 _SIDE, _ENDS = "│", "╰"
 _ERROR = re.compile(r"╭─ Error ─+╮$")
 _FRAME = 4  # columns, of the sides of a panel and the blanks beside them
-_TITLE = "Traceback (most recent call last)"
+_TITLE = " Traceback"  # (most recent call last), as far as the panel is wide
 _MARGIN = re.compile(r"^ {1,80}(?=[╭│╰])|(?<=╯\n) {1,80}", re.MULTILINE)  # of rich's handler of logging, which puts it below the message
 _MOST_LINES = 40  # of a message
 _OF_GRAPH = re.compile(r"[\w.]{1,120}: Graph execution error:$")
@@ -33,6 +33,7 @@ _OF_FIELD = "    For further information visit https://errors.pydantic.dev/"
 _IN_USER_CODE = ": in user code:"
 _OF_FILE = r' {4,40}File "'
 _OF_USER_CODE = r" {4,40}[A-Za-z_][\w.]{0,400}: \S"
+_BY_TRITON = re.compile(r"\.CompilationError: at \d{1,6}:\d{1,6}:$")
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
 
@@ -45,9 +46,14 @@ def within(lines: Sequence[str]) -> Iterator[int]:
     """The numbers of lines in panels, but for the last of each, which stands above the exception."""
     inside = False
     for number, line in enumerate(lines):
-        inside = (inside and not line.startswith(_ENDS)) or (line.startswith("╭") and _TITLE in line)
+        inside = (inside and not line.startswith(_ENDS)) or begins_panel(line)
         if inside:
             yield number
+
+
+def begins_panel(line: str) -> bool:
+    """Whether a traceback does, as rich draws it."""
+    return line.startswith("╭") and _TITLE in line
 
 
 def join(bare: MutableSequence[str], told: MutableSequence[str]) -> dict[int, int]:
@@ -204,7 +210,8 @@ def of_fields(lines: Sequence[str]) -> Iterator[int]:
 
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
-    which may be a secret, and the exception below the frames of the user's code that TensorFlow's AutoGraph shows. "" for others."""
+    which may be a secret, the exception below the frames of the user's code that TensorFlow's AutoGraph shows, and what stands below the
+    source of a kernel that Triton shows. "" for others."""
     if has_fields(line):
         first, *others = (*below, "")
         field, wrong = ("", below) if first[:1].isspace() else (first.strip(), others)  # of the whole there is no field
@@ -215,6 +222,9 @@ def told_below(line: str, below: Sequence[str]) -> str:
         named = (number for number, (above, each) in enumerate(pairs) if _is_named(each) and not re.match(_OF_FILE, above))
         told = [each.strip() for each in below[next(named, len(below)) :] if each.strip()]
         return " ".join((line, *told[: 2 if _BY_KERAS.match(told[0]) else 1])) if told else ""
+    if _BY_TRITON.search(line):
+        behind = next((below[number + 1 :] for number, each in enumerate(below) if each.strip() == "^"), ())
+        return " ".join((line, *(each.strip() for each in behind[:1])))
     return ""
 
 

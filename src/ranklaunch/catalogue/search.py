@@ -43,7 +43,7 @@ _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _CAUGHT = r"(?:[Cc]aught|[Hh]andled|[Rr]ecovered from)\b"  # says a program of an exception before another one ends it
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
-_LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # whose remedy is to read the lines above
+LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # whose remedy is to read the lines above
 _BY_CPP = "terminate called "  # by no handler of Python's
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES_AT_ALL = 3000
@@ -73,7 +73,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     """All that entries know of the text, the one that explains most first."""
     lines = Lines(text)
     claims = _claims(lines, errors or shipped())
-    _judge_exceptions(lines, claims, errors or shipped())
+    _judge_exceptions(lines, claims, errors or shipped(), shared)
     _name_exception_of_a_process(lines, claims, errors or shipped())
     _drop_what_was_caught(lines, claims)
     _drop_waits_that_are_over(lines, claims)
@@ -122,10 +122,10 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
     return claims
 
 
-def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
+def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError], shared: bool) -> None:
     """Drops what the program survived, and adds the exception that ended it where no entry knows better."""
     reports = {number for number, error in claims.items() if error.standing == REPORT}
-    for group, own in tracebacks(lines, reports):
+    for group, own in tracebacks(lines, reports, of_one=not shared):
         last = own[-1]
         for number in group:
             if number < last.endings[0] and number in claims and _is_survivable(claims[number], lines.bare[number]):
@@ -145,7 +145,7 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
 
 def _is_survivable(error: KnownError, line: str) -> bool:
     """Whether a program may go on after it, as a script does after a command that is not there; one that had sh look for it may not."""
-    caught = _is_of_program(error) and _compiled_text(_CAUGHT).match(line)
+    caught = is_of_program(error) and _compiled_text(_CAUGHT).match(line)
     return error.survivable or bool(caught or _compiled_text(_MISSED_BY_SCRIPT).match(line))
 
 
@@ -156,13 +156,13 @@ def _name_exception_of_a_process(lines: Lines, claims: dict[int, KnownError], er
     number = lines.last_of_a_process(min(claims))
     if number >= 0 and not counted_on(lines.said, number, min(claims)):
         found = of_exception(lines.bare[number], errors)
-        if found and found.kind == CAUSE and any(error.name in _LOST_CHILDREN for error in claims.values()):  # than which it says more
+        if found and found.kind == CAUSE and any(error.name in LOST_CHILDREN for error in claims.values()):  # than which it says more
             found = found._replace(standing=USUAL)
         claims.update({number: found} if found else {})
 
 
 def _tells_of_a_process(error: KnownError) -> bool:
-    return (error.standing == WORDS and error.kind != CAUSE) or error.name in _LOST_CHILDREN
+    return (error.standing == WORDS and error.kind != CAUSE) or error.name in LOST_CHILDREN
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
@@ -203,7 +203,7 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
             number, is_last = group[place], place == later
             ran_on = place < by_cpp or (not is_last and place < fault)
             of_main = _in_main_thread(lines, number)
-            told = not is_last and lines.begin(number) < 0 and _is_of_program(claims[number])
+            told = not is_last and lines.begin(number) < 0 and is_of_program(claims[number])
             if (of_main and ran_on) or ((of_main or told) and counted_on(said, place, len(said) if is_last else later)):
                 del claims[number]
             elif place in own:
@@ -227,7 +227,7 @@ def _is_of_one_of_several(lines: Lines, number: int, shared: bool) -> bool:
     return bool(shared or ended) and not counted_on(lines.said, number, len(lines.said))
 
 
-def _is_of_program(error: KnownError) -> bool:
+def is_of_program(error: KnownError) -> bool:
     """Whether what went on had got over it: a fault of a machine, or of a network, may show long before anybody fails of it."""
     of_machine = error.retry == ELSEWHERE and error.family != _ERRNO
     return error.kind == CAUSE and error.standing == USUAL and not of_machine and error.family not in _OF_NETWORKS

@@ -78,10 +78,15 @@ def went_well(text: str) -> bool:
     return any(_goes_well(line[:_LONGEST].lower(), informs=False) for line in text.split("\n"))
 
 
+def warns(line: str) -> bool:
+    """Whether a program says of something that went wrong that it goes on."""
+    return bool(_pattern(_GOES_ON).search(line[:_LONGEST]))
+
+
 def is_own(line: str) -> bool:
     """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well."""
     line = line[:_LONGEST]
-    return bool(line.strip()) and not (_informs(line) or _pattern(_BEHIND).match(line.lower()))
+    return bool(line.strip()) and not (_informs(line) or _pattern(f"{_BEHIND}|{_BY_CUDA}").match(line.lower()))
 
 
 def may_go_on(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:
@@ -256,6 +261,9 @@ _BEHIND = "|".join(
         PARTING,
     )
 )
+# What stands below each of PyTorch's CUDA errors, whatever it is.
+_BY_CUDA = r"search for `cuda\w+'|cuda kernel errors might be async|for debugging consider passing cuda_|compile with `torch_use_cuda_dsa"
+_GOES_ON = r"\bWARN(?:ING)?\b|(?i:(?<!after )\bretrying\b|\b(?:skipp|ignor|continu)ing\b|\bfalling back\b|\b(?:skipped|ignored)\b)"
 _INFORMS = r"(?:^|[ \t\[(])INFO\b"
 _LAUNCHER = r"elastic|launch|torchrun|ray\b|NCCL|horovod|sending"
 _HANDLED = r"^handled\b|\bhandled:"

@@ -20,8 +20,6 @@ _MOST_LINES_OF_MESSAGE = 40
 _MOST_LINES_OF_FRAMES = 200
 BEGINS = "Traceback (most recent call last):"
 HOOKED = r"\[rank([0-9]{1,7})\]: "  # before each line of what PyTorch's hook for exceptions that nobody caught writes
-
-
 _LONGEST_MARK = 80  # characters
 _MOST_MARKS = 64  # that are looked at
 
@@ -76,7 +74,7 @@ class Lines:
         """The number of the line with which a traceback begins. number: of the line below it that names its exception; -1 where that
         stands below none."""
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
-        return next((each for each in above if self.bare[each].startswith((BEGINS, _GROUP))), -1)
+        return next((each for each in above if self.bare[each].startswith((BEGINS, _GROUP)) or layouts.begins_panel(self.bare[each])), -1)
 
     def last_of_a_process(self, before: int) -> int:
         """The number of the line that names the last exception by which a process has ended that the program had started; -1: none."""
@@ -159,9 +157,10 @@ def at_fault(lines: Sequence[str]) -> int:
     return begin if begin >= 0 and any(map(_pattern(_IN_MODULE).match, lines[begin:])) else -1
 
 
-def tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Sequence[Traceback]]]:
-    """For each process that has one: the numbers of its lines, and its tracebacks. reports: lines with a launcher's exception."""
-    for group in lines.groups():
+def tracebacks(lines: Lines, reports: Collection[int], of_one: bool = False) -> Iterator[tuple[Sequence[int], Sequence[Traceback]]]:
+    """For each process that has one: the numbers of its lines, and its tracebacks. reports: lines with a launcher's exception. of_one: one
+    rank has written it."""
+    for group in lines.processes() if of_one else lines.groups():
         own = [each for each in _tracebacks(group, lines.bare) if each.endings[-1] not in reports]
         if own:
             yield group, own
@@ -248,9 +247,9 @@ class _Reading:
 
     def _read_outside(self, number: int, line: str) -> None:
         left, self._left = self._left, 0
-        self._headed = self._headed or BEGINS[:-1] in line or line.startswith(CHAINED)
+        self._headed = self._headed or BEGINS[:-1] in line or layouts.begins_panel(line) or line.startswith(CHAINED)
         if line.startswith(_PANEL):
-            self._in_panel = BEGINS[:-1] in line
+            self._in_panel = layouts.begins_panel(line)
         elif line.startswith(CHAINED):
             self._chained = True
         elif self._endings and line.startswith("+-"):  # in front of each exception of a group, and at its end

@@ -8,13 +8,14 @@ import signal
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
-from ranklaunch.catalogue.search import Finding
-from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, went_well
+from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of_program
+from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted, was_caught, was_printed, without_mark
+from ranklaunch.catalogue.uncaught import parted, plain, was_caught, was_printed, without_mark
 from ranklaunch.showing import last_line
+from ranklaunch.typed import NamedTuple
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
@@ -22,12 +23,46 @@ _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
 _BY_SIGKILL = 128 + signal.SIGKILL
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
 _ERROR = r"(?:^|[ \t\[(|])(?:ERROR|CRITICAL|FATAL)\b"
+_IN_C = r"\.(?:cc?|cpp|cxx|cu|h|hpp|go|rs):[0-9]"  # a library logs that
 _SAVES = r"(?i)sav(?:ed|ing)|writ|checkpoint|dump"
 _BY_EXCEPTION = " exited with code 1"
 _SEEN = 200  # characters of a last line
 _ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
 _BEFORE = "; before that, its launcher had failed: "
+
+
+class _End(NamedTuple):
+    """Of a process. code: with which it ended. ask: tells what entries know of a text. is_python: it is a program, and no script. alone:
+    there is no other rank."""
+
+    code: int | None
+    ask: Callable[[str], Finding | None]
+    is_python: bool
+    alone: bool
+
+
+class _Turn(NamedTuple):
+    """An output up to the line that names a failure, and what stands behind. logged: that is no exception, but a line in which the program
+    tells of it, and may have gone on."""
+
+    before: str
+    behind: str
+    logged: bool = False
+
+    def was_printed(self) -> bool:
+        return self.logged or was_printed(self.before)
+
+    def was_caught(self) -> bool:
+        return self.logged or was_caught(self.before)
+
+    def names(self, found: Finding) -> bool:
+        """Whether it is what the last line names."""
+        return _has(plain(self.last), found)
+
+    @property
+    def last(self) -> str:
+        return self.before.rstrip().rpartition("\n")[2]
 
 
 def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
@@ -41,13 +76,22 @@ def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     if missed and missed.error.kind == CAUSE:
         return missed
     reports = reported(text)
-    return _of_launcher(text, reports, code, ask, is_python) if reports else _of_two(text, code, ask, is_python, alone)
+    end = _End(code, ask, is_python, alone)
+    return _of_launcher(text, reports, end) if reports else _of_two(text, end)
 
 
-def _of_launcher(
-    text: str, reports: Sequence[Report], code: int | None, ask: Callable[[str], Finding | None], is_python: bool
-) -> Finding | None:
+def of_several(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
+    """Of what several ranks have written, one of which has ended with this code: where what is known was caught, or is of no such end."""
+    found = ask(text)
+    turn = next(iter(_turns(text, found)), None) if found and code else None
+    if not found or not turn or not (turn.names(found) and (turn.was_printed() or code != 1)):
+        return found
+    return _of_two(text, _End(code, ask, is_python=True, alone=False))
+
+
+def _of_launcher(text: str, reports: Sequence[Report], end: _End) -> Finding | None:
     """Of what the last of its launchers reports, and of what was said behind that."""
+    code, ask, is_python = end.code, end.ask, end.is_python
     report, behind = reports[-1], text[reports[-1].end :].strip()
     begin = _begin_of_last(text, reports)
     finding = ask(text[begin : report.end])
@@ -57,7 +101,7 @@ def _of_launcher(
     if code in _OF_SIGNALS and report.code != code:  # no launcher's failure is why another process was killed
         return ask(f"{behind}\n") if behind else None
     later = ask(f"{behind}\n") if behind else None
-    why_later = later if later and later.error.kind == CAUSE and not tells_only_that(later.line) else None
+    why_later = later if later and later.error.kind == CAUSE and not _says_only_that(later) else None
     both = known_why and soon and not report.begun
     if why_later and not both:
         return why_later
@@ -87,52 +131,77 @@ def _said(text: str) -> int:
     return sum(1 for line in text.split("\n") if line[:1].strip())
 
 
-def _of_two(text: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool) -> Finding | None:
+def _of_two(text: str, end: _End) -> Finding | None:
     """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
     somebody of the first, or of what came after one that was caught: both."""
-    found = ask(text)
-    if not found or code in _OF_SIGNALS:
-        return found and _of_signal(text, found, code, ask, is_python)
-    for before, behind in parted(text, caught=True):
-        is_later = found.line.strip()[:_ENOUGH] in behind
-        if not is_later and not any(map(is_own, behind.split("\n"))):  # of the last exception, with nothing behind it
+    found = end.ask(text)
+    if not found or end.code in _OF_SIGNALS:
+        return found and _of_signal(text, found, end)
+    for turn in _turns(text, found):
+        is_later = _has(turn.behind, found) and not turn.names(found)
+        if not is_later and not _own_last_line(turn.behind):  # of the last exception, with nothing behind it
             continue
-        first = ask(before)
-        if not first or (is_later and (is_python or first.error.kind != CAUSE)):
+        first = end.ask(turn.before)
+        if not first or (is_later and (end.is_python or first.error.kind != CAUSE)):
             break
         if not is_later:
-            return _with_last_words(found, before, behind, code, ask, is_python, alone)
-        if _said(behind) > _MOST_BEHIND or shows_steps(behind) or was_caught(before):
+            return _with_last_words(found, turn, end)
+        if _said(turn.behind) > _MOST_BEHIND or shows_steps(turn.behind) or turn.was_caught():
             break
         if first.line == found.line:
             break
         if found.error.kind != CAUSE:  # what failed first may have been got over, where a peer can have been lost
-            return _both(first, found, alone)
-        if last_exception(behind) and not tells_only_that(found.line):  # of a program that was started later
+            return _both(first, found, end.alone)
+        if last_exception(turn.behind) and not _says_only_that(found):  # of a program that was started later
             return _both(first, found, of_first=False)
-        return _both(first, found, code == 1)
+        return _both(first, found, end.code == 1)
     return _with_last_error(found, text)
+
+
+def _turns(text: str, found: Finding) -> Sequence[_Turn]:
+    """The line in which a program logs what was found; else its exceptions, the last first, from the one that was found on."""
+    if logged := _logged(text, found):
+        return [logged]
+    turns = [_Turn(*each) for each in parted(text, caught=True)]
+    first = next((number for number, turn in enumerate(turns) if turn.names(found)), 0)
+    return turns[first:]
+
+
+def _logged(text: str, found: Finding) -> _Turn | None:
+    """What libraries and machines tell of may well be why a program fails of something else."""
+    lines, said = text.split("\n"), plain(text).split("\n") if is_of_program(found.error) else []
+    number = next((number for number in range(len(said) - 1, -1, -1) if _has(said[number], found)), -1)
+    of_traceback = number > 0 and said[number - 1][:1].isspace()
+    by_program = number >= 0 and (warns(said[number]) or re.search(_ERROR, said[number])) and not re.search(_IN_C, said[number])
+    if of_traceback or not by_program:
+        return None
+    return _Turn("\n".join([*lines[: number + 1], ""]), "\n".join(lines[number + 1 :]), logged=True)
 
 
 def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of a process that was told to end, or is about to: where an exception was ending it, and it had caught another before, both."""
     found = ask(text)
-    for before, behind in parted(text, caught=True) if found else ():
-        if found and _names(before, found) and was_printed(before) and _ends_by_exception(behind):
-            later = ask(f"{behind}\n")
-            told = later and later.error.kind in (CAUSE, CONSEQUENCE) and not tells_only_that(later.line)
+    for turn in _turns(text, found) if found else ():
+        if found and turn.names(found) and turn.was_printed() and _ends_by_exception(turn.behind):
+            later = ask(f"{turn.behind}\n")
+            told = later and later.error.kind in (CAUSE, CONSEQUENCE) and not _says_only_that(later)
             return _both(found, later, of_first=False) if later and told else found
     return found
 
 
 def _ends_by_exception(behind: str) -> bool:
     """Whether one has ended a program of Python there."""
-    return next(parted(behind), None) is not None
+    return any(not was_printed(before) for before, _ in parted(behind, caught=True))
 
 
-def _names(before: str, found: Finding) -> bool:
-    """Whether it is the exception that the last line names."""
-    return bool(found.line.strip()) and found.line.strip()[:_ENOUGH] in before.rstrip().rpartition("\n")[2]
+def _says_only_that(found: Finding) -> bool:
+    """That something has failed, and not what."""
+    return found.error.standing in GENERAL and tells_only_that(found.line)
+
+
+def _has(text: str, found: Finding) -> bool:
+    line = found.line.strip()[:_ENOUGH]
+    return bool(line) and line in text
 
 
 def _with_last_error(found: Finding, text: str) -> Finding:
@@ -142,38 +211,42 @@ def _with_last_error(found: Finding, text: str) -> Finding:
     return _with_line(found, last) if is_another else found
 
 
-def _with_last_words(
-    found: Finding, before: str, behind: str, code: int | None, ask: Callable[[str], Finding | None], is_python: bool, alone: bool
-) -> Finding:
-    """An exception that was found, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
+def _with_last_words(found: Finding, turn: _Turn, end: _End) -> Finding:
+    """What was found of a turn, with what was said behind it where that tells of a failure, or the exception was not what ended Python,
     as its exit code, or who has printed it, says. What else stands there of code 1 may yet be of its message."""
-    over, last, printed = stepped(before, behind), _own_last_line(behind), was_printed(before)
-    caught, is_cause = printed or code not in (None, 1), found.error.kind == CAUSE
-    if not last or not (over or caught or (is_cause and (not is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
+    over, last, printed = stepped(turn.before, turn.behind), _own_last_line(turn.behind), turn.was_printed()
+    ended = (printed or end.is_python) and _ends_by_exception(turn.behind)  # of which a program has one
+    caught, is_cause = printed or ended or end.code not in (None, 1), found.error.kind == CAUSE
+    if not last or not (over or caught or (is_cause and (not end.is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
-    later, ended = ask(f"{behind}\n"), printed and _ends_by_exception(behind)
-    if later and later.error.kind == CAUSE and (over or not tells_only_that(later.line)):
-        went_on = over or ended or went_well(behind)
-        return _both(found, later, code == 1 and not went_on if is_cause else not alone)
+    later = end.ask(f"{turn.behind}\n")
+    if later and (later.line.strip() == found.line.strip() or later.error.name in LOST_CHILDREN):  # which a child had failed of
+        return found
+    if later and later.error.kind == CAUSE and (over or not _says_only_that(later)):
+        went_on = over or ended or (turn.logged and warns(turn.last)) or went_well(turn.behind)
+        return _both(found, later, end.code == 1 and not went_on if is_cause else not end.alone)
     if later and later.error.kind == CONSEQUENCE and ended:  # of a peer's end, most likely
-        return _both(found, later, alone)
+        return _both(found, later, end.alone)
     return found if not (caught and is_cause) or tells_only_that(last) else _with_line(found, last)
 
 
-def _of_signal(text: str, found: Finding, code: int | None, ask: Callable[[str], Finding | None], is_python: bool) -> Finding | None:
-    """Of one that a signal has ended: SIGKILL comes from outside, and an exception that was caught, or behind which it had more to say, is
-    not why. By others a process may end on its way out, for the exception, as its shell says in the next line."""
-    before, behind = next(parted(text, caught=True), ("", ""))
-    if not _names(before, found):
-        return found
-    goes_on, killed = any(map(is_own, behind.split("\n"))), code == _BY_SIGKILL
-    printed = was_printed(before)
-    later = ask(f"{behind}\n") if goes_on and (killed or printed or not is_python or stepped(before, behind)) else None
+def _of_signal(text: str, found: Finding, end: _End) -> Finding | None:
+    """Of one that a signal has ended: SIGKILL comes from outside, and neither an exception is why nor what would come again. By others a
+    process may end on its way out, for the exception, as its shell says in the next line."""
+    turn = next(iter(_turns(text, found)), None)
+    killed = end.code == _BY_SIGKILL
+    if not turn or not turn.names(found):
+        return None if killed and (found.error.retry == NO or found.error.standing in GENERAL) else found
+    goes_on = bool(_own_last_line(turn.behind))
+    printed = turn.was_printed()
+    asks = goes_on and (killed or printed or not end.is_python or stepped(turn.before, turn.behind))
+    later = end.ask(f"{turn.behind}\n") if asks else None
     if later and later.error.kind == CAUSE and later.error.standing not in ((AFTERMATH, FAINT) if printed else GENERAL):
-        return _both(found, later, not (killed or printed) and behind.strip().startswith(later.line.strip()))
-    if later and later.error.kind != CAUSE and later.line.strip() in _own_last_line(behind):  # says a shell of SIGKILL
+        return _both(found, later, not (killed or printed) and turn.behind.strip().startswith(later.line.strip()))
+    said_by_shell = later and later.error.kind != CAUSE and later.line.strip() in _own_last_line(turn.behind)  # of SIGKILL
+    if later and (said_by_shell or (later.error.kind == CONSEQUENCE and printed and later.error.standing not in GENERAL)):
         return _both(found, later, of_first=False)
-    return None if killed and (goes_on or was_caught(before)) else found
+    return None if killed else found
 
 
 def last_failure(text: str, code: int) -> tuple[str, str]:
@@ -207,7 +280,7 @@ def _last_exception(text: str) -> str:
 
 
 def _own_last_line(text: str) -> str:
-    return last_line([*filter(is_own, text.split("\n"))])
+    return last_line([*filter(is_own, map(without_mark, text.split("\n")))])
 
 
 def _with_line(found: Finding, last: str) -> Finding:

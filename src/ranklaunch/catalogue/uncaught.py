@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ranklaunch.catalogue import layouts
 from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
 from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_PART, OF_A_THREAD, without_marks
 
@@ -16,6 +17,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
 _LEVEL = r"\b(?:ERROR|WARN(?:ING)?|CRITICAL|FATAL)\b|^[EWF][0-9]{4,8} "
+_PANEL, _PANEL_ENDS = "╭", "╰"  # that rich draws around the frames
 MOST_OF_MESSAGE = 12  # lines that are not indented
 MOST_BEHIND_THREAD = 40  # of steps, with what the thread had brought before
 
@@ -79,27 +81,31 @@ def begins_as_program(said: Sequence[str]) -> bool:
 
 def was_caught(text: str) -> bool:
     """Whether the last traceback of a text was printed by a function that has caught the exception: Python itself writes those of a program
-    from its own module on, and names the thread or process that another has ended."""
-    above, _ = _last(text)
-    return was_printed(text, by_logger=False) and not above.startswith(OF_A_PART)
-
-
-def was_printed(text: str, by_logger: bool = True) -> bool:
-    """The same, or that it has ended a thread or a process beside. by_logger: or that a logger's line stands above it."""
+    from its own module on, and names the thread or process that another has ended. Who has drawn a panel, only a logger's line tells."""
     above, first = _last(text)
-    return bool(first) and (not _OF_PROGRAM.match(first) or (by_logger and bool(re.search(_LEVEL, above))))
+    return bool(first) and not (first == _PANEL or _OF_PROGRAM.match(first) or above.startswith(OF_A_PART))
+
+
+def was_printed(text: str) -> bool:
+    """The same, or that it has ended a thread or a process beside, or that a logger's line stands above it."""
+    above, first = _last(text)
+    return was_caught(text) or above.startswith(OF_A_PART) or bool(first and re.search(_LEVEL, above))
 
 
 def _last(text: str) -> tuple[str, str]:
-    """The line above the last traceback of a text, and its first frame; "" where there is none."""
+    """The line above the last traceback of a text, and its first frame, or _PANEL; "" where there is none."""
     bare = ["", *_bare(text)]
-    begin = next((number for number in range(len(bare) - 2, 0, -1) if bare[number] == BEGINS), -1)
-    return (bare[begin - 1], bare[begin + 1]) if begin > 0 else ("", "")
+    for number in range(len(bare) - 2, 0, -1):
+        if bare[number] == BEGINS:
+            return bare[number - 1], bare[number + 1]
+        if layouts.begins_panel(bare[number].lstrip()):
+            return bare[number - 1], _PANEL
+    return "", ""
 
 
 def without_mark(line: str) -> str:
     """Without that which PyTorch's hook puts before each line."""
-    return _HOOK.sub("", line.strip())
+    return _HOOK.sub("", line.strip()).strip()
 
 
 def _bare(text: str) -> list[str]:
@@ -109,15 +115,32 @@ def _bare(text: str) -> list[str]:
 
 def parted(text: str, caught: bool = False) -> Iterator[tuple[str, str]]:
     """An output at each exception that has ended a program of Python, the last first: up to the line that names it, and what stands
-    behind. caught: also at those that a function, or Python itself of a thread or process, has caught and printed."""
+    behind. caught: also at those that a function, or Python itself of a thread or process, has caught and printed, or that stand below a
+    panel of rich."""
     lines, bare = text.split("\n"), _bare(text)
+    panels = _below_panels(bare, lines) if caught else ()
+    last = len(bare)  # where the exception behind begins
     for begin in range(len(bare) - 2, -1, -1):
-        if bare[begin] != BEGINS or not (caught or _OF_PROGRAM.match(bare[begin + 1])):
-            continue
-        end = next((number for number in range(begin + 1, len(bare)) if bare[number][:1].strip()), -1)
-        behind = "\n".join(lines[end + 1 :])
-        if end >= 0 and re.match(NAMES, bare[end]) and not behind.strip().startswith(CHAINED):
-            yield "\n".join([*lines[: end + 1], ""]), behind
+        end = begin if begin in panels else -1
+        if bare[begin] == BEGINS and (caught or _OF_PROGRAM.match(bare[begin + 1])):
+            end = next((number for number in range(begin + 1, len(bare)) if bare[number][:1].strip()), -1)
+        if end >= 0 and re.match(NAMES, bare[end]) and not _is_chained(bare, end, last):
+            yield "\n".join([*lines[: end + 1], ""]), "\n".join(lines[end + 1 :])
+        last = begin if bare[begin] == BEGINS or layouts.begins_panel(bare[begin]) else last
+
+
+def _is_chained(bare: Sequence[str], end: int, last: int) -> bool:
+    """Whether the exception that a line names is told as one that another was raised from, or that tells of another."""
+    filled = [line for line in bare[end + 1 : last] if line]
+    return bool(filled) and (filled[0].startswith(CHAINED) or (last < len(bare) and filled[-1].startswith(CHAINED)))
+
+
+def _below_panels(bare: list[str], lines: list[str]) -> set[int]:
+    """The numbers of the lines that name an exception below a panel of frames, each of which then has the whole message."""
+    if not any(_PANEL in line for line in bare):
+        return set()
+    bare[:] = layouts.without_columns("\n".join(bare)).split("\n")
+    return {number for number in layouts.join(bare, lines) if number and bare[number - 1].startswith(_PANEL_ENDS)}
 
 
 def _goes_on(bare: Sequence[str], begin: int) -> bool:

@@ -44,8 +44,10 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
 
     text = tail.decode(errors="replace")
     alone = plan.job.world_size == 1
-    of_own = ask if shared else (lambda text: turns.when_told(text, ask))
-    finding = turns.in_turn(text, code, ask, _is_python(plan), alone) if by_itself and not shared else of_own(text)
+    if shared:
+        finding = turns.of_several(text, code if by_itself else None, ask)
+    else:
+        finding = turns.in_turn(text, code, ask, _is_python(plan), alone) if by_itself else turns.when_told(text, ask)
     if not finding or (code == _KILLED_BY_9 and _is_consequence(finding)):  # which no process does of itself for a lost peer
         return None
     error, line = finding.error, _PREFIX.sub("", finding.line.strip())

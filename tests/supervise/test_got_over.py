@@ -1,0 +1,133 @@
+"""What is told of a program that had warned of a failure, or had caught one, before it ended for another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from left_behind import told
+
+MEMORY = "CUDA out of memory. Tried to allocate 400.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 138.77 GiB is free."
+RAISED = f"torch.OutOfMemoryError: {MEMORY}"
+CAUGHT = f'Traceback (most recent call last):\n  File "train.py", line 8, in step\n    loss.backward()\n{RAISED}\n'
+FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 13, in <module>\n    main()\n'
+VALUE = "ValueError: label 7 of sample 12 is out of range"
+ASSERTION = "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1515: indexSelectSmallIndex: block: [0,0,0] Assertion `i < n` failed."
+HINTS = """Search for `cudaErrorAssert' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+
+"""
+KERNEL = f"{ASSERTION}\n{FRAMES}torch.AcceleratorError: CUDA error: device-side assert triggered\n{HINTS}"
+TIMEOUT = (
+    "[rank0]:[E1127 10:50:21.372915982 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=15000) ran for 15072 milliseconds before timing out."
+)
+WARNED = (
+    f"WARNING:train:OOM, skipping batch: {MEMORY}",
+    f"2026-11-27 10:49:00.1 | \x1b[33mWARNING \x1b[0m | __main__:step:8 - OOM: {MEMORY}",
+    f"| WARNING: ran out of memory, retrying batch {MEMORY}",
+    f"ran out of memory, skipping this batch: {MEMORY}",
+)
+
+
+@pytest.mark.parametrize("warned", [*WARNED, f"ERROR:train:skipping the batch\n{CAUGHT.rstrip()}"])
+@pytest.mark.parametrize("steps", ["", "step 1 loss 0.1\n", "step 1 loss 0.1\nstep 2 loss 0.1\n"])
+def test_what_a_program_had_warned_of_is_told_behind_what_ended_it(warned: str, steps: str) -> None:
+    before, missing = "CUDA out of memory", "Error: the validation data is missing"
+    ends = ((1, f"{FRAMES}{VALUE}\n", VALUE), (1, KERNEL, ASSERTION), (3, f"{missing}\n", missing), (134, f"{TIMEOUT}\n", TIMEOUT))
+    for code, last, why in ends:
+        for ranks in (1, 2):
+            found = told(f"{warned}\n{steps}{last}", code, "run.py", ranks)[0]
+            assert found.startswith(why.removeprefix("[rank0]:")[:60])
+            assert before in found.partition("; before that: ")[2]
+
+
+@pytest.mark.parametrize("warned", WARNED)
+def test_what_a_program_has_warned_of_is_not_why_it_was_killed(warned: str) -> None:
+    assert told(f"{warned}\n", 137, "run.py")[0] == told(f"{warned}\nepoch 1\n", 137, "run.py")[0] == ""
+
+
+@pytest.mark.parametrize("warned", WARNED)
+def test_what_a_program_has_warned_of_last_is_why_it_ended(warned: str) -> None:
+    assert MEMORY[:60] in told(f"{warned}\n", 1, "run.py")[0]
+    assert MEMORY[:60] in told(f"{warned}\n{FRAMES}RuntimeError: training failed\n", 1, "run.py")[0]
+
+
+def test_what_cuda_says_below_its_errors_is_no_programs_last_line() -> None:
+    logged = KERNEL.replace(FRAMES, f"ERROR:root:training failed\n{FRAMES.replace('<module>', 'main')}")
+    assert told(logged, 1, "run.py")[0] == ASSERTION
+
+
+FIRST = "Traceback (most recent call last):\n  File \"train.py\", line 5, in <module>\n    parse()\nValueError: invalid literal: 'abc'\n"
+CHAINS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+WHY = "RuntimeError: shard 12 is corrupt"
+
+
+def hooked(text: str) -> str:
+    """As PyTorch's hook writes it, which leaves empty lines as they are."""
+    return "\n".join(f"[rank0]: {line}" if line else "" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("how", CHAINS)
+@pytest.mark.parametrize("write", [str, hooked])
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"ERROR:train:parse failed\n{FIRST}",
+        f"WARNING:train:no optimizer state\n{FIRST.replace('ValueError: invalid literal', 'KeyError')}",
+        FIRST,
+        f"ERROR:train:parse failed\n{FIRST}retrying from backup\n",
+        f"WARNING:train:skipping a batch: {MEMORY}\n",
+    ],
+)
+def test_what_was_logged_does_not_hide_an_exception_that_was_raised_from_another(
+    before: str, write: Callable[[str], str], how: str
+) -> None:
+    chain = write(f"{FIRST}\n{how}\n\n{FRAMES}{WHY}\n")
+    for ranks in (1, 2):
+        found = told(f"{before}{chain}", 1, "run.py", ranks)[0]
+        assert found.partition("; before that: ")[0] == WHY
+
+
+PROGRAM = """
+import logging, sys
+from rich.console import Console
+from rich.logging import RichHandler
+log = logging.getLogger("train")
+log.addHandler(RichHandler(rich_tracebacks=True, console=Console(width={width})))
+try: int("abc")
+except ValueError: {caught}
+sys.stdout.flush()
+{ends}
+"""
+DRAWN = ("log.exception('sample skipped')", "Console(width={width}).print_exception()")
+
+
+@pytest.mark.parametrize("caught", DRAWN)
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("hook", [str, hooked])
+def test_a_panel_of_an_exception_that_was_caught_hides_nothing(tmp_path: Path, caught: str, width: int, hook: Callable[[str], str]) -> None:
+    """Where rich's title is wider than the panel, it is cut."""
+    program = tmp_path / "train.py"
+    for ends, code in (("raise RuntimeError('shard 12 is corrupt')", 1), ("print('FATAL: shard 12 is corrupt'); sys.exit(3)", 3)):
+        program.write_text(PROGRAM.format(caught=caught.format(width=width), width=width, ends=ends))
+        done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        found = told(done.stdout + hook(done.stderr), code, "run.py")[0].partition("; before that: ")[0]
+        assert found == (WHY if code == 1 else "FATAL: shard 12 is corrupt")
+
+
+@pytest.mark.parametrize(
+    "caught", [FIRST, f"ERROR:train:no such thing\n{FIRST}", "could not read: [Errno 2] No such file or directory: '/x'\n"]
+)
+def test_what_stands_before_sigkill_is_not_why(caught: str) -> None:
+    """It comes from outside; what ends a program in any start would be said to come again."""
+    assert told(caught, 137, "run.py")[0] == told(f"ERROR:train:step 3: {MEMORY}\n", 137, "run.py")[0] == ""
