@@ -1361,6 +1361,12 @@ def test_of_a_state_that_does_not_fit_the_first_parameter_is_told() -> None:
     )
 
 
+def test_what_stands_behind_a_value_of_several_lines_is_told() -> None:
+    first, why = "ValueError: Attempt to convert a value (PerReplica:{", "}) with an unsupported type (<class 'PerReplica'>) to a Tensor."
+    array = "  0: <tf.Tensor: shape=(2, 2), dtype=float32, numpy=\narray([[1., 1.],\n       [1., 1.]], dtype=float32)>\n"
+    assert line_of(f"{FRAMES}{first}\n{array}{why}\n") == f"{first}...{why}"
+
+
 def test_of_a_kernel_that_triton_could_not_compile_the_reason_is_told() -> None:
     error = "triton.compiler.errors.CompilationError: at 2:6:"
     why = "arange's arguments must be of type tl.constexpr"

@@ -118,6 +118,18 @@ def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(a
     assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
 
 
+@pytest.mark.parametrize("last", ["done 1", "step 3 loss 1"])
+def test_a_rank_that_was_ending_well_is_told_where_others_lost_it(as_process: Starter, last: str) -> None:
+    """As one does that has had fewer batches; one that was at a step of its training may be any."""
+    program = as_process.folder / "train.py"
+    program.write_text(SLOW.replace('sys.exit("vocab mismatch")', f'sys.exit(print("{last}", flush=True))'))
+    job = as_process.spawn(3, program)
+    assert job.end(120) == 1
+    assert job.verdict["culprit"]["rank"] == 0
+    note = "rank 1 had not ended when it was told to; its last line: done 1"
+    assert [each for each in job.verdict["notes"] if "last line" in each] == ([note] if last == "done 1" else [])
+
+
 WAITS = """\
 import os, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,11 @@ WARNED = (
     f"2026-11-27 10:49:00.1 | \x1b[33mWARNING \x1b[0m | __main__:step:8 - OOM: {MEMORY}",
     f"| WARNING: ran out of memory, retrying batch {MEMORY}",
     f"ran out of memory, skipping this batch: {MEMORY}",
+    f"11:00:00,100 train WARNING batch 0: {MEMORY}\n11:00:00,200 train INFO batch 0 done\n11:00:00,300 train WARNING batch 1: {MEMORY}",
+    f"train.py:5: UserWarning: halving the batch: {MEMORY}\n  warnings.warn('halving the batch: CUDA out of memory. Tried to')",
+    f"2026-11-27 11:00:01 [warning  ] skip batch                     err={MEMORY!r}",
+    json.dumps({"level": "warning", "event": "skip batch", "exc": MEMORY}),
+    f'level=warning msg="skip batch" err="{MEMORY}"',
 )
 
 
@@ -131,3 +137,35 @@ def test_a_panel_of_an_exception_that_was_caught_hides_nothing(tmp_path: Path, c
 def test_what_stands_before_sigkill_is_not_why(caught: str) -> None:
     """It comes from outside; what ends a program in any start would be said to come again."""
     assert told(caught, 137, "run.py")[0] == told(f"ERROR:train:step 3: {MEMORY}\n", 137, "run.py")[0] == ""
+
+
+def test_what_a_program_tries_again_is_told_once() -> None:
+    tries = "".join(f"ERROR:train:attempt {number}\n{CAUGHT.replace('400.00 GiB.', f'{number}00.00 GiB.')}" for number in range(3))
+    for code, last in ((1, f"{FRAMES}{VALUE}\n"), (3, f"{VALUE}\n")):
+        found = told(f"{tries}{last}", code, "run.py")[0]
+        assert found.startswith(f"{VALUE}; before that: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200")
+    again = told(f"{tries}{FRAMES}{RAISED}\n", 1, "run.py")[0]
+    assert again == RAISED
+
+
+def test_what_was_only_printed_is_told_before_what_came_after_that() -> None:
+    printed = f"oom, halving the batch size: {MEMORY}"
+    assert told(f"{printed}\n{FRAMES}{VALUE}\n", 1, "run.py")[0] == f"{printed}; after that: {VALUE}"
+    assert told(f"{printed}\n{KERNEL}", 1, "run.py")[0] == f"{printed}; after that: {ASSERTION}"
+
+
+def test_what_a_program_logs_last_is_what_it_ended_for() -> None:
+    """Where it had warned of the first, and where both are errors."""
+    first = CAUGHT.replace(RAISED, "OSError: [Errno 28] No space left on device: '/cache/1'")
+    last = FRAMES.replace("<module>", "main") + VALUE
+    for level in ("WARNING:train:cache is off", "ERROR:train:cache is off"):
+        found = told(f"{level}\n{first}ERROR:train:run failed\n{last}\n", 1, "run.py")[0]
+        assert found == f"{VALUE}; before that: OSError: [Errno 28] No space left on device: '/cache/1'"
+
+
+@pytest.mark.parametrize("code", [137, 139, 143])
+def test_what_a_program_has_logged_is_not_why_a_signal_came(code: int) -> None:
+    for line in (f"WARNING:train:{MEMORY}\n", f"ERROR:train:cannot cache: [Errno 28] No space left on device\nERROR:train:{MEMORY}\n"):
+        assert told(line, code, "run.py")[0] == ""
+    assert told(f"ERROR:train:no memory\n{CAUGHT}", 143, "run.py")[0] == ""
+    assert told(f"CRITICAL:train:{MEMORY}\n", 134, "run.py")[0] == f"CRITICAL:train:{MEMORY}"

@@ -382,7 +382,8 @@ def test_what_a_logger_calls_fatal_is_told_before_what_was_caught() -> None:
 
 def test_what_a_logger_says_above_an_exception_tells_that_it_was_caught() -> None:
     config = "config error: model.hidden must be divisible by heads"
-    assert told(f"ERROR:root:retrying\n{LOSS}{config}\n", 1, "run.py")[0] == f"ValueError: loss is nan; after that: {config}"
+    assert told(f"ERROR:root:no luck\n{LOSS}{config}\n", 1, "run.py")[0] == f"ValueError: loss is nan; after that: {config}"
+    assert told(f"ERROR:root:retrying\n{LOSS}{config}\n", 1, "run.py")[0] == f"{config}; before that: ValueError: loss is nan"
     assert told(f"{LOSS}{config}\n", 1, "run.py")[0] == "ValueError: loss is nan"  # which may be of its message
 
 

@@ -33,6 +33,9 @@ _OF_FIELD = "    For further information visit https://errors.pydantic.dev/"
 _IN_USER_CODE = ": in user code:"
 _OF_FILE = r' {4,40}File "'
 _OF_USER_CODE = r" {4,40}[A-Za-z_][\w.]{0,400}: \S"
+OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+_MOST_OF_VALUE = 12  # lines
+_WARNING = re.compile(r":\d{1,6}: \w{1,60}Warning: ")
 _BY_TRITON = re.compile(r"\.CompilationError: at \d{1,6}:\d{1,6}:$")
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 
@@ -208,6 +211,13 @@ def of_fields(lines: Sequence[str]) -> Iterator[int]:
             yield number
 
 
+def below_warnings(lines: Sequence[str]) -> Iterator[int]:
+    """The numbers of the program's lines that Python quotes below what it warns of."""
+    for number, line in enumerate(lines[1:], 1):
+        if line[:1].isspace() and _WARNING.search(lines[number - 1]):
+            yield number
+
+
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
     which may be a secret, the exception below the frames of the user's code that TensorFlow's AutoGraph shows, and what stands below the
@@ -222,6 +232,9 @@ def told_below(line: str, below: Sequence[str]) -> str:
         named = (number for number, (above, each) in enumerate(pairs) if _is_named(each) and not re.match(_OF_FILE, above))
         told = [each.strip() for each in below[next(named, len(below)) :] if each.strip()]
         return " ".join((line, *told[: 2 if _BY_KERAS.match(told[0]) else 1])) if told else ""
+    if line.endswith(OPENING):  # a value of several lines
+        closed = next((each for each in below[:_MOST_OF_VALUE] if each.startswith(_CLOSING)), "")
+        return f"{line}...{closed.strip()}" if closed else ""
     if _BY_TRITON.search(line):
         behind = next((below[number + 1 :] for number, each in enumerate(below) if each.strip() == "^"), ())
         return " ".join((line, *(each.strip() for each in behind[:1])))

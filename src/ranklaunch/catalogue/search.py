@@ -268,6 +268,11 @@ def _counts_for_little(error: KnownError, line: str) -> bool:
     return error.survivable or error.standing in (*GENERAL, VAGUE) or bool(_compiled_text(_OF_A_SHELL).match(line))
 
 
+def is_of(error: KnownError, line: str) -> bool:
+    """Whether an entry that is shipped knows the line too."""
+    return error in shipped() and _compiled(error).search(line) is not None
+
+
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
     """Whether an entry knows one of its exceptions, or something that the message of one says."""
     named = any(number in claims for number in last.endings)

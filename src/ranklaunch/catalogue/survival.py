@@ -263,7 +263,12 @@ _BEHIND = "|".join(
 )
 # What stands below each of PyTorch's CUDA errors, whatever it is.
 _BY_CUDA = r"search for `cuda\w+'|cuda kernel errors might be async|for debugging consider passing cuda_|compile with `torch_use_cuda_dsa"
-_GOES_ON = r"\bWARN(?:ING)?\b|(?i:(?<!after )\bretrying\b|\b(?:skipp|ignor|continu)ing\b|\bfalling back\b|\b(?:skipped|ignored)\b)"
+_GOES_ON = "|".join(
+    (
+        r"\bWARN(?:ING)?\b|\w{1,40}Warning: |\[warn(?:ing)? *\]|\blevel\W{1,4}warn(?:ing)?\b",
+        r"(?i:(?<!after )\bretrying\b|\b(?:skipp|ignor|continu)ing\b|\bfalling back\b|\b(?:skipped|ignored)\b)",
+    )
+)
 _INFORMS = r"(?:^|[ \t\[(])INFO\b"
 _LAUNCHER = r"elastic|launch|torchrun|ray\b|NCCL|horovod|sending"
 _HANDLED = r"^handled\b|\bhandled:"

@@ -51,7 +51,7 @@ class Lines:
     def said(self) -> list[str]:
         """bare, with nothing where a traceback quotes lines of the program, or its values as rich, loguru and pydantic do: what is raised
         there is in the line that ends it."""
-        shown = {*layouts.within(self.bare), *layouts.of_fields(self.bare)}
+        shown = {*layouts.within(self.bare), *layouts.of_fields(self.bare), *layouts.below_warnings(self.bare)}
         if not shown and not any(_FRAME_NEEDS in line for line in self.bare):
             return self.bare
         is_frame, is_value = _pattern(_FRAME).match, _pattern(_VALUE).match
@@ -101,13 +101,15 @@ class Lines:
         """The line that names an exception, with the next line of its message where that begins with an empty line, or where the first
         ends with a colon: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s). Others are as told_below has them."""
         stop = self._joined.get(number, number + 1)
-        goes_on = (line.endswith(":") and not line.endswith(BEGINS)) or layouts.has_fields(line)
+        goes_on = (line.endswith((":", *layouts.OPENING)) and not line.endswith(BEGINS)) or layouts.has_fields(line)
         if not (goes_on and stop and self.framed(number)):
             return line
         of_process = next(group for group in self.groups() if group[bisect_left(group, number) :][:1] == [number])
         after = bisect_left(of_process, stop)
         if below := layouts.told_below(line, [self.bare[each] for each in of_process[after : after + _MOST_LINES_OF_FRAMES]]):
             return below
+        if line.endswith(layouts.OPENING):
+            return line
         most = 1 if " " in self.bare[number].strip() else _MOST_LINES_OF_MESSAGE
         of_message = takewhile(lambda each: self._may_be_of_message(each, number), of_process[after : after + most])
         first = next((each for each in of_message if _pattern(_WORD).search(self.bare[each])), -1)

@@ -9,20 +9,23 @@ from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
 from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO
+from ranklaunch.catalogue.layouts import below_warnings
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
-from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of_program
+from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
 from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import parted, plain, was_caught, was_printed, without_mark
+from ranklaunch.catalogue.uncaught import above, parted, plain, was_caught, was_printed, without_mark
 from ranklaunch.showing import last_line
 from ranklaunch.typed import NamedTuple
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
 _MOST_BEHIND = 12  # lines that a script may say after its launcher has failed, and have done no more
 _OF_SIGNALS = range(129, 129 + 64)  # codes that say of which signal it was
-_BY_SIGKILL = 128 + signal.SIGKILL
+_BY_SIGKILL, _BY_SIGABRT = 128 + signal.SIGKILL, 128 + signal.SIGABRT
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE)
+_OF_CRASHES = frozenset(128 + number for number in _CRASHES)
 _CALLS_ITSELF_ERROR = r"(?:\S{1,80}: )?(?:ERROR|Error|error|FATAL|CRITICAL)\b[^\n:]{0,20}:"
-_ERROR = r"(?:^|[ \t\[(|])(?:ERROR|CRITICAL|FATAL)\b"
+_ERROR = r"(?:^|[ \t\[(|\"'])(?:ERROR|CRITICAL|FATAL)\b|\[(?:error|critical|fatal) *\]|\blevel\W{1,4}(?:error|critical|fatal)\b"
 _IN_C = r"\.(?:cc?|cpp|cxx|cu|h|hpp|go|rs):[0-9]"  # a library logs that
 _SAVES = r"(?i)sav(?:ed|ing)|writ|checkpoint|dump"
 _BY_EXCEPTION = " exited with code 1"
@@ -30,6 +33,7 @@ _SEEN = 200  # characters of a last line
 _ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
 _BEFORE = "; before that, its launcher had failed: "
+_BEFORE_THAT, _AFTER_THAT = "; before that: ", "; after that: "
 
 
 class _End(NamedTuple):
@@ -42,23 +46,30 @@ class _End(NamedTuple):
     alone: bool
 
 
+_LOGGED, _PRINTED = "logged", "printed"
+
+
 class _Turn(NamedTuple):
-    """An output up to the line that names a failure, and what stands behind. logged: that is no exception, but a line in which the program
-    tells of it, and may have gone on."""
+    """An output up to the line that names a failure, and what stands behind. how: that is no exception, but a line that a program has
+    LOGGED or PRINTED of it, and may have gone on."""
 
     before: str
     behind: str
-    logged: bool = False
+    how: str = ""
 
     def was_printed(self) -> bool:
-        return self.logged or was_printed(self.before)
+        return self.how == _LOGGED or (not self.how and was_printed(self.before))
 
     def was_caught(self) -> bool:
-        return self.logged or was_caught(self.before)
+        return bool(self.how) or was_caught(self.before)
+
+    def warns(self) -> bool:
+        """Whether the program, or the logger above an exception, says that it goes on."""
+        return warns(plain(self.last) if self.how else above(self.before))
 
     def names(self, found: Finding) -> bool:
         """Whether it is what the last line names."""
-        return _has(plain(self.last), found)
+        return bool(self.how) or _has(plain(self.last), found)
 
     @property
     def last(self) -> str:
@@ -159,23 +170,36 @@ def _of_two(text: str, end: _End) -> Finding | None:
 
 
 def _turns(text: str, found: Finding) -> Sequence[_Turn]:
-    """The line in which a program logs what was found; else its exceptions, the last first, from the one that was found on."""
-    if logged := _logged(text, found):
-        return [logged]
+    """The last line in which a program tells of what was found; else its exceptions, the last first, from the one that was found on."""
+    told = _told(text, found)
+    if told and (told.how == _LOGGED or next(parted(told.before, caught=True), None) is None):
+        return [told]
     turns = [_Turn(*each) for each in parted(text, caught=True)]
-    first = next((number for number, turn in enumerate(turns) if turn.names(found)), 0)
-    return turns[first:]
+    named = [number for number, turn in enumerate(turns) if turn.names(found)]
+    itself = [number for number in named if _has(plain(turns[number].last), found, _SEEN)]
+    return turns[next(iter(itself or named), 0) :]
 
 
-def _logged(text: str, found: Finding) -> _Turn | None:
+def _told(text: str, found: Finding) -> _Turn | None:
     """What libraries and machines tell of may well be why a program fails of something else."""
     lines, said = text.split("\n"), plain(text).split("\n") if is_of_program(found.error) else []
-    number = next((number for number in range(len(said) - 1, -1, -1) if _has(said[number], found)), -1)
-    of_traceback = number > 0 and said[number - 1][:1].isspace()
-    by_program = number >= 0 and (warns(said[number]) or re.search(_ERROR, said[number])) and not re.search(_IN_C, said[number])
-    if of_traceback or not by_program:
-        return None
-    return _Turn("\n".join([*lines[: number + 1], ""]), "\n".join(lines[number + 1 :]), logged=True)
+    first = next((number for number, line in enumerate(said) if _has(line, found)), len(said))
+    behind = [number for number in range(first, len(said)) if _may_be_told(said, number)]
+    logged = [number for number in behind if warns(said[number]) or re.search(_ERROR, said[number])]
+    last = next((each for each in reversed(logged) if _has(said[each], found) or is_of(found.error, said[each])), -1)
+    if last < 0 and behind[:1] == [first]:
+        last = first
+    quoted = {*below_warnings(said)}
+    rest = ["" if number in quoted else line for number, line in enumerate(lines)][last + 1 :]
+    how = _LOGGED if last in logged else _PRINTED
+    return _Turn("\n".join([*lines[: last + 1], ""]), "\n".join(rest), how) if last >= 0 else None
+
+
+def _may_be_told(said: Sequence[str], number: int) -> bool:
+    """By a program, and neither in a traceback nor by a library."""
+    line, above = said[number], said[max(0, number - 1)]
+    of_traceback = above[:1].isspace() or line[:1].isspace() or line.startswith("│")  # or of the source that is quoted there
+    return bool(line) and not of_traceback and not re.search(_IN_C, line)
 
 
 def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None:
@@ -190,8 +214,8 @@ def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None
 
 
 def _ends_by_exception(behind: str) -> bool:
-    """Whether one has ended a program of Python there."""
-    return any(not was_printed(before) for before, _ in parted(behind, caught=True))
+    """Whether one has ended a program of Python there, or stands there last."""
+    return any(not (was_printed(before) and _own_last_line(rest)) for before, rest in parted(behind, caught=True))
 
 
 def _says_only_that(found: Finding) -> bool:
@@ -199,8 +223,9 @@ def _says_only_that(found: Finding) -> bool:
     return found.error.standing in GENERAL and tells_only_that(found.line)
 
 
-def _has(text: str, found: Finding) -> bool:
-    line = found.line.strip()[:_ENOUGH]
+def _has(text: str, found: Finding, seen: int = _ENOUGH) -> bool:
+    """seen: characters of its line, which may have more of a message than the first line."""
+    line = found.line.strip()[:seen]
     return bool(line) and line in text
 
 
@@ -217,13 +242,17 @@ def _with_last_words(found: Finding, turn: _Turn, end: _End) -> Finding:
     over, last, printed = stepped(turn.before, turn.behind), _own_last_line(turn.behind), turn.was_printed()
     ended = (printed or end.is_python) and _ends_by_exception(turn.behind)  # of which a program has one
     caught, is_cause = printed or ended or end.code not in (None, 1), found.error.kind == CAUSE
+    if turn.how == _PRINTED and not (end.is_python and is_cause):
+        return found
     if not last or not (over or caught or (is_cause and (not end.is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
-    later = end.ask(f"{turn.behind}\n")
-    if later and (later.line.strip() == found.line.strip() or later.error.name in LOST_CHILDREN):  # which a child had failed of
+    later = _of_two(f"{turn.behind}\n", end)
+    if later and later.error.name in LOST_CHILDREN:  # which a child had failed of
         return found
     if later and later.error.kind == CAUSE and (over or not _says_only_that(later)):
-        went_on = over or ended or (turn.logged and warns(turn.last)) or went_well(turn.behind)
+        if later.error == found.error and (printed or ended):  # once more, as is tried again
+            return later
+        went_on = over or (ended and turn.how != _PRINTED) or turn.warns() or went_well(turn.behind)
         return _both(found, later, end.code == 1 and not went_on if is_cause else not end.alone)
     if later and later.error.kind == CONSEQUENCE and ended:  # of a peer's end, most likely
         return _both(found, later, end.alone)
@@ -234,19 +263,28 @@ def _of_signal(text: str, found: Finding, end: _End) -> Finding | None:
     """Of one that a signal has ended: SIGKILL comes from outside, and neither an exception is why nor what would come again. By others a
     process may end on its way out, for the exception, as its shell says in the next line."""
     turn = next(iter(_turns(text, found)), None)
-    killed = end.code == _BY_SIGKILL
-    if not turn or not turn.names(found):
-        return None if killed and (found.error.retry == NO or found.error.standing in GENERAL) else found
+    killed = end.code == _BY_SIGKILL or bool(turn and _is_from_outside(end.code, turn))
+    if not turn or not turn.names(found) or turn.how == _PRINTED:
+        of_start = found.error.kind == CAUSE and (found.error.retry == NO or found.error.standing in GENERAL)
+        return None if killed and of_start else found
     goes_on = bool(_own_last_line(turn.behind))
     printed = turn.was_printed()
     asks = goes_on and (killed or printed or not end.is_python or stepped(turn.before, turn.behind))
-    later = end.ask(f"{turn.behind}\n") if asks else None
+    later = _of_two(f"{turn.behind}\n", end) if asks else None
     if later and later.error.kind == CAUSE and later.error.standing not in ((AFTERMATH, FAINT) if printed else GENERAL):
         return _both(found, later, not (killed or printed) and turn.behind.strip().startswith(later.line.strip()))
     said_by_shell = later and later.error.kind != CAUSE and later.line.strip() in _own_last_line(turn.behind)  # of SIGKILL
     if later and (said_by_shell or (later.error.kind == CONSEQUENCE and printed and later.error.standing not in GENERAL)):
         return _both(found, later, of_first=False)
     return None if killed else found
+
+
+def _is_from_outside(code: int | None, turn: _Turn) -> bool:
+    """Whether a signal came so, of which no turn is why that was got over. A program may log what it aborts for, and crash on its way out
+    after an exception."""
+    if turn.how == _LOGGED:
+        return code != _BY_SIGABRT or turn.warns()
+    return turn.was_printed() and code not in _OF_CRASHES
 
 
 def last_failure(text: str, code: int) -> tuple[str, str]:
@@ -287,10 +325,13 @@ def _with_line(found: Finding, last: str) -> Finding:
     return found._replace(line=f"{found.line}; its last line: {errors.quoted((last.strip(),))[0][:_SEEN]}")
 
 
-def _both(first: Finding, later: Finding, of_first: bool, before: str = "; before that: ") -> Finding:
-    """Both of two failures. of_first: it is the first that the exit code is of."""
+def _both(first: Finding, later: Finding, of_first: bool, before: str = _BEFORE_THAT) -> Finding:
+    """Both of two failures. of_first: it is the first that the exit code is of. Where the later is told with another already, that is
+    enough."""
+    if later.line.find(_BEFORE_THAT) >= 0 or later.line.find(_AFTER_THAT) >= 0:
+        return later
     if of_first:
-        return first._replace(line=f"{first.line}; after that: {without_mark(later.line)}")
+        return first._replace(line=f"{first.line}{_AFTER_THAT}{without_mark(later.line)}")
     return later._replace(line=f"{later.line.strip()}{before}{without_mark(first.line)}")
 
 

@@ -92,6 +92,11 @@ def was_printed(text: str) -> bool:
     return was_caught(text) or above.startswith(OF_A_PART) or bool(first and re.search(_LEVEL, above))
 
 
+def above(text: str) -> str:
+    """The line above the last traceback of a text."""
+    return _last(text)[0]
+
+
 def _last(text: str) -> tuple[str, str]:
     """The line above the last traceback of a text, and its first frame, or _PANEL; "" where there is none."""
     bare = ["", *_bare(text)]

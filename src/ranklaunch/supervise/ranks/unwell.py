@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from ranklaunch import showing
 from ranklaunch.catalogue import uncaught
+from ranklaunch.catalogue.survival import shows_steps
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.ranks.child import RANK, Child
@@ -45,27 +46,41 @@ def notes(
     failed = [blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found]
     known = {*said, *(rank for rank, _, _ in found)}
     if asked or (first and first[0].is_consequence):
-        before = (each for child in ended for each in _said_before(plan, child, tail_of, known, asked))
-        failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in islice(before, _MOST)]
+        untold = [each for child in ended for each in _not_ended(child, plan, tail_of) if each[0] not in known]
+        before = [*islice(_said_before(plan, untold, asked), _MOST)]
+        failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in before]
+        quiet = [] if asked or before else [*_quiet(plan, untold)]
+        failed += [
+            f"rank {rank}{place} had not ended when it was told to; its last line: {line}" for rank, line in quiet if len(quiet) == 1
+        ]
     return blame.few(failed)
 
 
-def _said_before(
-    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], known: Collection[int | None], asked: bool
-) -> Iterator[tuple[int, str]]:
-    """Ranks that had not ended when they were told to, with what they had said of a failure by then, of which others may have lost them: an
-    exit hook may take its time. asked: the exception alone with which the output ends, as of a rank that waits for its peers then."""
-    own = [(child.process.rank, child.said or b"")] if child.role == RANK and child.ended.told else []
+def _not_ended(child: Child, plan: Plan, tail_of: Callable[[int | None], bytes]) -> Iterator[tuple[int, bytes]]:
+    """Ranks that had not when they were told to, with what they wrote last."""
+    if child.role == RANK and child.ended.told and child.process.rank is not None:
+        yield child.process.rank, child.said or b""
     seen = child.announced or child.below
     ended = {each.rank: each.by_itself for each in seen.ended} if seen else {}
     of_launcher = [*plan.outputs.keys] if plan.outputs and child.ended.told else [*ended]
-    below = [(rank, tail_of(rank)) for rank in of_launcher if not ended.get(rank)]
-    for rank, tail in (*own, *below):
-        if rank is None or rank in known or (asked and not _ends_by_exception(tail, rank)):
-            continue
-        error = words.known(tail, plan)
+    yield from [(rank, tail_of(rank)) for rank in of_launcher if rank is not None and not ended.get(rank)]
+
+
+def _said_before(plan: Plan, untold: Iterable[tuple[int, bytes]], asked: bool) -> Iterator[tuple[int, str]]:
+    """Those that had said something of a failure by then, of which others may have lost them: an exit hook may take its time. asked: the
+    exception alone with which the output ends, as of a rank that waits for its peers then."""
+    for rank, tail in untold:
+        error = words.known(tail, plan) if not asked or _ends_by_exception(tail, rank) else None
         if error and error.kind == blame.CAUSE:
             yield rank, showing.printable(error.line)[: blame.SEEN]
+
+
+def _quiet(plan: Plan, untold: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+    """Those that told of no error, nor of a lost peer, and wrote no step last: one may have been ending well, without the others."""
+    for rank, tail in untold:
+        line = showing.last_line(tail.decode(errors="replace").splitlines()).strip()
+        if line and not shows_steps(line) and not words.known(tail, plan):
+            yield rank, showing.printable(line)[: blame.SEEN]
 
 
 def _ends_by_exception(tail: bytes, rank: int) -> bool:
