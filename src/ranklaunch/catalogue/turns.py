@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO, USUAL
 from ranklaunch.catalogue.layouts import below_warnings
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
@@ -146,6 +147,9 @@ def _of_two(text: str, end: _End) -> Finding | None:
     """Of a program of Python, or a script that has started one, with an exception, and then another failure, as of what was to tell
     somebody of the first, or of what came after one that was caught: both."""
     found = end.ask(text)
+    again = _since_last_try(text, found) if found else ""
+    if again and (later := _of_two(again, end)):
+        return later
     if not found or end.code in _OF_SIGNALS:
         return found and _of_signal(text, found, end)
     for turn in _turns(text, found):
@@ -175,9 +179,17 @@ def _turns(text: str, found: Finding) -> Sequence[_Turn]:
     if told and (told.how == _LOGGED or next(parted(told.before, caught=True), None) is None):
         return [told]
     turns = [_Turn(*each) for each in parted(text, caught=True)]
-    named = [number for number, turn in enumerate(turns) if turn.names(found)]
-    itself = [number for number in named if _has(plain(turns[number].last), found, _SEEN)]
-    return turns[next(iter(itself or named), 0) :]
+    first = next((number for number, turn in enumerate(turns) if turn.names(found)), 0)
+    return turns[first:]
+
+
+def _since_last_try(text: str, found: Finding) -> str:
+    """What stands behind the last but one of the exceptions of a sort that were caught, as where a program tries again; else ""."""
+    if found.error.standing != USUAL:
+        return ""
+    turns = (_Turn(*each) for each in parted(text, caught=True))
+    same = (turn for turn in turns if turn.names(found) or is_of(found.error, plain(turn.last)))
+    return next((turn.behind for turn in islice(same, 1, None) if turn.was_printed()), "")
 
 
 def _told(text: str, found: Finding) -> _Turn | None:
@@ -185,10 +197,9 @@ def _told(text: str, found: Finding) -> _Turn | None:
     lines, said = text.split("\n"), plain(text).split("\n") if is_of_program(found.error) else []
     first = next((number for number, line in enumerate(said) if _has(line, found)), len(said))
     behind = [number for number in range(first, len(said)) if _may_be_told(said, number)]
-    logged = [number for number in behind if warns(said[number]) or re.search(_ERROR, said[number])]
-    last = next((each for each in reversed(logged) if _has(said[each], found) or is_of(found.error, said[each])), -1)
-    if last < 0 and behind[:1] == [first]:
-        last = first
+    same = [number for number in behind if _has(said[number], found) or is_of(found.error, said[number])]
+    logged = [number for number in same if warns(said[number]) or re.search(_ERROR, said[number])]
+    last = max(logged or (same if behind[:1] == [first] else ()), default=-1)
     quoted = {*below_warnings(said)}
     rest = ["" if number in quoted else line for number, line in enumerate(lines)][last + 1 :]
     how = _LOGGED if last in logged else _PRINTED
@@ -223,9 +234,8 @@ def _says_only_that(found: Finding) -> bool:
     return found.error.standing in GENERAL and tells_only_that(found.line)
 
 
-def _has(text: str, found: Finding, seen: int = _ENOUGH) -> bool:
-    """seen: characters of its line, which may have more of a message than the first line."""
-    line = found.line.strip()[:seen]
+def _has(text: str, found: Finding) -> bool:
+    line = found.line.strip()[:_ENOUGH]
     return bool(line) and line in text
 
 

@@ -49,7 +49,7 @@ def notes(
         untold = [each for child in ended for each in _not_ended(child, plan, tail_of) if each[0] not in known]
         before = [*islice(_said_before(plan, untold, asked), _MOST)]
         failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in before]
-        quiet = [] if asked or before else [*_quiet(plan, untold)]
+        quiet = [] if asked or before or _timed_out(first[0]) else [*_quiet(plan, untold)]
         failed += [
             f"rank {rank}{place} had not ended when it was told to; its last line: {line}" for rank, line in quiet if len(quiet) == 1
         ]
@@ -81,6 +81,12 @@ def _quiet(plan: Plan, untold: Iterable[tuple[int, bytes]]) -> Iterator[tuple[in
         line = showing.last_line(tail.decode(errors="replace").splitlines()).strip()
         if line and not shows_steps(line) and not words.known(tail, plan):
             yield rank, showing.printable(line)[: blame.SEEN]
+
+
+def _timed_out(suspect: Suspect) -> bool:
+    """Which is the end of a wait for those that are not there yet, and others look into."""
+    error = suspect.culprit.error if suspect.culprit else None
+    return bool(error and blame.TIMEOUT in error.name)
 
 
 def _ends_by_exception(tail: bytes, rank: int) -> bool:
