@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from left_behind import told
 
+from ranklaunch.catalogue import turns
+
 MEMORY = "CUDA out of memory. Tried to allocate 400.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 138.77 GiB is free."
 RAISED = f"torch.OutOfMemoryError: {MEMORY}"
 CAUGHT = f'Traceback (most recent call last):\n  File "train.py", line 8, in step\n    loss.backward()\n{RAISED}\n'
@@ -169,3 +171,19 @@ def test_what_a_program_has_logged_is_not_why_a_signal_came(code: int) -> None:
         assert told(line, code, "run.py")[0] == ""
     assert told(f"ERROR:train:no memory\n{CAUGHT}", 143, "run.py")[0] == ""
     assert told(f"CRITICAL:train:{MEMORY}\n", 134, "run.py")[0] == f"CRITICAL:train:{MEMORY}"
+
+
+BAR = "\r {percent}%|███▌      | {at}/20 [00:00<00:00, 15575.66it/s]"
+
+
+def test_a_progress_bar_hides_nothing() -> None:
+    """tqdm draws it over itself, before what is logged, and once more as the program ends, behind what it has ended for."""
+    bars = [BAR.format(percent=5 * at, at=at) for at in (0, 1, 3)]
+    why = "11:00:00,826 ERROR too many unreadable samples (4), stopping"
+    caught = CAUGHT.replace(RAISED, "FileNotFoundError: [Errno 2] No such file or directory: '/data/3'")
+    logged = f"{bars[0]}11:00:00,100 WARNING sample 3 skipped\n{caught}"
+    assert told(f"{logged}{why}\n{bars[2]}\n", 9, "run.py")[0] == f"{why}; before that: {caught.splitlines()[-1]}"
+    warned = "".join(f"{bar}11:00:00,100 WARNING batch skipped: {MEMORY}\n" for bar in bars)
+    assert told(f"{warned}{FRAMES}{VALUE}\n", 1, "run.py")[0].startswith(f"{VALUE}; before that: 11:00:00,100 WARNING batch")
+    cleared = f"{bars[1]}\r{' ' * 60}\rERROR:root:gradient norm is inf\n{bars[0]}{bars[2]}\n"
+    assert turns.last_failure(cleared, 3) == ("its last error", "ERROR:root:gradient norm is inf")

@@ -20,6 +20,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import closing, judge, words
 from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
+from ranklaunch.supervise.ranks import unwell
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.supervise.ranks.watched import Watched
@@ -126,6 +127,28 @@ def test_what_a_launcher_had_said_of_a_rank_before_a_stop_was_a_failure() -> Non
     found = blame.judge(judge.suspects(plan, Ending("stopped", 143, "stopped by SIGTERM", at=9.0), [child], around))
     assert (found.outcome, found.exit_code) == ("failed", 1)
     assert found.reason == "rank 1 on node 0 (n0) exited with code 1: vocab mismatch: 32000 != 32001"
+
+
+@pytest.mark.parametrize("stop", [None, (signal.SIGTERM, 9.0)])
+@pytest.mark.parametrize(
+    "said", ["ERROR: vocabulary 32000 does not match 50257", "ValueError: x", "ConnectionResetError: [Errno 104] Reset by peer"]
+)
+def test_what_a_launcher_had_said_of_its_only_rank_before_it_was_told_counts(stop: tuple[int, float] | None, said: str) -> None:
+    """It says of no others that it ends them; another node may have noticed it first, or somebody stops the job."""
+    plan = helpers.plan(helpers.local(2, "1"), method="torchrun")
+    report = b"E1127 08:50:56.2 7 torch/elastic/multiprocessing/api.py:1002] failed (exitcode: 3) local_rank: 0 (pid: 8) of binary\n"
+    child = of_torchrun(plan, 15, signal.SIGTERM, tail=report)
+    child.said, child.told_at = report, 9.0
+    rank = Watched(1, tree.Identity(8, 1))
+    rank.ended_at = 1.0
+    child.below = SimpleNamespace(ended=[rank], failed=[], unknown=[rank])  # type: ignore[assignment]
+    frames = "" if said.startswith("ERROR") else 'Traceback (most recent call last):\n  File "x.py", line 1, in load\n    f()\n'
+    around = replace(circumstances(tail=f"{frames}{said}\n".encode()), stop=stop)
+    ending = Ending("stopped", 143, "stopped by SIGTERM", at=9.0) if stop else Ending("failed", 1, "", at=9.0, from_elsewhere=True)
+    (found,) = [each for each in judge.suspects(plan, ending, [child], around) if each.culprit]
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.culprit.rank, found.exit_code, found.culprit.error.line) == (1, 3, said)
 
 
 def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
@@ -385,6 +408,19 @@ def test_open_mpis_word_of_a_wrong_call_is_the_reason() -> None:
     assert found.culprit
     assert found.culprit.error
     assert (found.node, found.culprit.rank, found.culprit.error.line) == (1, 1, "[h1:9] *** MPI_ERR_ROOT: invalid root")
+
+
+def test_a_note_of_a_rank_names_the_node_of_that_rank() -> None:
+    """mpirun on node 0 has started it on another."""
+    plan = helpers.plan(helpers.modelarts(2, 2, 0), method="mpirun")
+    child = of_torchrun(plan, 15, signal.SIGTERM)
+    rank = Watched(3, tree.Identity(8, 1))
+    rank.by_itself = False
+    child.below = SimpleNamespace(ended=[rank])  # type: ignore[assignment]
+    said = TRACEBACK + b"KeyError: 'optimizer_state'\n"
+    (note,) = unwell.notes(plan, [child], [], lambda rank: said if rank == 3 else b"", lambda process: True, asked=True)
+    place = f"node 1 ({plan.job.nodes[1].host})"
+    assert note == f"rank 3 on {place} had not ended when it was told to, but it had said: KeyError: 'optimizer_state'"
 
 
 def of_deepspeed(plan: Plan, tail: str) -> tuple[Suspect, ...]:

@@ -84,9 +84,11 @@ def warns(line: str) -> bool:
 
 
 def is_own(line: str) -> bool:
-    """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well."""
+    """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well. A
+    progress bar is none."""
     line = line[:_LONGEST]
-    return bool(line.strip()) and not (_informs(line) or _pattern(f"{_BEHIND}|{_BY_CUDA}").match(line.lower()))
+    beside = _informs(line) or _pattern(f"{_BEHIND}|{_BY_CUDA}").match(line.lower()) or _pattern(WHOLE_BAR).fullmatch(line)
+    return bool(line.strip()) and not beside
 
 
 def may_go_on(lines: Sequence[str], told: Sequence[str], number: int, after: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from ranklaunch import errors
@@ -13,7 +13,7 @@ from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GEN
 from ranklaunch.catalogue.layouts import below_warnings
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
-from ranklaunch.catalogue.survival import is_own, shows_steps, stepped, warns, went_well
+from ranklaunch.catalogue.survival import WHOLE_BAR, is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
 from ranklaunch.catalogue.uncaught import above, parted, plain, was_caught, was_printed, without_mark
 from ranklaunch.showing import last_line
@@ -82,7 +82,7 @@ def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. code: with which it ended.
     ask: tells what entries know of a text. is_python: it is a program that mostly tells of its launcher's failure there, in words of its
     own: both are told then. alone: there is no other rank."""
-    text = since_launcher_went_on(text)
+    text = since_launcher_went_on(_in_lines(text))
     last = text.rstrip().rpartition("\n")[2]
     missed = ask(last) if code in _NOT_RUN else None
     if missed and missed.error.kind == CAUSE:
@@ -92,8 +92,15 @@ def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     return _of_launcher(text, reports, end) if reports else _of_two(text, end)
 
 
+def _in_lines(text: str) -> str:
+    """With each progress bar in a line of its own, as it is drawn over the one before."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub(rf"(?m)({WHOLE_BAR})(?=[^\s\]])", r"\1\n", lines) if "%|" in lines else lines
+
+
 def of_several(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of what several ranks have written, one of which has ended with this code: where what is known was caught, or is of no such end."""
+    text = _in_lines(text)
     found = ask(text)
     turn = next(iter(_turns(text, found)), None) if found and code else None
     if not found or not turn or not (turn.names(found) and (turn.was_printed() or code != 1)):
@@ -196,25 +203,27 @@ def _told(text: str, found: Finding) -> _Turn | None:
     """What libraries and machines tell of may well be why a program fails of something else."""
     lines, said = text.split("\n"), plain(text).split("\n") if is_of_program(found.error) else []
     first = next((number for number, line in enumerate(said) if _has(line, found)), len(said))
-    behind = [number for number in range(first, len(said)) if _may_be_told(said, number)]
+    quoted = {*below_warnings(said)}
+    behind = [number for number in range(first, len(said)) if _may_be_told(said, number, quoted)]
     same = [number for number in behind if _has(said[number], found) or is_of(found.error, said[number])]
     logged = [number for number in same if warns(said[number]) or re.search(_ERROR, said[number])]
     last = max(logged or (same if behind[:1] == [first] else ()), default=-1)
-    quoted = {*below_warnings(said)}
     rest = ["" if number in quoted else line for number, line in enumerate(lines)][last + 1 :]
     how = _LOGGED if last in logged else _PRINTED
     return _Turn("\n".join([*lines[: last + 1], ""]), "\n".join(rest), how) if last >= 0 else None
 
 
-def _may_be_told(said: Sequence[str], number: int) -> bool:
-    """By a program, and neither in a traceback nor by a library."""
-    line, above = said[number], said[max(0, number - 1)]
-    of_traceback = above[:1].isspace() or line[:1].isspace() or line.startswith("│")  # or of the source that is quoted there
-    return bool(line) and not of_traceback and not re.search(_IN_C, line)
+def _may_be_told(said: Sequence[str], number: int, quoted: Collection[int]) -> bool:
+    """By a program, and neither in a traceback nor by a library. quoted: lines of the program that stand below warnings."""
+    line, above = said[number], said[number - 1] if number else ""
+    of_frames = above[:1].isspace() and number - 1 not in quoted and not re.match(WHOLE_BAR, above)
+    is_source = line[:1].isspace() or line.startswith("│")
+    return bool(line) and not of_frames and not is_source and not re.search(_IN_C, line)
 
 
 def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of a process that was told to end, or is about to: where an exception was ending it, and it had caught another before, both."""
+    text = _in_lines(text)
     found = ask(text)
     for turn in _turns(text, found) if found else ():
         if found and turn.names(found) and turn.was_printed() and _ends_by_exception(turn.behind):
@@ -256,7 +265,7 @@ def _with_last_words(found: Finding, turn: _Turn, end: _End) -> Finding:
         return found
     if not last or not (over or caught or (is_cause and (not end.is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
-    later = _of_two(f"{turn.behind}\n", end)
+    later = _of_two(f"{_without_last_bar(turn.behind)}\n", end)
     if later and later.error.name in LOST_CHILDREN:  # which a child had failed of
         return found
     if later and later.error.kind == CAUSE and (over or not _says_only_that(later)):
@@ -300,6 +309,7 @@ def _is_from_outside(code: int | None, turn: _Turn) -> bool:
 def last_failure(text: str, code: int) -> tuple[str, str]:
     """What stands last of failures that the program seems to have got over, and which it is: an exception, or what a logger calls an error.
     What came long before may be so indeed, but of code 1, with which Python ends by an exception."""
+    text = _in_lines(text)
     lines, exception = text.split("\n"), _last_exception(text)
     raised = _last_with(lines, re.escape(exception[:_ENOUGH])) if exception else -1
     logged = _last_with(lines, _ERROR)
@@ -329,6 +339,14 @@ def _last_exception(text: str) -> str:
 
 def _own_last_line(text: str) -> str:
     return last_line([*filter(is_own, map(without_mark, text.split("\n")))])
+
+
+def _without_last_bar(text: str) -> str:
+    """tqdm draws it once more as a program ends, also behind what it ended for."""
+    lines = text.rstrip().split("\n")
+    while lines and re.fullmatch(WHOLE_BAR, lines[-1].rstrip()):
+        lines.pop()
+    return "\n".join(lines)
 
 
 def _with_line(found: Finding, last: str) -> Finding:

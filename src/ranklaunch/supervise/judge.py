@@ -187,7 +187,7 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     if not child:
         return _of_ending(plan, ending, wall(ending.at))
     if ending.rank:
-        return _of_rank(plan, child, ending.rank, b"", None, wall)
+        return _of_rank(plan, child, ending.rank, ending.rank.code, b"", None, wall(ending.rank.ended_at))
     failure = Failure(child.process.rank, child.failure_code, child.ended.signal, child.identity.pid)
     culprit = _culprit(plan, child, failure, (), None, wall(child.ended.at))
     return Suspect(culprit.node, wall(child.ended.at), ending.outcome, ending.exit_code, "", culprit)
@@ -242,9 +242,9 @@ def placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     tail = child.said if (child.ended.told or child.had_said_all) and child.said is not None else child.last_words()
     told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
-    itself = not child.ended.told or bool(told and child.ends_ranks and told.exit_code != TOLD)  # it had said so before it was told
+    itself = not child.ended.told or bool(told and child.tells_of_ranks and told.exit_code != TOLD)  # it had said so before it was told
     circumstances = replace(circumstances, stop=None if itself else circumstances.stop)
-    if seen := list(_of_ranks(plan, child, circumstances)):
+    if seen := list(_of_ranks(plan, child, told, circumstances)):
         yield from seen
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
@@ -270,21 +270,21 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     yield from ranks
 
 
-def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
-    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where a launcher tells more of
-    them, those of one that was ended before it could."""
+def _of_ranks(plan: Plan, child: Child, told: Failure | None, circumstances: Circumstances) -> Iterable[Suspect]:
+    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where it tells more of them, those of
+    one that was ended before it could. told: what it has told of one."""
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed, code=rank.code)
         exited = rank.code not in (0, TOLD) and not rank.signal  # as far as is known: its launcher may have fetched its end before us
         if rank.failed or (exited and error and error.kind == blame.CAUSE and not (circumstances.stop and child.had_taken(rank))):
-            yield _of_rank(plan, child, rank, tail, error, circumstances.wall)
+            code = told.exit_code if told and told.rank == rank.rank and rank.code is None else rank.code
+            yield _of_rank(plan, child, rank, code, tail, error, circumstances.wall(rank.ended_at))
 
 
-def _of_rank(plan: Plan, child: Child, rank: Watched, tail: bytes, error: KnownError | None, wall: Callable[[float], float]) -> Suspect:
-    at = wall(rank.ended_at)
-    failure = Failure(rank.rank, 1 if rank.code is None else rank.code, rank.signal, rank.pid, name=rank.name)
+def _of_rank(plan: Plan, child: Child, rank: Watched, code: int | None, tail: bytes, error: KnownError | None, at: float) -> Suspect:
+    failure = Failure(rank.rank, 1 if code is None else code, rank.signal, rank.pid, name=rank.name)
     culprit = _culprit(plan, child, failure, last_lines(tail), error, at)
     reason = _words().reported(culprit, tail) if error else ""
     return Suspect(culprit.node, at, "failed", culprit.exit_code, reason, culprit)

@@ -110,6 +110,12 @@ class Child:
         """Of a launcher: whether it had fetched the end of a rank well before it was told to end, and has not called that a failure."""
         return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
 
+    @property
+    def tells_of_ranks(self) -> bool:
+        """Of a launcher that was told to end: whether what it had said by then counts. After a failure it says that it ends the others, and
+        of a lone rank only how that ended."""
+        return self.ends_ranks or bool(self.process.conduct.failing and self.said is not None)
+
     def ended_at_of(self, rank: int | None) -> float:
         """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself did."""
         ranks = self.below.ended if self.below and self.ended.told else ()

@@ -3,6 +3,7 @@ then, such as saving."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,21 +40,28 @@ def notes(
     job = plan.job
     first = [] if from_elsewhere else blame.ordered(list(suspects))[:1]
     said = {suspect.culprit.rank for suspect in first if suspect.culprit and suspect.culprit.node == job.node_index}
-    place = f" on {blame.place(job.node_index, job.node.host)}" if len(job.everyone) > 1 else ""
+    place = functools.partial(_place, plan)
     found = sorted(
         {(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught, asked) if rank not in said}
     )
-    failed = [blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found]
+    failed = [blame.failed_while_stopped(rank, place(rank), code, log) for rank, code, log in found]
     known = {*said, *(rank for rank, _, _ in found)}
     if asked or (first and first[0].is_consequence):
         untold = [each for child in ended for each in _not_ended(child, plan, tail_of) if each[0] not in known]
         before = [*islice(_said_before(plan, untold, asked), _MOST)]
-        failed += [f"rank {rank}{place} had not ended when it was told to, but it had said: {line}" for rank, line in before]
+        failed += [f"rank {rank}{place(rank)} had not ended when it was told to, but it had said: {line}" for rank, line in before]
         quiet = [] if asked or before or _timed_out(first[0]) else [*_quiet(plan, untold)]
         failed += [
-            f"rank {rank}{place} had not ended when it was told to; its last line: {line}" for rank, line in quiet if len(quiet) == 1
+            f"rank {rank}{place(rank)} had not ended when it was told to; its last line: {line}" for rank, line in quiet if len(quiet) == 1
         ]
     return blame.few(failed)
+
+
+def _place(plan: Plan, rank: int) -> str:
+    """The node of a rank, which of mpirun's may be another one."""
+    job = plan.job
+    node = next((node for node in job.nodes if rank in node.ranks), job.node)
+    return f" on {blame.place(node.index, node.host)}" if len(job.everyone) > 1 else ""
 
 
 def _not_ended(child: Child, plan: Plan, tail_of: Callable[[int | None], bytes]) -> Iterator[tuple[int, bytes]]:
