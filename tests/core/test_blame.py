@@ -103,6 +103,15 @@ def test_a_stop_request_is_no_failure() -> None:
     assert (judgement.outcome, judgement.exit_code) == ("stopped", 143)
 
 
+def test_a_rank_that_had_lost_another_before_a_stop_is_noted() -> None:
+    """Who stops a job may stop one node before the other; it may have failed by itself, too."""
+    lost = suspect(0.4, error=CONSEQUENCE)
+    judgement = blame.judge([Suspect(0, 1.0, "stopped", 143, "SIGTERM"), lost, suspect(2.0, 2)])
+    assert (judgement.outcome, judgement.exit_code) == ("stopped", 143)
+    assert lost.culprit
+    assert judgement.notes == (f"0.6 s before the stop, {blame.sentence(lost.culprit)}",)
+
+
 def test_a_rank_is_not_its_own_companion() -> None:
     """Its launcher has seen it end, and its output says why."""
     judgement = blame.judge([suspect(1, 1), suspect(2, 1), suspect(3, 2)])

@@ -90,7 +90,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted([*notes, *(_endings().together([first, *others]))], tuple(_early(first, finishes)), culprit),
+        notes=_noted([*notes, *(_endings().notes_of([first, *others], sentence))], tuple(_early(first, finishes)), culprit),
     )
 
 
@@ -104,7 +104,7 @@ def _endings() -> Any:
 
 
 class _Silent:
-    together, meaning = staticmethod(lambda of: ()), staticmethod(lambda of: "")
+    notes_of, meaning = staticmethod(lambda of, sentence: ()), staticmethod(lambda of: "")
 
 
 def _noted(notes: list[str], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict.model import Culprit
@@ -52,7 +52,16 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def together(suspects: Sequence[Suspect]) -> Iterable[str]:
+def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) -> Iterable[str]:
+    """What they say together. suspects: whoever is to blame first. sentence: of how one ended."""
+    yield from _together(suspects)
+    first, *others = suspects
+    if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
+        early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_FEWEST]
+        yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
+
+
+def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
     """The same exception on all ranks that failed is the program's: no rank and no host has brought it about."""
     culprits = [suspect.culprit for suspect in suspects if suspect.culprit]
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
