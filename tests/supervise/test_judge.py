@@ -143,7 +143,8 @@ def test_what_a_launcher_had_said_of_its_only_rank_before_it_was_told_counts(sto
     rank.ended_at = 1.0
     child.below = SimpleNamespace(ended=[rank], failed=[], unknown=[rank])  # type: ignore[assignment]
     frames = "" if said.startswith("ERROR") else 'Traceback (most recent call last):\n  File "x.py", line 1, in load\n    f()\n'
-    around = replace(circumstances(tail=f"{frames}{said}\n".encode()), stop=stop)
+    tail = f"{frames}{said}\n".encode()
+    around = replace(circumstances(tail=tail), stop=stop, wrote=lambda: [(1, tail, 0.5)])  # which is an exception that was ending it
     ending = Ending("stopped", 143, "stopped by SIGTERM", at=9.0) if stop else Ending("failed", 1, "", at=9.0, from_elsewhere=True)
     (found,) = [each for each in judge.suspects(plan, ending, [child], around) if each.culprit]
     assert found.culprit

@@ -220,8 +220,8 @@ def below_warnings(lines: Sequence[str]) -> Iterator[int]:
 
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
-    which may be a secret, the exception below the frames of the user's code that TensorFlow's AutoGraph shows, and what stands below the
-    source of a kernel that Triton shows. "" for others."""
+    which may be a secret, the exception below the frames of the user's code that TensorFlow's AutoGraph shows, what stands behind a value
+    of several lines, and what stands below the source of a kernel that Triton shows. "" for others."""
     if has_fields(line):
         first, *others = (*below, "")
         field, wrong = ("", below) if first[:1].isspace() else (first.strip(), others)  # of the whole there is no field

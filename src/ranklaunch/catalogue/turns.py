@@ -356,7 +356,7 @@ def _with_line(found: Finding, last: str) -> Finding:
 def _both(first: Finding, later: Finding, of_first: bool, before: str = _BEFORE_THAT) -> Finding:
     """Both of two failures. of_first: it is the first that the exit code is of. Where the later is told with another already, that is
     enough."""
-    if later.line.find(_BEFORE_THAT) >= 0 or later.line.find(_AFTER_THAT) >= 0:
+    if _BEFORE_THAT in later.line or _AFTER_THAT in later.line:
         return later
     if of_first:
         return first._replace(line=f"{first.line}{_AFTER_THAT}{without_mark(later.line)}")

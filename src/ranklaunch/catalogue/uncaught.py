@@ -82,14 +82,17 @@ def begins_as_program(said: Sequence[str]) -> bool:
 def was_caught(text: str) -> bool:
     """Whether the last traceback of a text was printed by a function that has caught the exception: Python itself writes those of a program
     from its own module on, and names the thread or process that another has ended. Who has drawn a panel, only a logger's line tells."""
-    above, first = _last(text)
+    return _by_function(*_last(text))
+
+
+def _by_function(above: str, first: str) -> bool:
     return bool(first) and not (first == _PANEL or _OF_PROGRAM.match(first) or above.startswith(OF_A_PART))
 
 
 def was_printed(text: str) -> bool:
     """The same, or that it has ended a thread or a process beside, or that a logger's line stands above it."""
     above, first = _last(text)
-    return was_caught(text) or above.startswith(OF_A_PART) or bool(first and re.search(_LEVEL, above))
+    return _by_function(above, first) or above.startswith(OF_A_PART) or bool(first and re.search(_LEVEL, above))
 
 
 def above(text: str) -> str:

@@ -34,6 +34,7 @@ _OF_CODES = {
 }
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
+_MOST_EARLY = 2  # that had failed before a stop
 
 
 def meaning(culprit: Culprit) -> str:
@@ -57,7 +58,7 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) ->
     yield from _together(suspects)
     first, *others = suspects
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
-        early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_FEWEST]
+        early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
         yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
 
 

@@ -104,9 +104,10 @@ def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
         return not (child.ended.told or child.ended.signal in (*STOPPING, signal.SIGABRT)), child.ended.code
     ends = _ends(child)
     own = next((each for each in ends if each.rank == rank), None)
-    fetched = bool(own and own.by_itself and own.code is None)  # by the launcher, which may have told its code
-    first = bool(own and own is ends[0] and own.signal != signal.SIGTERM)
-    return bool(own and first and (own.failed or fetched)), own.code if own else None
+    if not own:
+        return False, None
+    fetched = own.by_itself and own.code is None  # by the launcher, which may have told its code
+    return own is ends[0] and own.signal != signal.SIGTERM and (own.failed or fetched), own.code
 
 
 def _ends(child: Child) -> list[Watched]:
