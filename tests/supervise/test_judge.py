@@ -164,6 +164,18 @@ def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     assert [each.culprit.error and each.culprit.error.name for each in found if each.culprit] == [None, "cuda-out-of-memory"]
 
 
+def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -> None:
+    plan = helpers.plan(helpers.local(4), method="torchrun")
+    child = of_torchrun(plan, 1 << 8)
+    failed, unseen, seen, caught = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in range(4))
+    failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
+    unseen.by_itself = seen.by_itself = caught.by_itself = False
+    child.announced = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
+    ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
+    found = judge.verdict(plan, common, ending, [child], circumstances(), "").victims
+    assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]
+
+
 @pytest.mark.parametrize(
     ("surely", "says", "number", "counts"),
     [

@@ -388,12 +388,12 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: C
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
         seen = child.announced or child.below
-        ranks = [(each.rank, each.signal) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
-        if child.announced:
-            yield from ((rank, number) for rank, number in ranks if number)
-            continue
+        told = [(each.rank, each) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
         first = child.ended.told[0] if child.ended.told else signal.SIGTERM  # what a launcher was told, and then its ranks
-        found = {rank: number or first for rank, number in ranks}
+        if child.announced:  # its ranks' ends are seen, unless it was faster and has fetched them
+            yield from ((rank, each.signal or first) for rank, each in told if each.signal or each.status is None)
+            continue
+        found = {rank: each.signal or first for rank, each in told}
         if child is ending.child and child.ended.code and child.reader:
             failure = circumstances.explain(child, decoded(child.reader.output.tail))
             found.update(failure.victims if failure else ())
