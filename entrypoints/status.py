@@ -68,10 +68,10 @@ def _old(age: float | None) -> str:
 
 
 def _rank(rank: Mapping[str, Any]) -> tuple[str, ...]:
-    silent, step = rank["last_output_s"], rank.get("step")
+    written, silent, step = rank["output_bytes"], rank["last_output_s"], rank.get("step")
     return (
         str(rank["rank"]), str(rank["node"]), str(rank["pid"] or "-"), rank["state"], f"{rank['cpu_s']:.1f}",
-        f"{rank['rss_kb'] / 1024:.0f} MB", f"{rank['output_bytes']} B", "-" if silent is None else f"{silent:.0f} s",
+        f"{rank['rss_kb'] / 1024:.0f} MB", "-" if written is None else f"{written} B", "-" if silent is None else f"{silent:.0f} s",
         "-" if step is None else str(step),
     )  # fmt: skip
 
@@ -86,16 +86,14 @@ def _groups(ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Of very many: how many are alike, and which; the smallest groups first, for they stand out."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for rank in ranks:
-        step = rank.get("step")
-        alike.setdefault((rank["state"], _silence(rank["last_output_s"]), "" if step is None else f", step {step}"), []).append(
-            rank["rank"]
-        )
+        step, silence = rank.get("step"), _silence(rank["last_output_s"], rank["output_bytes"])
+        alike.setdefault((rank["state"], silence, "" if step is None else f", step {step}"), []).append(rank["rank"])
     for (state, silence, step), numbers in sorted(alike.items(), key=lambda item: len(item[1])):
         yield f"{numbered(numbers, 'rank')}: {state}, {silence}{step}"
 
 
-def _silence(seconds: float | None) -> str:
+def _silence(seconds: float | None, written: int | None) -> str:
     if seconds is None:
-        return "no output yet"
+        return "no output yet" if written is not None else "what it writes is not known"
     most = next((age for age in AGES if seconds <= age), None)
     return f"wrote in the last {most} s" if most else f"silent for more than {AGES[-1]} s"

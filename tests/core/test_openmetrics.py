@@ -13,6 +13,7 @@ from ranklaunch.values import replace
 
 RANKS = [
     {"rank": 0, "state": "running", "cpu_s": 12.5, "rss_kb": 2, "output_bytes": 7, "last_output_s": None},
+    {"rank": 2, "output_bytes": 5, "last_output_s": 2.0},
     {"rank": 1, "state": "gone", "cpu_s": 0.0, "rss_kb": 0, "output_bytes": 9, "last_output_s": 1.5, "step": 40, "step_s": 0.25},
 ]
 STANDING = metrics.Standing(
@@ -60,7 +61,7 @@ def test_a_node_as_metrics() -> None:
         'ranklaunch_ranks{state="sleeping"}': 0, "ranklaunch_step{}": 40, "ranklaunch_step_time_seconds{}": 0.25,
         'ranklaunch_rank_step{rank="1"}': 40, 'ranklaunch_rank_output_bytes_total{rank="0"}': 7,
         'ranklaunch_rank_cpu_seconds_total{rank="0"}': 12.5, 'ranklaunch_rank_resident_bytes{rank="0"}': 2048,
-        'ranklaunch_rank_silent_seconds{rank="1"}': 1.5, "ranklaunch_written_time_seconds{}": 1e9 + 60.5,
+        'ranklaunch_rank_silent_seconds{rank="1"}': 1.5, 'ranklaunch_rank_output_bytes_total{rank="2"}': 5, "ranklaunch_written_time_seconds{}": 1e9 + 60.5,
     }  # fmt: skip
     assert {name: found.get(name) for name in told} == told
     assert not [name for name in found if name.startswith("ranklaunch_exit_code")]

@@ -524,9 +524,10 @@ def test_user_signals_reach_programs(job: MakeJob, script: str) -> None:
     started = job(2)
     started.start("bash", "-c", script.format(program=f"{sys.executable} -u {child('signals.py')}"), env=own(started))
     started.said(0, "ready", 2)
+    started.nodes[1].popen.send_signal(signal.SIGUSR1)
+    if "exec" in script:
+        sleep_until(lambda: "SIGUSR1 is left to the launcher on node 0" in started.nodes[1].err, started.words)
     started.nodes[0].popen.send_signal(signal.SIGUSR1)
-    if "exec" not in script:
-        started.nodes[1].popen.send_signal(signal.SIGUSR1)
     started.said(0, "SIGUSR1", 2)
     started.nodes[0].popen.send_signal(signal.SIGTERM)
     started.end(143)

@@ -164,6 +164,19 @@ def test_what_nodes_do_not_have_in_common(left: LeftBehind) -> None:
     assert "  torch: (nothing) on node 0; 2.8.0 on node 1" in shown(left.folder).splitlines()
 
 
+def test_what_steers_ranks_is_not_missed_of_a_node_that_starts_none(left: LeftBehind) -> None:
+    """As under mpirun: node 0 starts those of all."""
+    succeeded(left)
+    for node, facts in enumerate(({"arguments": "train.py --lr 1", "GLOO_SOCKET_IFNAME": "lo"}, {})):
+        path = left.folder / f"node_{node}" / "attempt_1" / "plan.json"
+        plan = json.loads(path.read_text())
+        plan["processes"] = [] if node else plan["processes"]
+        plan["muster"]["facts"].pop("arguments")
+        plan["muster"]["facts"].update(facts)
+        path.write_text(json.dumps(plan))
+    assert whole.report(str(left.folder)).differences == ()
+
+
 def test_a_node_that_stopped_telling(left: LeftBehind) -> None:
     left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 31.0, "failed", 75).verdict("failed", 75, "node 1 is lost")
     left.node(1).starts(0.0, 1.0, 2.0)

@@ -34,6 +34,7 @@ from ranklaunch.supervise.desk.desk import Asked, Desk
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.values import replace
 from testbench.jobs.users import as_user, needs_root, open_to_all
 
 Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]
@@ -84,11 +85,12 @@ class Node:
         self.asked: list[str] = []
         self.gone: set[int] = set()
         self.phase = "running", ""
-        plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
-        self._ranks = plan.job.node.ranks
+        self.plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
+        self._ranks = self.plan.job.node.ranks
+        self.writing = [*self._ranks]  # through this node
         record = SimpleNamespace(folder=str(folder), event=lambda *words, **more: None)
         attended: Any = SimpleNamespace(
-            plan=lambda: plan, nodes=words.node(index), record=record, ranks=self._processes, outputs=self._outputs, evidence=[],
+            plan=lambda: self.plan, nodes=words.node(index), record=record, ranks=self._processes, outputs=self._outputs, evidence=[],
             take=lambda why, ends: self.asked.append("evidence"),
         )  # fmt: skip
         asked = Asked(
@@ -108,10 +110,10 @@ class Node:
         return {rank: NOBODY if rank in self.gone else own for rank in self._ranks}
 
     def _outputs(self) -> Mapping[int, Any]:
-        return {rank: SimpleNamespace(taken=1000, written_at=0.0) for rank in self._ranks}
+        return {rank: SimpleNamespace(taken=1000, written_at=0.0) for rank in self.writing}
 
     def _steps(self) -> Mapping[int, Mapping[str, Any]]:
-        return {rank: {"step": 190 if rank in self.gone else 380} for rank in self._ranks}
+        return {rank: {"step": 190 if rank in self.gone else 380} for rank in self.writing}
 
 
 class InMemory:
@@ -177,6 +179,24 @@ def test_of_a_node_that_does_not_answer_is_told_what_it_said_before(job: InMemor
     assert lines[:3] == ["  node 0 (n0): running", "  node 1 (n1): running, 6 s ago", "  node 2 (n2): starting, waiting for a port"]
     assert len(lines[5:]) == 3  # a line for each of few ranks
     assert [rank["last_output_s"] for rank in answers[0]["ranks"]] == [5 + ANSWER_S, 5 + ANSWER_S, 5]
+
+
+def test_of_ranks_that_write_through_another_node_their_own_says_the_rest(job: InMemory) -> None:
+    """As under mpirun, whose node 0 has the output of all."""
+    nodes = job.of(2)
+    nodes[0].writing, nodes[1].writing = [0, 1], []
+    nodes[1].plan = replace(nodes[1].plan, processes=())
+    for (answer,) in (node.ask(do="status") for node in nodes):
+        assert [(each["rank"], each["node"], each["state"], each["output_bytes"], each["step"]) for each in answer["ranks"]] == [
+            (0, 0, "running", 1000, 380), (1, 1, "running", 1000, 380),
+        ]  # fmt: skip
+    job.words.cut_off = {0}
+    nodes[1].desk._known.clear()
+    answers = nodes[1].ask(do="status")
+    job.wait(ANSWER_S)
+    (alone,) = answers[0]["ranks"]
+    assert (alone["rank"], alone["output_bytes"], alone["last_output_s"]) == (1, None, None)
+    assert told(answers[0])[-1].split()[-3:] == ["-", "-", "-"]
 
 
 def test_of_itself_a_node_says_what_is_now(job: InMemory) -> None:

@@ -83,21 +83,33 @@ def test_a_failure_that_comes_again_at_its_place_ends_the_job_for_good(as_proces
     assert "the same failure at step 3 twice" in "\n".join(verdict["notes"])
 
 
-@pytest.mark.parametrize("round_", [1, 2])
-def test_a_round_that_cannot_begin_ends_the_job_as_any_failure_does(as_process: Starter, tmp_path: Path, round_: int) -> None:
-    """Something else than a folder stands in its place."""
+@pytest.mark.parametrize(
+    ("round_", "place", "why"),
+    [
+        (1, "restart_1", "log directory {path}: cannot be written"),
+        (2, "restart_2", "log directory {path}: cannot be written"),
+        (1, "restart_1/events.jsonl", "{path}: a link is there, where ranklaunch needs a regular file"),
+        (1, "restart_1/plan.json", "{path}: a link is there, where ranklaunch needs a regular file"),
+    ],
+)
+def test_a_round_that_cannot_begin_ends_the_job_as_any_failure_does(
+    as_process: Starter, tmp_path: Path, round_: int, place: str, why: str
+) -> None:
+    """Something else than a folder or a file stands in its place."""
     last = tmp_path / "last words"
     last.touch()
     fails = ("0:1:4:told", "1:0:6:exit")[:round_]
     env = {"RANKLAUNCH_TERMINATION_LOG": str(last)}
     job = train(as_process, tmp_path, *fails, env=env)
     job.wait_for_event("spawn")
-    (job.attempt / f"restart_{round_}").touch()
+    path = job.attempt / place
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "go").touch()
     assert job.end() == 78
     verdict = checked_verdict(job.attempt / "verdict.json")
     assert (verdict["outcome"], verdict["exit_code"], len(verdict["restarts"])) == ("failed", 78, round_)
-    assert verdict["reason"].startswith(f"restart {round_} cannot begin: log directory {job.attempt}/restart_{round_}: cannot be written")
+    assert verdict["reason"].startswith(f"restart {round_} cannot begin: {why.format(path=path)}")
     assert verdict["reason"] in last.read_text()
     left = {".reserved", "node_0.sock"} & {name for folder in (job.attempt, *job.attempt.glob("restart_*")) for name in names(folder)}
     assert left == set()

@@ -115,14 +115,16 @@ def _nodes(value: object) -> Iterator[Node]:
 
 
 def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Of what nodes compare when they meet. plans: by node."""
+    """Of what nodes compare when they meet. plans: by node. One that starts no ranks, as under mpirun all but node 0, says less."""
+    starts = {node for node, plan in plans.items() if plan.get("processes") != []}
     facts = {node: given.mapping(given.mapping(plan.get("muster")).get("facts")) for node, plan in plans.items()}
     told = {node: found for node, found in facts.items() if found}
     found = []
     for name in sorted({name for each in told.values() for name in each}):
         values: dict[str, list[int]] = {}
         for node, each in told.items():
-            values.setdefault(given.text(each.get(name), 200), []).append(node)
+            if name in each or node in starts:
+                values.setdefault(given.text(each.get(name), 200), []).append(node)
         if len(values) > 1:
             by_size = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
             found.append(Difference(given.text(name, 80), tuple((value, tuple(nodes)) for value, nodes in by_size[:16])))

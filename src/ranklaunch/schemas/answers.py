@@ -23,15 +23,15 @@ class _OfAnyRank(TypedDict):
     state: str
     cpu_s: float
     rss_kb: int
-    output_bytes: int
+    output_bytes: int | None
     last_output_s: float | None
 
 
 class RankNow(_OfAnyRank, total=False):
     """pid: null where it is not known or gone. state: as the kernel has it; gone: it has ended; unknown: its process is not known. cpu_s,
-    rss_kb: of its whole process tree. output_bytes: that it has written. last_output_s: seconds since it wrote, null where it has not.
-    step: the last that its output told of. steps: of the whole training; null where that is not known.
-    step_s: seconds of one, on average; null while that cannot be told."""
+    rss_kb: of its whole process tree. output_bytes: that it has written, null where it writes through another node that has not said
+    so. last_output_s: seconds since it wrote, null where it has not. step: the last that its output told of. steps: of the whole
+    training; null where that is not known. step_s: seconds of one, on average; null while that cannot be told."""
 
     step: int
     steps: int | None

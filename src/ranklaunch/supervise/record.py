@@ -79,9 +79,9 @@ class Record:
                 return False
             path = os.path.join(self.folder, folders.EVENTS)
             self._events = disk.append(path)
-            self._reserve()
             for name in (folders.PLAN, folders.VERDICT):
                 disk.require(os.path.join(self.folder, name))
+            self._reserve()
             self._spare = os.dup(self._events)
             if not self._attempt:
                 self._bequeath()
@@ -119,6 +119,14 @@ class Record:
             self._held += line
         else:
             self._put(line)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its events, and the logs beside them, are no longer where they were opened, for somebody has removed or moved them."""
+        try:
+            return self._events >= 0 and not os.path.samestat(os.fstat(self._events), os.stat(os.path.join(self.folder, folders.EVENTS)))
+        except OSError:
+            return True
 
     def hold(self) -> None:
         """Events are written at release()."""

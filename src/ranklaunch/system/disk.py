@@ -26,11 +26,15 @@ _KINDS = {
 
 
 class NotRegularError(ConfigError):
-    """Something else stands in a file's place."""
+    """Something else stands in a file's place: a thing of this kind."""
 
-    def __init__(self, path: str, kind: str) -> None:
-        super().__init__(f"{path}: {kind} is there, where ranklaunch needs a regular file: remove it or name another place")
-        self.kind = kind
+    kind = ""
+
+
+def _not_regular(path: str, kind: str) -> NotRegularError:
+    found = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: remove it or name another place")
+    found.kind = kind
+    return found
 
 
 def append(path: str) -> int:
@@ -125,7 +129,7 @@ def require(path: str) -> None:
     """Raises NotRegularError where a file of ours cannot be put."""
     kind = _other(path, links=False)
     if kind:
-        raise NotRegularError(path, kind)
+        raise _not_regular(path, kind)
 
 
 def write(path: str, data: bytes, mode: int) -> None:
@@ -150,12 +154,12 @@ def _opened(path: str, flags: int, mode: int = 0) -> int:
     except OSError:  # some say so at once: a link, a folder, a FIFO without a reader
         kind = _other(path, links)
         if kind:
-            raise NotRegularError(path, kind) from None
+            raise _not_regular(path, kind) from None
         raise
     kind = _kind(os.fstat(fd))
     if kind:
         os.close(fd)
-        raise NotRegularError(path, kind)
+        raise _not_regular(path, kind)
     return fd
 
 

@@ -6,7 +6,7 @@ its age.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ranklaunch.muster.wire import WireError, text
 from ranklaunch.plan.model import Plan, Save
@@ -114,10 +114,7 @@ class Desk:
         phase, waiting = self._asked.phase()
         seen = self._asked.attended()
         plan = seen.plan()
-        numbers = () if plan.job.is_idle else tuple(plan.job.node.ranks)
-        ranks = standing.ranks(plan.job.node_index, numbers, seen.ranks(), seen.outputs(), self._loop.clock())
-        more = self._asked.of_ranks()
-        ranks = [{**rank, **more.get(rank["rank"], {})} for rank in ranks]
+        ranks = standing.ranks(plan, seen.ranks(), seen.outputs(), self._asked.of_ranks(), self._loop.clock())
         return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "ranks": ranks}
 
     def _compiled(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -130,7 +127,7 @@ class Desk:
             {"node": i, "host": each.host, **_of_node(*said[i], now)} if i in said else {"node": i, "host": each.host, **_UNHEARD}
             for i, each in enumerate(plan.job.everyone)
         ]
-        ranks = [_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"]]
+        ranks = _whole(_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"])
         job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
         return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "ranks": ranks}
 
@@ -185,6 +182,15 @@ def _is_deadline(value: object) -> bool:
 def _judge_standing(said: Mapping[str, Any]) -> None:
     for key in ("phase", "waiting"):
         text(dict(said), key)
+    for rank in said["ranks"]:
+        int(dict(rank)["rank"])
+
+
+def _whole(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With what another node says of the output of some, of which it says no more."""
+    found = [*ranks]
+    elsewhere = {rank["rank"]: rank for rank in found if "node" not in rank}
+    return [{**rank, **(elsewhere.get(rank["rank"], {}) if rank.get("output_bytes") is None else {})} for rank in found if "node" in rank]
 
 
 def _aged(rank: dict[str, Any], seconds: float) -> dict[str, Any]:

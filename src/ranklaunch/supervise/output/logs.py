@@ -259,6 +259,8 @@ class Logs:
         for process, output in self._launchers:
             if output.unshown:
                 self._terminal.say(f"{counted(output.unshown, 'more line')} of {process.name}, about the end of its ranks: {process.log}")
+        if self._record.is_gone:
+            self._trouble.append(f"{self._record.folder} was removed or moved while the job ran, and the logs in it")
         for text in self._trouble:
             self._terminal.say(text)
 

@@ -222,9 +222,10 @@ class Launchers:
         meant = list(self._meant(Hearing(number, through_all=True)))
         unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
-        # Where it is meant for none, the launcher on node 0 tells those that are here.
-        reached = len(unheard) < len(meant) if meant else bool(self.living())
-        return reached, _names(unheard)
+        by_node_0 = not meant and bool(self.living())
+        if by_node_0:
+            self._around.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
+        return by_node_0 or len(unheard) < len(meant), _names(unheard)
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:

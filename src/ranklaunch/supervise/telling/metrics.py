@@ -15,8 +15,8 @@ Rank = Mapping[str, Any]
 
 
 class Standing(Value):
-    """labels: of all samples. info: texts. ranks: of this node, as its desk tells of them. exit_code: None while the job runs. began,
-    now: seconds since 1970."""
+    """labels: of all samples. info: texts. ranks: of this node, and those of others that write through it, as its desk tells.
+    exit_code: None while the job runs. began, now: seconds since 1970."""
 
     labels: Mapping[str, Any]
     info: Mapping[str, Any]
@@ -57,14 +57,14 @@ def _of_job(standing: Standing) -> Iterator[Family]:
 def _of_node(standing: Standing) -> Iterator[Family]:
     phases = [({"phase": phase}, int(phase == standing.phase)) for phase in PHASES]
     yield Family("ranklaunch_phase", "1 for what this node does", phases)
-    states = Counter(rank["state"] for rank in standing.ranks)
+    states = Counter(rank["state"] for rank in standing.ranks if "state" in rank)
     counts = [({"state": state}, states[state]) for state in dict.fromkeys((*STATES, *states))]
     yield Family("ranklaunch_ranks", "ranks of this node, by state", counts)
     steps = [rank["step"] for rank in standing.ranks if "step" in rank]
-    yield Family("ranklaunch_step", "the highest step of a rank of this node", _one(max(steps, default=None)))
+    yield Family("ranklaunch_step", "the highest step of a rank that writes here", _one(max(steps, default=None)))
     seconds = [rank["step_s"] for rank in standing.ranks if rank.get("step_s") is not None]
     mean = sum(seconds) / len(seconds) if seconds else None
-    yield Family("ranklaunch_step_time_seconds", "of one step, on average over the ranks of this node", _one(mean), unit="seconds")
+    yield Family("ranklaunch_step_time_seconds", "of one step, on average over the ranks that write here", _one(mean), unit="seconds")
 
 
 def _one(value: float | None) -> list[tuple[Mapping[str, Any], float]]:
@@ -92,7 +92,9 @@ class Growing:
         self._most: dict[tuple[int, str], float] = {}
 
     def kept(self, ranks: Iterable[Rank]) -> list[Rank]:
-        return [{**rank, **{key: self._grown(rank["rank"], key, rank[key]) for key in self.KEYS}} for rank in ranks]
+        return [
+            {**rank, **{key: self._grown(rank["rank"], key, rank[key]) for key in self.KEYS if rank.get(key) is not None}} for rank in ranks
+        ]
 
     def _grown(self, rank: int, key: str, value: float) -> float:
         most = self._most[rank, key] = max(value, self._most.get((rank, key), 0))

@@ -218,13 +218,11 @@ class Telling(Teller):
         )  # fmt: skip
 
     def _ranks(self) -> list[metrics.Rank]:
-        job = self._seen.plan().job
-        if job.restart != self._round:  # other processes, which begin anew
-            self._growing, self._round = metrics.Growing(), job.restart
+        plan = self._seen.plan()
+        if plan.job.restart != self._round:  # other processes, which begin anew
+            self._growing, self._round = metrics.Growing(), plan.job.restart
         if not self._seen.begun():
             return []
-        numbers = () if job.is_idle else tuple(job.node.ranks)
-        attended, more = self._seen.attended(), self._seen.of_ranks()
-        found = standing.ranks(job.node_index, numbers, attended.ranks(), attended.outputs(), self._loop.clock())
-        state = {"state": standing.GONE} if self._over else {}
-        return self._growing.kept({**rank, **more.get(rank["rank"], {}), **state} for rank in found)
+        attended = self._seen.attended()
+        found = standing.ranks(plan, attended.ranks(), attended.outputs(), self._seen.of_ranks(), self._loop.clock())
+        return self._growing.kept({**rank, "state": standing.GONE} if self._over and "state" in rank else rank for rank in found)
