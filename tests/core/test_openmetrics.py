@@ -61,7 +61,8 @@ def test_a_node_as_metrics() -> None:
         'ranklaunch_ranks{state="sleeping"}': 0, "ranklaunch_step{}": 40, "ranklaunch_step_time_seconds{}": 0.25,
         'ranklaunch_rank_step{rank="1"}': 40, 'ranklaunch_rank_output_bytes_total{rank="0"}': 7,
         'ranklaunch_rank_cpu_seconds_total{rank="0"}': 12.5, 'ranklaunch_rank_resident_bytes{rank="0"}': 2048,
-        'ranklaunch_rank_silent_seconds{rank="1"}': 1.5, 'ranklaunch_rank_output_bytes_total{rank="2"}': 5, "ranklaunch_written_time_seconds{}": 1e9 + 60.5,
+        'ranklaunch_rank_silent_seconds{rank="1"}': 1.5, 'ranklaunch_rank_output_bytes_total{rank="2"}': 5,
+        "ranklaunch_written_time_seconds{}": 1e9 + 60.5,
     }  # fmt: skip
     assert {name: found.get(name) for name in told} == told
     assert not [name for name in found if name.startswith("ranklaunch_exit_code")]
