@@ -15,7 +15,11 @@ from ranklaunch.typed import Any
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
 OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
-NO_STACK = "no stack: that takes RANKLAUNCH_STACKS=on when the job starts, or py-spy on PATH where the container lets it look"
+NO_STACK = (
+    "no stack: that takes RANKLAUNCH_STACKS=on when the job starts (under mpirun it reaches node 0's ranks alone), or py-spy on PATH "
+    "where the container lets it look"
+)
+STOPPED = "no stack: the process is stopped, as by SIGSTOP, and answers nothing"
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 
 
@@ -57,5 +61,5 @@ def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for (state, _), those in sorted(groups.items(), key=lambda item: len(item[1])):
         first = those[0]
         yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
-        yield from (f"  {line}" for line in first["stack"].splitlines() or [NO_STACK])
+        yield from (f"  {line}" for line in first["stack"].splitlines() or [STOPPED if state == "T" else NO_STACK])
         yield f"  {first['file']}" if first["file"] else ""

@@ -195,6 +195,8 @@ def test_several_of_ranklaunch_that_an_mpirun_has_started_do_not_train_alone(env
 
 
 LISTED = "10.0.0.5,10.0.0.6"
+ONE_SERVER = helpers.server_table([("10.0.0.5", [("0", "0")])])
+TWO_SERVERS = helpers.server_table([("10.0.0.5", [("0", "0")]), ("10.0.0.6", [("0", "1")])])
 AZURE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 OLD_MASTER = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0", "HOSTNAME": "pj-master-0"}
 PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
@@ -207,6 +209,12 @@ PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "Lepton": ({"LEPTON_JOB_TOTAL_WORKERS": "2"}, {}, "LEPTON_JOB_TOTAL_WORKERS=2", "$LEPTON_JOB_WORKER_INDEX"),
     "RunPod": ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "MASTER_ADDR": "a"}, {}, "NUM_NODES=2", "NODE=$NODE_RANK"),
     "Beaker": ({"BEAKER_REPLICA_COUNT": "2"}, {}, "BEAKER_REPLICA_COUNT=2", "NODE=$BEAKER_REPLICA_RANK"),
+    "a table": (
+        {"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "spawn"},
+        {"/t.json": TWO_SERVERS},
+        "/t.json has 2 servers",
+        "RANKLAUNCH_NODE ",
+    ),
     "Determined": ({}, {unrecognised.RENDEZVOUS: '{"container_addrs": ["a", "b"]}'}, "rendezvous.json", "container_rank"),
     "a PaddleJob": ({"PADDLE_NNODES": "2"}, {}, "PADDLE_NNODES=2", "$PADDLE_MASTER"),
     "Metaflow": ({"MF_PARALLEL_NUM_NODES": "2"}, {}, "MF_PARALLEL_NUM_NODES=2", "$MF_PARALLEL_MAIN_IP"),
@@ -234,6 +242,7 @@ def test_a_node_of_a_place_that_is_not_read_does_not_train_alone(
         "an array's member": ({"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_ARRAY_SIZE": "9"}, {}),
         "a login node": ({"PBS_NUM_NODES": "2", "LSB_MCPU_HOSTS": "a 1 b 1", "NNODES": "2", "NODE_LIST": "a,b"}, {}),
         "one container of Determined": ({}, {unrecognised.RENDEZVOUS: '{"container_addrs": ["a"]}'}),
+        "a rank table of one server": ({"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "ranktable"}, {"/t.json": ONE_SERVER}),
         "ranks of one machine": ({**OLD_MASTER, "HOSTNAME": "workstation"}, {}),
     }
 )

@@ -103,6 +103,8 @@ def test_a_hang_is_seen_and_named(case: Case, job: Callable[[Case], HangJob]) ->
         assert tuple(each["rank"] for each in hang["suspects"]) == case.names, hang
         assert all(each["node"] == each["rank"] // case.slots for each in hang["suspects"])
     assert all(node.verdict["hang"] == hang for node in started.nodes)
+    alarms = [[each["since"] for each in started.events(i, "hang") if ALARM in each["text"]] for i in range(NODES)]
+    assert all(hang["since"] in each for each in alarms), alarms  # a report may have one node's folder alone
     assert verdict["culprit"] is None
 
 

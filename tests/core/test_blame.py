@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.catalogue import shipped
 from ranklaunch.muster import wire
+from ranklaunch.muster.node_0 import gone
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame, endings
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
@@ -198,8 +199,10 @@ def test_what_an_exit_code_says_where_words_say_nothing(more: dict[str, Any], sa
 
 
 def test_the_same_error_on_all_ranks_is_the_programs() -> None:
-    def of(*lines: str) -> tuple[str, ...]:
-        return blame.judge([suspect(n, n, replace(CAUSE, line=line)) for n, line in enumerate(lines)]).notes
+    def of(*lines: str, hosts: int = 2, retry: str = "") -> tuple[str, ...]:
+        errors = [replace(CAUSE, line=line, retry=retry) for line in lines]
+        culprits = [culprit(n, n % hosts, error=error) for n, error in enumerate(errors)]
+        return blame.judge([Suspect(each.node, 1, "failed", 3, "", each) for each in culprits]).notes
 
     (note,) = of("KeyError: rank 0", "KeyError: rank 1")
     assert note.startswith("2 ranks ended with the same error")
@@ -208,6 +211,17 @@ def test_the_same_error_on_all_ranks_is_the_programs() -> None:
     assert not blame.judge(launchers).notes
     assert not of("KeyError: rank 0", "ValueError: rank 1")
     assert not blame.judge([suspect(1, 1, CONSEQUENCE), suspect(2, 2, CONSEQUENCE)]).notes
+    assert not of("KeyError: rank 0", "KeyError: rank 1", retry="elsewhere")  # whatever is wrong with both hosts
+    (note,) = of("KeyError: rank 0", "KeyError: rank 1", hosts=1)
+    assert note == "2 ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+
+
+def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
+    """Its host may have brought about what a rank has failed of."""
+    lost = gone.suspect(0, "h0", True, 5.0)
+    judged = blame.judge([suspect(1, 1, CAUSE), lost])
+    assert (judged.culprit and judged.culprit.rank, judged.notes) == (1, (lost.reason,))
+    assert not blame.judge([lost]).notes
 
 
 def test_the_rank_that_has_not_failed_may_be_the_one_that_others_waited_for() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ranklaunch import showing
+from ranklaunch import ranktable, showing
+from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM
+from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.values import Value
 
 
@@ -100,6 +101,10 @@ def refuse(reader: Reader) -> None:
         remedy = f"RANKLAUNCH_NODES={nodes}, RANKLAUNCH_NODE={place.own}, and RANKLAUNCH_MASTER_ADDR={place.first}"
         _say(reader, text, remedy, rank=TORCHRUN_SIGN in reader.env if place.starts_ranks else _is_rank(reader))
         return
+    table, servers = _table(reader)
+    if servers > 1 and OUTER_RUN not in reader.env:
+        text = f"rank table {showing.one_line(table)} has {servers} servers: this container is one of several, and would train alone"
+        _say(reader, text, rank=_is_rank(reader))
 
 
 _TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
@@ -147,6 +152,15 @@ def _counted(reader: Reader, how: str, text: str) -> int:
 
 def _names(text: str) -> set[str]:
     return {name for name in re.split(r"[\s,\"]+", text) if name}
+
+
+def _table(reader: Reader) -> tuple[str, int]:
+    """The rank table, and of how many servers it tells. What is wrong with it, or not there yet, is told where it is used."""
+    path = rank_table(reader)
+    try:
+        return path, len(ranktable.load(path, reader.files).servers) if path else 0
+    except (ranktable.NotReadyError, RanklaunchError):
+        return path, 0
 
 
 # Of operators

@@ -358,17 +358,20 @@ def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
     return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
 
 
-def _rank_table(reader: Reader) -> str:
+def rank_table(reader: Reader) -> str:
+    """The path of the one that is given, else of the platform's own; "" where there is none."""
     given = reader.get(RANK_TABLE)
-    if given:
-        path = absolute(ranktable.path_of(given, reader.files), reader.cwd)
+    return absolute(ranktable.path_of(given, reader.files), reader.cwd) if given else ranktable.places(reader.files)
+
+
+def _rank_table(reader: Reader) -> str:
+    path = rank_table(reader)
+    if path and reader.get(RANK_TABLE):
         candidate, *overrides = reader.candidates(RANK_TABLE)
         reader.ledger.note(RANK_TABLE.value, path, candidate.source, overrides)
-        return path
-    found = ranktable.places(reader.files)
-    if found:
-        reader.ledger.note(RANK_TABLE.value, found, "platform file")
-    return found
+    elif path:
+        reader.ledger.note(RANK_TABLE.value, path, "platform file")
+    return path
 
 
 def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:

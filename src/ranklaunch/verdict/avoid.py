@@ -3,16 +3,15 @@ program's own failure would find it anywhere. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from ranklaunch.typed import Any
 from ranklaunch.values import Value
 from ranklaunch.verdict.blame import ELSEWHERE
+from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import Verdict
 
 _OF_PROGRAM = ("its output ends with an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
-_SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
 
 
 class SuspectHost(Value):
@@ -43,7 +42,7 @@ def _by_error(verdict: Verdict) -> tuple[int, str] | None:
 
 def _by_silence(verdict: Verdict) -> tuple[int, str] | None:
     """A node that was lost, or node 0, where it was cut off from all others."""
-    found = None if verdict.culprit else _SILENT.match(verdict.reason)
+    found = None if verdict.culprit else SILENT.match(verdict.reason)
     return (int(found["node"]), verdict.reason) if found else None
 
 

@@ -35,6 +35,9 @@ _OF_CODES = {
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
 _MOST_EARLY = 2  # that had failed before a stop
+_ELSEWHERE = "elsewhere"  # an error's retry
+# Of a node that is lost, or cut off from all others.
+SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
 
 
 def meaning(culprit: Culprit) -> str:
@@ -57,17 +60,26 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) ->
     """What they say together. suspects: whoever is to blame first. sentence: of how one ended."""
     yield from _together(suspects)
     first, *others = suspects
+    yield from (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
         early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
         yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
-    """The same exception on all ranks that failed is the program's: no rank and no host has brought it about."""
+    """The same error on ranks of several hosts is no host's, unless it is one that hosts have."""
     culprits = [suspect.culprit for suspect in suspects if suspect.culprit]
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
-    if len(said) >= _FEWEST and len(said) == len(culprits) and said[0] and len(set(said)) == 1:
-        yield f"{len(said)} ranks ended with the same error: it is the program's or its settings', not one rank's or host's"
+    if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1 or _needs_another_host(culprits[0]):
+        return
+    if len({culprit.node for culprit in culprits}) > 1:
+        yield f"{len(said)} ranks ended with the same error: it is not one rank's or host's, but the program's or of what they share"
+    else:
+        yield f"{len(said)} ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+
+
+def _needs_another_host(culprit: Culprit) -> bool:
+    return bool(culprit.error and culprit.error.retry == _ELSEWHERE)
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:

@@ -116,6 +116,7 @@ class Judging:
             "reason": self._reason(found),
             "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
             "signals": list(self._alarm.signals) or [self._alarm.rule],
+            "rule": self._alarm.rule,
             "suspects": [{"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None} for each in found],
         }
 

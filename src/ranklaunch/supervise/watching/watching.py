@@ -161,7 +161,8 @@ class Watching(Companion):
             msg = "expected an object"
             raise TypeError(msg)
         if self._here != 0:
-            self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=None)
+            since = str(body["since"]) if body and not body.get("rule") else None  # a rule is broken while all moves
+            self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=since)
         self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
 
 
