@@ -5,7 +5,7 @@
 #
 # SOURCE: ranklaunch's wheel, a folder with it, or a checkout. Where wheels of Jinja2 and MarkupSafe lie beside ranklaunch's, no network is
 # needed; else pip gets these two from its index. PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights,
-# give folders that you may write.
+# give folders that you may write. The prefix is a folder for ranklaunch alone: new, empty, or with an earlier ranklaunch, which is replaced.
 set -eu
 
 PYTHON=python3
@@ -18,6 +18,7 @@ main() {
     check_folders
     make_environment
     write_command
+    ln -sf "$PREFIX/bin/ranklaunch" "$BIN/ranklaunch"
     try_it
 }
 
@@ -73,7 +74,30 @@ check_python() {
 check_folders() {
     case $PREFIX in /*) ;; *) stop "--prefix $PREFIX: expected an absolute path" ;; esac
     case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: only letters, digits and /._+- can stand in a script's first line" ;; esac
+    PREFIX=${PREFIX%/} BIN=${BIN%/}
+    [ "$BIN" != "$PREFIX/bin" ] || stop "--bin $BIN: that is the environment's own; name a folder of PATH"
+    [ ! -d "$BIN/ranklaunch" ] || stop "--bin $BIN: there is a folder at $BIN/ranklaunch, where the command's link belongs"
+    [ ! -e "$PREFIX/" ] || check_prefix
     mkdir -p "$PREFIX" "$BIN" || stop "choose folders that you may write: --prefix, --bin"
+}
+
+# What is in it will be removed.
+check_prefix() {
+    case $(place_of "$SOURCE")/ in "$(place_of "$PREFIX/")"/*) stop "--prefix $PREFIX: $SOURCE is in it, and would be removed" ;; esac
+    [ -z "$(ls -A "$PREFIX/")" ] || is_earlier || stop "--prefix $PREFIX: there is something else in it, which would be removed; name a new folder"
+}
+
+is_earlier() {
+    [ -f "$PREFIX/pyvenv.cfg" ] && [ -f "$PREFIX/bin/ranklaunch" ] && [ "$(head -n 1 "$PREFIX/bin/ranklaunch")" = "$(first_line)" ]
+}
+
+first_line() {
+    printf '#!%s/bin/python -I\n' "$PREFIX"
+}
+
+# Of a file or folder, without links.
+place_of() {
+    if [ -d "$1" ]; then (cd "$1" && pwd -P); else echo "$(cd "$(dirname "$1")" && pwd -P)/$(basename "$1")"; fi
 }
 
 # Everyone may read it, whatever the umask is: the container's user is rarely the one that installs. -I: variables and folders that are
@@ -82,6 +106,7 @@ make_environment() {
     umask 022
     unset PIP_TARGET PIP_PREFIX PIP_ROOT
     "$PYTHON" -I -m venv --clear "$PREFIX"
+    write_command  # before, too: by it an installation that has failed is known for one of these
     set -- "$SOURCE"
     if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
         set -- --no-index --find-links "$BESIDE" "$@"
@@ -92,14 +117,13 @@ make_environment() {
 # Not the script that pip makes: that one would follow PYTHONPATH and PYTHONHOME, in which a program's packages hide ranklaunch's. The
 # variables themselves stay in the environment, for the ranks. The kernel starts Python by this first line: no shell stands between.
 write_command() {
-    printf '#!%s/bin/python -I\n' "$PREFIX" >"$PREFIX/bin/ranklaunch"
+    first_line >"$PREFIX/bin/ranklaunch"
     cat >>"$PREFIX/bin/ranklaunch" <<'END'
 from ranklaunch.entrypoints.main import script
 
 script()
 END
     chmod 755 "$PREFIX/bin/ranklaunch"
-    ln -sf "$PREFIX/bin/ranklaunch" "$BIN/ranklaunch"
 }
 
 try_it() {

@@ -33,6 +33,34 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
+    debian.own_wheel(tmp_path / "wheels")
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    given = ("--python", sys.executable, "--prefix", tmp_path / "own")
+
+    def refused(*words: object) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        done = install(*given, *words)
+        assert (done.returncode, done.stdout, sorted(tmp_path.rglob("*"))) == (1, "", before)
+        return done.stderr
+
+    (tmp_path / "own").mkdir()
+    assert "--bin" in refused("--bin", tmp_path / "own/bin", wheel)
+    (tmp_path / "own/pyvenv.cfg").touch()  # an environment of somebody else's
+    assert "there is something else in it, which would be removed" in refused("--bin", tmp_path / "bin", wheel)
+    (tmp_path / "own/pyvenv.cfg").unlink()
+    (tmp_path / "bin/ranklaunch").mkdir(parents=True)
+    assert f"there is a folder at {tmp_path}/bin/ranklaunch" in refused("--bin", tmp_path / "bin", wheel)
+    (tmp_path / "bin/ranklaunch").rmdir()
+    inside = wheel.rename(tmp_path / "own" / wheel.name)
+    assert "is in it, and would be removed" in refused("--bin", tmp_path / "bin", inside)
+    inside.rename(wheel)
+    failed = install(*given, "--bin", tmp_path / "bin", wheel, env={"PIP_NO_INDEX": "1"})  # without Jinja2
+    assert (failed.returncode, (tmp_path / "bin/ranklaunch").exists()) == (1, False)
+    done = install(*given, "--bin", tmp_path / "bin", wheel)
+    assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
+
+
 def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
     wheels = [tmp_path / f"ranklaunch-{version}-py3-none-any.whl" for version in ("0.10.0", "0.9.0")]
     for wheel in wheels:

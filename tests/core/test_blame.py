@@ -186,7 +186,8 @@ def test_sentence(more: dict[str, Any], text: str) -> None:
         ({"exit_code": 255}, "ssh ends so"),
         ({"exit_code": 127}, "does not find a program"),
         ({"exit_code": 143}, "told it to end"),
-        ({"exit_code": 137, "out_of_memory": True}, None),
+        ({"exit_code": 137, "out_of_memory": True}, "remedy: it needs less"),
+        ({"exit_code": 1, "out_of_memory": True, "error": CAUSE}, "remedy: it needs less"),
         ({"exit_code": 139, "error": replace(CAUSE, meaning="")}, None),
         ({"exit_code": 3}, None),
         ({"exit_code": 254}, None),
@@ -220,7 +221,7 @@ def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
     """Its host may have brought about what a rank has failed of."""
     lost = gone.suspect(0, "h0", True, 5.0)
     judged = blame.judge([suspect(1, 1, CAUSE), lost])
-    assert (judged.culprit and judged.culprit.rank, judged.notes) == (1, (lost.reason,))
+    assert (judged.culprit and judged.culprit.rank, judged.notes) == (1, ("node 0 (h0) does not answer",))
     assert not blame.judge([lost]).notes
 
 

@@ -154,6 +154,18 @@ def test_the_number_in_a_name(path: str, number: int | None) -> None:
     assert progress.of_name(path) == number
 
 
+@pytest.mark.parametrize(
+    ("path", "unfinished"),
+    [
+        ("/ckpt/checkpoint-8.tmp", True), ("/ckpt/tmp-checkpoint-8", True), ("/ckpt/.tmp_step_8", True), ("/ckpt/step_8.partial/", True),
+        ("/ckpt/checkpoint-8_tmp", True), ("/ckpt/checkpoint-8.tmp-1f3a", True), ("/tmp/checkpoint-8", False), ("/ckpt/step_8.pt", False),
+        ("/ckpt/temperature-checkpoint-8", False), ("/ckpt/latest", False),
+    ],
+)  # fmt: skip
+def test_what_is_still_written_is_no_checkpoint(path: str, unfinished: bool) -> None:
+    assert progress.is_unfinished(path) is unfinished
+
+
 @pytest.mark.parametrize(("text", "number"), [("1000", 1000), ("global_step1000\n", 1000), ("release", None), ("", None)])
 def test_the_number_in_a_marker(text: str, number: int | None) -> None:
     assert progress.of_text(text) == number

@@ -7,9 +7,10 @@ empty line behind `Exception encountered when calling ...`. pydantic names the f
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 
 MARKS = ("╯", "Graph execution error:", "Exception encountered when calling ", "mpirun has exited due to ")
 _SIDE, _ENDS = "│", "╰"
@@ -38,6 +39,7 @@ _MOST_OF_VALUE = 12  # lines
 _WARNING = re.compile(r":\d{1,6}: \w{1,60}Warning: ")
 _BY_TRITON = re.compile(r"\.CompilationError: at \d{1,6}:\d{1,6}:$")
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
+_VALUE = re.compile(r"\s+[A-Z][a-z]\w{0,15}: +\S.{0,200}")
 
 
 def without_columns(text: str) -> str:
@@ -216,6 +218,14 @@ def below_warnings(lines: Sequence[str]) -> Iterator[int]:
     for number, line in enumerate(lines[1:], 1):
         if line[:1].isspace() and _WARNING.search(lines[number - 1]):
             yield number
+
+
+def with_values(line: str, below: Iterable[str]) -> str:
+    """As Open MPI's boxes have them: "unable to create the desired directory:", an empty line, "  Directory: /x" and "  Error: why"."""
+    if not line.endswith(":"):
+        return line
+    values = itertools.takewhile(_VALUE.fullmatch, (each for each in below if each.strip()))
+    return f"{line} {', '.join(' '.join(value.split()) for value in values)}".strip()
 
 
 def told_below(line: str, below: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from ranklaunch.catalogue import layouts
 from ranklaunch.catalogue.entry import (
     AFTERMATH,
     CAUSE,
@@ -50,6 +51,7 @@ _MOST_LINES_AT_ALL = 3000
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _MOST_TEXTS = 600  # that entries need and the output may have, of 900: real ones have 200, and hundreds of failures together 400
 _LONGEST_LINE = 500  # characters of a finding, for people
+_MOST_VALUES = 4  # lines below it that say what it is about
 
 
 class Finding(NamedTuple):
@@ -296,7 +298,9 @@ def _tries_again() -> re.Pattern[str]:
 
 
 def _shown(lines: Lines, number: int, pattern: re.Pattern[str]) -> str:
+    below = lines.told[number + 1 : number + 1 + _MOST_VALUES]
     line = _compiled_text(WHOLE_BAR).sub("", lines.with_message(number, lines.told[number].strip()), 1) or lines.told[number].strip()
+    line = layouts.with_values(line, below)
     if len(line) <= _LONGEST_LINE:
         return line
     match = pattern.search(line)

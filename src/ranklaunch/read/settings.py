@@ -365,12 +365,9 @@ def rank_table(reader: Reader) -> str:
 
 
 def _rank_table(reader: Reader) -> str:
-    path = rank_table(reader)
-    if path and reader.get(RANK_TABLE):
-        candidate, *overrides = reader.candidates(RANK_TABLE)
-        reader.ledger.note(RANK_TABLE.value, path, candidate.source, overrides)
-    elif path:
-        reader.ledger.note(RANK_TABLE.value, path, "platform file")
+    path, found = rank_table(reader), reader.candidates(RANK_TABLE)
+    if path:
+        reader.ledger.note(RANK_TABLE.value, path, found[0].source if found else "platform file", found[1:])
     return path
 
 

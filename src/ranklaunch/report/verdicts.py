@@ -7,6 +7,7 @@ from typing import Any
 
 from ranklaunch.report import given
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
+from ranklaunch.values import replace
 from ranklaunch.verdict import endings
 from ranklaunch.verdict.model import Culprit as Judged
 
@@ -20,6 +21,8 @@ def culprit(value: object) -> Culprit | None:
     if node is None:
         return None
     error = _error(found.get("error"))
+    if error and found.get("out_of_memory") is True:  # whatever its words are about
+        error = replace(error, meaning="", remedy="", retry="")
     return Culprit(
         name=given.text(found.get("name"), 120), node=node, rank=given.index(found.get("rank")), host=given.text(found.get("host"), 255),
         pid=given.whole(found.get("pid")), exit_code=given.whole(found.get("exit_code")), signal=given.text(found.get("signal"), 40),
@@ -32,15 +35,11 @@ def culprits(value: object) -> tuple[Culprit, ...]:
     return tuple(filter(None, map(culprit, given.each_of(value)[:64])))
 
 
-OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit"
-
-
 def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
-    if found.get("out_of_memory") is True:
-        return OF_MEMORY
+    of_memory = found.get("out_of_memory") is True
     code = given.whole(found.get("exit_code"))
     signal = given.text(found.get("signal"), 40) or None
-    return "" if error else endings.meaning(Judged(0, None, None, code or 0, signal, False, ()))
+    return "" if error and not of_memory else endings.meaning(Judged(0, None, None, code or 0, signal, of_memory, ()))
 
 
 def _error(value: object) -> KnownError | None:

@@ -222,9 +222,9 @@ def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
 def advice(culprit: Culprit | None) -> Iterable[str]:
     if not culprit:
         return
-    error, meaning = culprit.error, _endings().meaning(culprit)
+    error, meaning = None if culprit.out_of_memory else culprit.error, _endings().meaning(culprit)
     if meaning:
-        yield f"meaning: {meaning}"
+        yield f"{'remedy' if culprit.out_of_memory else 'meaning'}: {meaning}"
     if error and error.meaning:
         yield f"meaning: {error.meaning}"
         yield f"remedy: {error.remedy} ({error.source})"

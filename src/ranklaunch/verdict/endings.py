@@ -32,17 +32,22 @@ _OF_CODES = {
     127: "a shell ends so where it does not find a program, and the loader where it does not find a library",
     255: "ssh ends so where it cannot connect, and a program by exit(-1)",
 }
+OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit"
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
 _MOST_EARLY = 2  # that had failed before a stop
+_DOWN = ": its host or the network to it is down"
 _ELSEWHERE = "elsewhere"  # an error's retry
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
 
 
 def meaning(culprit: Culprit) -> str:
-    """ "" where nothing can be said, or where the words say it."""
-    if culprit.error or culprit.out_of_memory:
+    """ "" where nothing can be said, or where the words say it. Of one that ran out of memory, what to do: its words are about something
+    else."""
+    if culprit.out_of_memory:
+        return OF_MEMORY
+    if culprit.error:
         return ""
     code = culprit.exit_code
     name = culprit.signal or (_name_of(code - _SHELL) if code > _SHELL else "")
@@ -60,7 +65,8 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) ->
     """What they say together. suspects: whoever is to blame first. sentence: of how one ended."""
     yield from _together(suspects)
     first, *others = suspects
-    yield from (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
+    silent = (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
+    yield from (reason.replace(_DOWN, "") for reason in silent)  # that did not decide: it may be this node's own network
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
         early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
         yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)

@@ -14,7 +14,7 @@ LEAST_FEW = 2  # so many, where they are fewer than the others
 MOST_FRAMES = 20  # of a stack, the innermost
 MOST_SUSPECTS = 64
 MOST_SHOWN = 160  # characters of a group's stack
-SYMMETRIC = "symmetric: no rank stands out"
+SYMMETRIC = "no rank stands out"
 _WAITS = re.compile(
     r"(?i)all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|\brecv|\bsend\b|_wait\b|\bwait\b|synchronize|"
     r"rendezvous|\bjoin\b|hccl|nccl|gloo|mpi_"

@@ -86,7 +86,8 @@ def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
 
 
 def _paths(patterns: Sequence[str]) -> list[str]:
-    return [path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS]]
+    found = (path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS])
+    return [path for path in found if not progress.is_unfinished(path)]
 
 
 def _number(path: str) -> int | None:
