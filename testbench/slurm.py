@@ -106,8 +106,9 @@ class Slurm:
         return dict(word.partition("=")[::2] for word in text.split()).get("JobState", "")
 
     def hurry(self, job: object) -> None:
-        """Has a job begin now that Slurm holds back, as it does for two minutes after every requeue, be it one of Slurm's own."""
-        if self.state(job) == "PENDING":
+        """Has a job begin now that Slurm holds back, as it does for two minutes after every requeue, be it one of Slurm's own. A start
+        that meets what is left of the one before fails, and Slurm says no more of it than exit code 1."""
+        if self.state(job) == "PENDING" and not self._steps():
             self.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # which fails where it has begun meanwhile
 
     def close(self) -> None:
