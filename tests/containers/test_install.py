@@ -21,7 +21,8 @@ def install(*words: object, env: dict[str, str] | None = None) -> subprocess.Com
 
 
 def test_installs_where_it_is_told(tmp_path: Path) -> None:
-    """Two times: the second takes the first one's place, as the first does that of one that has failed. What pip and Python are told for others changes nothing."""
+    """Two times: the second takes the first one's place, as the first does that of one that has failed. What pip and Python are told for
+    others changes nothing."""
     debian.own_wheel(tmp_path)
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
     others = {"PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
