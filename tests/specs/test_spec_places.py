@@ -72,6 +72,12 @@ REFUSED = {
     "no compute": ("azureml", ("--set", "cloud.compute="), "cloud.compute: required with azureml"),
     "an NPU": ("dstack", ("--device-kind", "npu"), "device.kind=npu: expected gpu or cpu with dstack"),
     "dstack's own text": ("dstack", ("--env", "A=${{ x }}"), "env.A: '${{ x }}': dstack puts values of its own in place of ${{"),
+    "Flux's own text": ("flux", ("--env", "A={{id}}"), "env.A: '{{id}}': flux replaces {{... by values of its own"),
+    "an array": (
+        "pbs",
+        ("--set", 'batch.directives=["-J 0-9"]'),
+        "'-J 0-9': an array's jobs have one number",
+    ),
     "a secret that is none": ("dstack", ("--set", 'cloud.secrets={"A": "my secret"}'), "expected the name of a secret of dstack's"),
     "a secret in clear": ("sky", ("--set", 'cloud.secrets={"A": "hunter2"}'), "cloud.secrets.A: expected an empty text with sky"),
     "twice a variable": ("sky", ("--env", "A=1", "--set", 'cloud.secrets={"A": ""}'), "cloud.secrets.A: there is a variable of this name"),
@@ -126,6 +132,18 @@ def test_memory_has_a_unit(memory: str) -> None:
 @helpers.for_each((*OF_CLOUDS, *BY_SCRIPT))
 def test_a_secret_in_the_environment_is_warned_of(kind: str) -> None:
     assert "env.HF_TOKEN stands in the specification for all to read" in spec(kind, "--env", "HF_TOKEN=hf_" + "a1B2" * 8).err
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "names"),
+    [
+        ("pbs", "spawn", ["MASTER"]), ("lsf", "deepspeed", ["MASTER"]), ("pbs", "torchrun", []), ("lsf", "plain", []), ("flux", "spawn", []),
+    ],
+)  # fmt: skip
+def test_jobs_of_one_node_that_share_a_host_have_ports_of_their_own(kind: str, method: str, names: list[str]) -> None:
+    """Where their method needs one. torchrun looks for one that is free, and Flux gives a job its host for itself."""
+    found = spec(kind, "--method", method, job=("--name", "llm", "--devices", "8"))
+    assert re.findall(r"RANKLAUNCH_(\w+)_PORT=", found.out) == names, found.out + found.err
 
 
 # Scripts, with stand-ins of the systems' programs that start real processes.

@@ -64,7 +64,7 @@ def shape(spec: JobSpec, command: list[str]) -> dict[str, Any]:
         "directives": [*_own(spec), *spec.slurm.directives],
         "folder": spec.working_dir if spec.slurm.container == "none" else "",
         "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
-        "ports": list(_ports(spec)),
+        "ports": list(ports_of_job(spec)),
         "jobs": JOBS,
         "each": PORTS_OF_A_JOB,
         "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
@@ -150,7 +150,7 @@ def seconds_of(time: str) -> int | None:
 # srun
 
 
-def _ports(spec: JobSpec) -> Iterator[tuple[str, int]]:
+def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
     """Variables for which the script is to choose a port by the job's number, with the place among the job's own, so that jobs whose first
     node is the same machine do not meet."""
     several, network = common.has_several_nodes(spec), spec.network

@@ -12,9 +12,10 @@ from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.clouds import COMMAND
 from ranklaunch.specs.places.quantities import bytes_of
+from ranklaunch.specs.slurm import JOBS, PORTS_OF_A_JOB, ports_of_job
 
 MEBI = 2**20
-FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # as those of Slurm's jobs
+REPLACED_BY_FLUX = "{{"  # a mustache tag, in the words of a job's command
 
 
 def shape(spec: JobSpec) -> dict[str, Any]:
@@ -22,7 +23,8 @@ def shape(spec: JobSpec) -> dict[str, Any]:
         "directives": [*DIRECTIVES[spec.engine](spec), *spec.batch.directives],
         "folder": spec.working_dir,
         "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
-        "ports": list(_ports(spec)),
+        # Hosts may be shared, but Flux's, which each job has for itself: another job may have the same first one.
+        "ports": list(ports_of_job(spec)) if spec.engine != "flux" or common.has_several_nodes(spec) else [],
         "jobs": JOBS,
         "each": PORTS_OF_A_JOB,
         "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
@@ -30,13 +32,6 @@ def shape(spec: JobSpec) -> dict[str, Any]:
         "cores": _cores(spec),
         "command": [*COMMAND, *common.program(spec)],
     }
-
-
-def _ports(spec: JobSpec) -> Iterator[tuple[str, int]]:
-    """Hosts may be shared: another job may have the same first one."""
-    given = (("RANKLAUNCH_MASTER_PORT", spec.network.master_port), ("RANKLAUNCH_MUSTER_PORT", spec.network.muster_port))
-    if common.has_several_nodes(spec):
-        yield from ((name, FIRST_PORT + place) for place, (name, port) in enumerate(given) if not port)
 
 
 def _cores(spec: JobSpec) -> int:
@@ -122,6 +117,7 @@ def problems(spec: JobSpec) -> Iterator[str]:
         if re.search(r"[^!-~]|[\"'\\]", text):
             yield f"{path}={text!r}: expected no spaces, quotes, backslashes and characters beyond ASCII"
     yield from _directives(spec)
+    yield from _replaced(spec) if spec.engine == "flux" else ()
     for each in spec.batch.setup:
         if re.search(r"[\r\n]", each):
             yield f"batch.setup: {each[:60]!r}: expected one line each"
@@ -129,11 +125,20 @@ def problems(spec: JobSpec) -> Iterator[str]:
             yield f"batch.setup: {each[:60]!r}: put it into batch.directives, without {WORD[spec.engine]}"
 
 
+def _replaced(spec: JobSpec) -> Iterator[str]:
+    program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
+    for path, text in (*program, *((f"env.{name}", text) for name, text in sorted(spec.env.items()))):
+        if REPLACED_BY_FLUX in text:
+            yield f"{path}: {text[:60]!r}: flux replaces {REPLACED_BY_FLUX}... by values of its own; let the program read it from a file"
+
+
 def _directives(spec: JobSpec) -> Iterator[str]:
     for directive in spec.batch.directives:
         if re.search(r"[^ -~]", directive) or not directive.startswith("-"):
             yield f"batch.directives: {directive[:60]!r}: expected an option in one line, which begins with a dash"
             continue
+        if spec.engine == "pbs" and _is(directive, "-J"):
+            yield f"batch.directives: {directive!r}: an array's jobs have one number, by which their ports are chosen; submit one for each"
         found = next((name for name in ONE_OF[spec.engine] if _is(directive, name)), "")
         if found:
             yield f"batch.directives: {directive!r}: the script has {found} already, by {ONE_OF[spec.engine][found]}"
