@@ -35,6 +35,7 @@ from ranklaunch.catalogue import (
 from ranklaunch.catalogue.literals import needed
 from ranklaunch.catalogue.tracebacks import Lines
 from ranklaunch.plan.planning import every_variable
+from ranklaunch.verdict import blame
 from testbench import places
 
 known_errors = places.module("tools/known_errors.py")
@@ -146,6 +147,25 @@ def test_a_store_that_did_not_answer_to_the_end() -> None:
 )
 def test_what_a_library_gets_over_is_not_what_a_rank_died_of(line: str) -> None:
     assert name_of(f"{line}\n") is None
+
+
+def test_of_two_collectives_that_differ_both_are_told() -> None:
+    """As PyTorch writes them, on one line of 800 characters."""
+    options = "dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt)"
+    calls = (
+        f"CollectiveFingerPrint(SequenceNumber=6, OpType={kind}, TensorShape=[{shape}], TensorDtypes=Float, "
+        f"TensorDeviceTypes=TensorOptions({options}))"
+        for kind, shape in (("ALLREDUCE", 1000), ("BROADCAST", 4))
+    )
+    first, second = calls
+    said = "RuntimeError: Detected mismatch between collectives on ranks. Rank"
+    told = f"{said} 0 is running collective: {first}, but Rank 1 is running collective: {second}."
+    line = f"{told}Collectives differ in the following aspects: \t Op type: ALLREDUCEvs BROADCAST"
+    found = find(f'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\n{line}\n')
+    assert found
+    short = found.line[: blame.SEEN]
+    assert "Rank 0 is running collective: (OpType=ALLREDUCE, TensorShape=[1000]), but Rank 1" in short
+    assert "is running collective: (OpType=BROADCAST, TensorShape=[4]" in short
 
 
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:

@@ -137,7 +137,8 @@ def test_a_secret_in_the_environment_is_warned_of(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "method", "names"),
     [
-        ("pbs", "spawn", ["MASTER"]), ("lsf", "deepspeed", ["MASTER"]), ("pbs", "torchrun", []), ("lsf", "plain", []), ("flux", "spawn", []),
+        ("pbs", "spawn", ["MASTER"]), ("lsf", "deepspeed", ["MASTER"]), ("pbs", "torchrun", []), ("lsf", "plain", []),
+        ("flux", "spawn", []),
     ],
 )  # fmt: skip
 def test_jobs_of_one_node_that_share_a_host_have_ports_of_their_own(kind: str, method: str, names: list[str]) -> None:

@@ -164,6 +164,18 @@ def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     assert [each.culprit.error and each.culprit.error.name for each in found if each.culprit] == [None, "cuda-out-of-memory"]
 
 
+def test_a_rank_that_leaves_mpi_without_a_word_is_told_though_another_lost_it_before() -> None:
+    """As mpirun writes it of two hosts."""
+    lost = "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure in the peer process\n"
+    left = "mpirun has exited due to process rank 1 with PID 114 on\nnode 10.77.75.11 exiting improperly. There are three reasons this\n"
+    plan = helpers.plan(helpers.local(), method="mpirun")
+    for text in (f"{lost}{left}", left):
+        error = words.of_wrong_call(text.encode(), plan)
+        assert error
+        assert (error.name, error.kind) == ("mpi-ended-without-finalize", "cause")
+    assert not words.of_wrong_call(lost.encode(), plan)
+
+
 def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -> None:
     plan = helpers.plan(helpers.local(4), method="torchrun")
     child = of_torchrun(plan, 1 << 8)

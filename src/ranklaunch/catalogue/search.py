@@ -51,6 +51,9 @@ _MOST_LINES_AT_ALL = 3000
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _MOST_TEXTS = 600  # that entries need and the output may have, of 900: real ones have 200, and hundreds of failures together 400
 _LONGEST_LINE = 500  # characters of a finding, for people
+# Of two collectives that differ, what stands before and behind their kinds and shapes.
+_NUMBERED = re.compile(r"CollectiveFingerPrint\(SequenceNumber=\d{1,12}, (?=OpType)")
+_OF_TENSORS = re.compile(r", TensorDtypes=.{1,600}?(?=\), but Rank |\)\.?\s?Collectives differ)")
 _MOST_VALUES = 4  # lines below it that say what it is about
 
 
@@ -300,7 +303,7 @@ def _tries_again() -> re.Pattern[str]:
 def _shown(lines: Lines, number: int, pattern: re.Pattern[str]) -> str:
     below = lines.told[number + 1 : number + 1 + _MOST_VALUES]
     line = _compiled_text(WHOLE_BAR).sub("", lines.with_message(number, lines.told[number].strip()), 1) or lines.told[number].strip()
-    line = layouts.with_values(line, below)
+    line = _OF_TENSORS.sub("", _NUMBERED.sub("(", layouts.with_values(line, below)))
     if len(line) <= _LONGEST_LINE:
         return line
     match = pattern.search(line)

@@ -131,7 +131,10 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
 
 def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
     """What Open MPI says of a rank that has called it wrongly, or has ended without it, which stands in mpirun's output alone."""
-    error = known(tail, plan) if any(text.encode() in tail for text in _WRONG_CALLS) else None
+    places = [tail.find(text.encode()) for text in _WRONG_CALLS if text.encode() in tail]
+    # Before it may stand what came of it: another rank lost its connection. Two lines of mpirun's are one sentence.
+    begins = tail.rfind(b"\n", 0, max(0, tail.rfind(b"\n", 0, min(places)))) + 1 if places else 0
+    error = known(tail[begins:], plan) if places else None
     return replace(error, kind=blame.CAUSE) if error and any(text in error.line for text in _WRONG_CALLS) else None
 
 
