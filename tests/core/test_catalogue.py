@@ -149,6 +149,13 @@ def test_what_a_library_gets_over_is_not_what_a_rank_died_of(line: str) -> None:
     assert name_of(f"{line}\n") is None
 
 
+def test_the_folder_that_open_mpi_could_not_make_is_told() -> None:
+    """As mpirun writes it where a file stands in TMPDIR's place."""
+    box = "A call to mkdir was unable to create the desired directory:\n\n  Directory: /job/file/x\n  Error:     Not a directory\n\n"
+    said = "A call to mkdir was unable to create the desired directory: Directory: /job/file/x, Error: Not a directory"
+    assert line_of(f"{box}Please check to ensure you have adequate permissions to perform\nthe desired operation.\n") == said
+
+
 def test_of_two_collectives_that_differ_both_are_told() -> None:
     """As PyTorch writes them, on one line of 800 characters."""
     options = "dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt)"

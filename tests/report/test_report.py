@@ -83,11 +83,13 @@ def test_a_failure_says_who_why_and_what_to_do(left: LeftBehind) -> None:
 
 
 def test_no_memory(left: LeftBehind) -> None:
-    killed = culprit(3, 1, exit_code=137, signal="SIGKILL", out_of_memory=True)
+    error = KnownError("torch-spawn", "cause", "process 1 terminated", "a process failed", "Read the traceback", "https://example.org")
+    killed = culprit(3, 1, exit_code=137, signal="SIGKILL", out_of_memory=True, error=error)
     left.node(1).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 137, "rank 3").verdict("failed", 137, "no memory", culprit=killed)
     screen = shown(left.folder)
     assert "who: rank 3 on node 1, killed by SIGKILL; the kernel killed it for memory" in screen
     assert "do:  it needs less" in screen
+    assert "Read the traceback" not in screen
 
 
 @pytest.mark.parametrize("set_by", [0.0, 3600.0, -3600.0])

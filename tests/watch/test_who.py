@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.watch.frames import own
-from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
+from ranklaunch.watch.who import NOBODY, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)
@@ -125,7 +125,7 @@ def test_all_alike() -> None:
     assert suspects(IDLE) == suspects([each._replace(state="T") for each in IDLE]) == ()
     halves = [each._replace(cpu=1.0 if each.rank % 2 else 0.0) for each in IDLE]
     assert suspects(halves) == ()
-    assert sentence(()) == SYMMETRIC
+    assert sentence(()) == NOBODY
 
 
 def test_words() -> None:

@@ -13,7 +13,7 @@ from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, Usa
 from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import NO, Culprit
 
 NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_code)
 PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
@@ -143,7 +143,7 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return f"exit code {judgement.exit_code} would come again"
     if error and error.kind == blame.CAUSE and error.name in FULL:
         return f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
-    if error and error.kind == blame.CAUSE and error.retry == blame.NO and not seen.began:
+    if error and error.kind == blame.CAUSE and error.retry == NO and not seen.began:
         return f"before the first step, {error.name} would come again"
     return ""
 

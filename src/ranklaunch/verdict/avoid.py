@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ranklaunch.typed import Any
 from ranklaunch.values import Value
-from ranklaunch.verdict.blame import ELSEWHERE
 from ranklaunch.verdict.endings import SILENT
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import ELSEWHERE, Verdict
 
 _OF_PROGRAM = ("its output ends with an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
 

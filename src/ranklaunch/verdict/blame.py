@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from ranklaunch import errors, showing
 from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, fields, replace
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import ELSEWHERE, NO, YES, Culprit, KnownError
 
 CAUSE, STOPPED = "cause", "stopped"
-NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 RETRY = {
     NO: "started as it is, the job ends the same way",
     YES: "to start the job anew may be enough",

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import ELSEWHERE, Culprit
 
 if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Suspect
@@ -37,7 +37,6 @@ _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
 _MOST_EARLY = 2  # that had failed before a stop
 _DOWN = ": its host or the network to it is down"
-_ELSEWHERE = "elsewhere"  # an error's retry
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
 
@@ -85,7 +84,7 @@ def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
 
 
 def _needs_another_host(culprit: Culprit) -> bool:
-    return bool(culprit.error and culprit.error.retry == _ELSEWHERE)
+    return bool(culprit.error and culprit.error.retry == ELSEWHERE)
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:

@@ -8,6 +8,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
+NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 
 
 class KnownError(Value):

@@ -14,7 +14,7 @@ LEAST_FEW = 2  # so many, where they are fewer than the others
 MOST_FRAMES = 20  # of a stack, the innermost
 MOST_SUSPECTS = 64
 MOST_SHOWN = 160  # characters of a group's stack
-SYMMETRIC = "no rank stands out"
+NOBODY = "no rank stands out"
 _WAITS = re.compile(
     r"(?i)all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|\brecv|\bsend\b|_wait\b|\bwait\b|synchronize|"
     r"rendezvous|\bjoin\b|hccl|nccl|gloo|mpi_"
@@ -85,8 +85,8 @@ def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
     """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
-    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where all are alike. Beside one that
-    has ended, those are told of which an exception has ended a thread."""
+    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where no small group is unlike the
+    rest. Beside one that has ended, those are told of which an exception has ended a thread."""
     at = {each.rank: each for each in known}
     found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
@@ -106,7 +106,7 @@ def groups(known: Iterable[Known]) -> list[str]:
 def sentence(found: Sequence[Suspect]) -> str:
     """For the console."""
     if not found:
-        return SYMMETRIC
+        return NOBODY
     by_reason: dict[str, list[int]] = {}
     for each in found:
         by_reason.setdefault(each.why, []).append(each.rank)

@@ -164,7 +164,7 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "azureml": (r"[^\0-\x1f]{1,255}", "1 to 255 characters"),
 }
 # By what a place replaces a text in what it is given; it has no way of writing such a text as it is.
-REPLACED = {"sky": ("", False), "dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True)}
+REPLACED = {"dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True), "flux": ("{{", True)}
 LEAST_OF_ALL = {
     "sky": (),
     "dstack": (),
@@ -180,7 +180,7 @@ def problems(spec: JobSpec) -> Iterator[str]:
     yield from _required(spec)
     if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
         yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with {spec.engine}"
-    yield from _replaced(spec)
+    yield from replaced(spec)
     for name in sorted(set(spec.cloud.secrets) & {each["name"] for each in common.environment(spec)}):
         yield f"cloud.secrets.{name}: there is a variable of this name too; leave one out"
     yield from OF_EACH[spec.engine](spec)
@@ -200,9 +200,9 @@ def _required(spec: JobSpec) -> Iterator[str]:
         yield f"cloud.accelerator={spec.cloud.accelerator}: expected none with device.kind cpu"
 
 
-def _replaced(spec: JobSpec) -> Iterator[str]:
+def replaced(spec: JobSpec) -> Iterator[str]:
     """Of the program, and where the place does so of the environment."""
-    sign, in_env = REPLACED[spec.engine]
+    sign, in_env = REPLACED.get(spec.engine, ("", False))
     program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
     others = [(f"env.{name}", text) for name, text in sorted(spec.env.items())] if in_env else []
     for path, text in (*program, *others):

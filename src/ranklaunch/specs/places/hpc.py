@@ -10,12 +10,11 @@ from typing import Any
 from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.places.clouds import COMMAND
+from ranklaunch.specs.places.clouds import COMMAND, replaced
 from ranklaunch.specs.places.quantities import bytes_of
 from ranklaunch.specs.slurm import JOBS, PORTS_OF_A_JOB, ports_of_job
 
 MEBI = 2**20
-REPLACED_BY_FLUX = "{{"  # a mustache tag, in the words of a job's command
 
 
 def shape(spec: JobSpec) -> dict[str, Any]:
@@ -117,19 +116,12 @@ def problems(spec: JobSpec) -> Iterator[str]:
         if re.search(r"[^!-~]|[\"'\\]", text):
             yield f"{path}={text!r}: expected no spaces, quotes, backslashes and characters beyond ASCII"
     yield from _directives(spec)
-    yield from _replaced(spec) if spec.engine == "flux" else ()
+    yield from replaced(spec)
     for each in spec.batch.setup:
         if re.search(r"[\r\n]", each):
             yield f"batch.setup: {each[:60]!r}: expected one line each"
         if each.lstrip().startswith(WORD[spec.engine]):
             yield f"batch.setup: {each[:60]!r}: put it into batch.directives, without {WORD[spec.engine]}"
-
-
-def _replaced(spec: JobSpec) -> Iterator[str]:
-    program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
-    for path, text in (*program, *((f"env.{name}", text) for name, text in sorted(spec.env.items()))):
-        if REPLACED_BY_FLUX in text:
-            yield f"{path}: {text[:60]!r}: flux replaces {REPLACED_BY_FLUX}... by values of its own; let the program read it from a file"
 
 
 def _directives(spec: JobSpec) -> Iterator[str]:
