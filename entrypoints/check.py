@@ -13,13 +13,14 @@ from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.settings import ROOT
 from ranklaunch.read.telling import CHECK_FORMAT, CHECK_VARIABLES
+from ranklaunch.supervise.ranks.start import CANNOT_EXECUTE
 from ranklaunch.typed import Any
 
 SCHEMA = "ranklaunch.check/1"
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
 # The one that run would end with comes first: planning is before programs, and these are before what is waited for.
-SEVEREST = (ConfigError.exit_code, MissingProgramError.exit_code, WaitError.exit_code)
+SEVEREST = (ConfigError.exit_code, MissingProgramError.exit_code, CANNOT_EXECUTE, WaitError.exit_code)
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:

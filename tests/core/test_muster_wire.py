@@ -46,6 +46,12 @@ def test_half_characters_of_broken_names_do_not_stop_a_message(text: str) -> Non
     assert [list(m) for m in member.feed(hub.frame({"text": text}))] == [["text"]]
 
 
+def test_words_that_are_no_utf_8_arrive_as_they_are() -> None:
+    """Nodes compare their arguments, of which one may be a path in Latin-1."""
+    hub, member = pair()
+    assert list(member.feed(hub.frame({"text": "caf\udce9 训"}))) == [{"text": "caf\udce9 训"}]
+
+
 @settings(max_examples=30)
 @given(MESSAGES, st.binary(min_size=1, max_size=32))
 def test_another_key_is_a_wrong_key(message: dict[str, Any], secret: bytes) -> None:
@@ -131,7 +137,7 @@ def test_a_side_can_take_less_than_the_most() -> None:
 
 @pytest.mark.parametrize("letter", ["x", "é", "\0", '"', "🚀", "\ud800"])
 def test_a_message_is_as_large_as_a_frame_or_refused(letter: str) -> None:
-    each = len(json.dumps(letter, ensure_ascii=False).encode("utf-8", "replace")) - 2
+    each = len(json.dumps(letter, ensure_ascii=False).encode("utf-8", "surrogatepass")) - 2
     hub, member = pair()
     most = (wire.MOST - len('{"a":""}')) // each
     assert len(hub.feed(member.frame({"a": letter * most}))) == 1

@@ -123,6 +123,27 @@ def test_programs_that_are_missing(tmp_path: Path) -> None:
     assert f"program '{tmp_path}/train' is a folder" in found.out
 
 
+def test_a_launcher_whose_interpreter_is_not_there_or_not_for_this_user(train: Path, tmp_path: Path) -> None:
+    """As in an environment that was moved, or that root has made for itself."""
+    python, torchrun = tmp_path / "venv/python", tmp_path / "bin/torchrun"
+    torchrun.parent.mkdir()
+    torchrun.write_text(f"#!{python} -s\n")
+    torchrun.chmod(0o755)
+    words = ("--method", "torchrun", "--slots", "2", "--log-dir", str(tmp_path / "logs"), "--", str(train))
+    path = {"PATH": f"{torchrun.parent}:{os.environ['PATH']}"}
+    found = helpers.call("check", *words, env=path)
+    assert found.code == 126
+    assert f"cannot execute {torchrun}: its first line names an interpreter that is not there: '{python} -s'\n" in found.out
+    assert "1 thing would make run fail" in found.out
+    python.parent.mkdir()
+    python.write_text("")
+    found = helpers.call("check", *words, env=path)
+    assert found.code == 126
+    assert f"its first line names an interpreter that user id {os.geteuid()} may not execute: '{python} -s'\n" in found.out
+    python.chmod(0o755)
+    assert helpers.call("check", *words, env=path).code == 0
+
+
 @helpers.for_each(
     {
         "DeepSpeed's own binding": ("deepspeed", {"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--bind_cores"}, "numactl"),  # an abbreviation

@@ -269,3 +269,13 @@ def test_a_script_that_the_kernel_refuses(as_process: Starter, tmp_path: Path, t
     assert job.end() == 126
     assert job.verdict["culprit"]["error"]["name"] == name
     assert says in job.verdict["reason"]
+
+
+def test_a_script_whose_interpreter_is_not_for_this_user(as_process: Starter, tmp_path: Path) -> None:
+    program, interpreter = tmp_path / "train", tmp_path / "python"
+    interpreter.write_text("")
+    program.write_text(f"#!{interpreter}\n")
+    program.chmod(0o755)
+    job = as_process.spawn(1, program)
+    assert job.end() == 126
+    assert f"names an interpreter that user id {os.geteuid()} may not execute: '{interpreter}'" in job.err.text

@@ -58,12 +58,17 @@ def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding
     yield from _tried(lambda: start.require_program(plan, root))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
-        yield from _tried(functools.partial(_startable, process, plan.job, env))
+        try:
+            yield from _startable(process, plan.job, env)
+        except RanklaunchError as error:
+            yield Finding(str(error), error.exit_code)
 
 
-def _startable(process: Process, job: Job, env: Mapping[str, str]) -> None:
+def _startable(process: Process, job: Job, env: Mapping[str, str]) -> Iterator[Finding]:
     own = start.environment(process, env)
-    start.executable(process, own)
+    path = start.executable(process, own)
+    if hindrance := start.hindrance(path):
+        yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", start.CANNOT_EXECUTE)
     start.require_below(process, job, own)
 
 

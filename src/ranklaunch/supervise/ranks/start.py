@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
 from collections.abc import Mapping
 
@@ -162,13 +163,25 @@ def start(process: Process, path: str, env: dict[str, str], output: int, signals
 
 
 def _why(path: str, error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno in (errno.ENOEXEC, errno.ENOENT):
-        first = _first_line(path)
-        if error.errno == errno.ENOENT and first.startswith(b"#!"):  # quoted, so that the carriage return of a file from Windows is seen
-            return f"its first line names an interpreter that is not there: {os.fsdecode(first[2:].strip(BLANKS))!r}"
-        if error.errno == errno.ENOEXEC and first and not first.startswith(b"\x7fELF"):
-            return "its first line does not say what runs it, such as #!/bin/sh"
-    return str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOENT, errno.EACCES):
+        return hindrance(path) or str(error)
+    first = _first_line(path) if number == errno.ENOEXEC else b""
+    return str(error) if not first or first.startswith(b"\x7fELF") else "its first line does not say what runs it, such as #!/bin/sh"
+
+
+def hindrance(path: str) -> str:
+    """Why the kernel would not run a script that is executable: the interpreter in its first line is not there, or not for this user, as
+    where an environment was made by root or moved. "" where nothing of that kind is seen."""
+    first = _first_line(path)
+    named = first[2:].strip(BLANKS)
+    interpreter = os.fsdecode(re.split(rb"[ \t]", named)[0])
+    if not first.startswith(b"#!") or not os.path.isabs(interpreter) or os.access(interpreter, os.X_OK):
+        return ""
+    if not os.path.exists(interpreter) and not _may_not_be_reached(interpreter):
+        # Quoted, so that the carriage return of a file from Windows is seen.
+        return f"its first line names an interpreter that is not there: {os.fsdecode(named)!r}"
+    return f"its first line names an interpreter that user id {os.geteuid()} may not execute: {os.fsdecode(named)!r}"
 
 
 def _first_line(path: str) -> bytes:
