@@ -138,7 +138,7 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
 
 
 def test_errors_that_are_judged_by_their_names_are_in_the_catalogue() -> None:
-    assert {*blame.OF_ITS_OWN, *blame.AFTERMATHS} <= {entry.name for entry in shipped()}
+    assert {*blame.OF_ITS_OWN, *blame.AFTERMATHS, *endings.OF_COLLECTIVES} <= {entry.name for entry in shipped()}
 
 
 def test_one_that_was_interrupted_is_what_others_noticed() -> None:
@@ -215,6 +215,19 @@ def test_the_same_error_on_all_ranks_is_the_programs() -> None:
     assert not of("KeyError: rank 0", "KeyError: rank 1", retry="elsewhere")  # whatever is wrong with both hosts
     (note,) = of("KeyError: rank 0", "KeyError: rank 1", hosts=1)
     assert note == "2 ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+
+
+def test_the_same_error_of_ranks_that_differ_may_be_one_ranks() -> None:
+    """A collective hands it to all of them, whoever it was."""
+    error = replace(CAUSE, name="horovod-ranks-differ", line="Mismatched ALLREDUCE tensor shapes")
+    culprits = [culprit(n, n, error=error) for n in range(2)]
+    (note,) = blame.judge([Suspect(each.node, 1, "failed", 1, "", each) for each in culprits]).notes
+    assert note.endswith("which is that they differ: the rank that is named need not be the wrong one")
+
+
+def test_the_same_error_of_those_that_waited_for_one_that_hangs_is_not_noted() -> None:
+    hung = Suspect(1, 0, "failed", 3, "the job hung, by rank 2 on node 1")
+    assert not blame.judge([hung, suspect(1, 0, CAUSE), suspect(2, 1, CAUSE)]).notes
 
 
 def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:

@@ -256,6 +256,26 @@ def test_hosts_that_a_node_does_not_need_are_not_looked_up(train: Path, tmp_path
     assert "wait for hosts" not in named(f"192.0.2.1,{NOWHERE}", train, tmp_path).out
 
 
+def test_a_host_whose_own_name_stands_for_the_loopback_address(monkeypatch: pytest.MonkeyPatch, train: Path, tmp_path: Path) -> None:
+    """As Debian's 127.0.1.1 does in /etc/hosts."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    note = "note: this host's own name, localhost, stands for "
+    assert note in named("192.0.2.1,192.0.2.2", train, tmp_path).out
+    assert note not in named("192.0.2.1", train, tmp_path, node="0").out
+    monkeypatch.setattr(socket, "gethostname", lambda: "192.0.2.2")
+    assert "own name" not in named("192.0.2.1,192.0.2.2", train, tmp_path).out
+
+
+@pytest.mark.parametrize("option", ["--interface", "GLOO_SOCKET_IFNAME"])
+def test_where_an_interface_is_named_the_hosts_name_does_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    words = ("--hosts", "192.0.2.1,192.0.2.2", "--node", "1", "--slots", "1", "--method", "spawn", "--log-dir", str(tmp_path), "--", "x.py")
+    env = {"PATH": os.environ["PATH"], **({} if option.startswith("--") else {option: "eth7"})}
+    found = helpers.call("check", *((option, "eth7") if option.startswith("--") else ()), *words, env=env)
+    assert "own name" not in found.out
+    assert "program 'x.py': no such file" in found.out
+
+
 def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Path) -> None:
     found = named(f"192.0.2.1,{NOWHERE}", train, tmp_path, node="0", method="mpirun")
     assert f"run would wait for hosts: {NOWHERE} (" in found.out

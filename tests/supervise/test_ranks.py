@@ -258,6 +258,31 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
         below.close()
 
 
+@pytest.mark.parametrize(("impatient", "failed"), [(True, [0]), (False, [0, 1])])
+def test_an_impatient_launcher_kills_its_other_ranks_once_one_has_failed(tmp_path: Path, impatient: bool, failed: list[int]) -> None:
+    """msrun does, while ranklaunch still takes the evidence of a failure elsewhere."""
+    loop, started = Loop(), []
+    outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
+    launcher = tree.identify(os.getpid())
+    below = Below(launcher, 1, outputs, loop, lambda rank, pid: None, lambda rank: None, lambda: False, impatient)
+    try:
+        for local in "01":
+            (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
+            with open(tmp_path / "run/attempt_0" / local / "stdout.log", "wb") as out:
+                started.append(subprocess.Popen(["sleep", "600"], stdout=out))
+        below.find()
+        started[0].send_signal(signal.SIGSEGV)
+        loop.run_until(lambda: len(below.ended) == 1)
+        started[1].kill()
+        loop.run_until(lambda: len(below.ended) == 2)
+        assert [rank.rank for rank in below.ended if rank.by_itself] == failed
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+        below.close()
+
+
 @pytest.mark.parametrize(
     ("ends", "finished"),
     [

@@ -87,7 +87,7 @@ def is_own(line: str) -> bool:
     """Whether a program says it, and neither a tracker, shell or launcher of a process that has ended, nor a logger of what goes well. A
     progress bar is none."""
     line = line[:_LONGEST]
-    beside = _informs(line) or _pattern(f"{_BEHIND}|{_BY_CUDA}").match(line.lower()) or _pattern(WHOLE_BAR).fullmatch(line)
+    beside = _informs(line) or _pattern(f"{_BEHIND}|{_BY_CUDA}|{_BY_MINDSPORE}").match(line.lower()) or _pattern(WHOLE_BAR).fullmatch(line)
     return bool(line.strip()) and not beside
 
 
@@ -265,6 +265,7 @@ _BEHIND = "|".join(
 )
 # What stands below each of PyTorch's CUDA errors, whatever it is.
 _BY_CUDA = r"search for `cuda\w+'|cuda kernel errors might be async|for debugging consider passing cuda_|compile with `torch_use_cuda_dsa"
+_BY_MINDSPORE = r"-{40,}$|- c\+\+ call stack: |mindspore/\S{1,200}\.(?:cc|h)\b"  # where an error came from, for its own developers
 _GOES_ON = "|".join(
     (
         r"\bWARN(?:ING)?\b|\w{1,40}Warning: |\[warn(?:ing)? *\]|\blevel\W{1,4}warn(?:ing)?\b",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
+from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
@@ -49,6 +51,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
     yield from (Finding(text, WaitError.exit_code) for text in judge.are_full(plan, disk.full(judge.stored_in(plan))))
     yield from _ports(plan)
     yield from _hosts(plan)
+    yield from _own_name(plan, env)
     for wait in plan.waits:
         if wait.kind not in ("hosts", "muster", "port"):  # of the last two nothing can be said before the others have started
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
@@ -120,6 +123,17 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
     unknown = {name: why for name, (found, why) in zip(names, _looked_up(names)) if not found}
     if unknown:
         yield Finding(f"run would wait for hosts: {some(unknown)}")
+
+
+def _own_name(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Gloo offers other nodes the address that the host's own name stands for, where nobody names an interface."""
+    name = socket.gethostname()
+    named = any(GLOO_INTERFACE.names[0] in start.environment(process, env) for process in plan.processes)
+    found = _look_up(name)[0] if len(plan.job.everyone) > 1 and plan.processes and not named else []
+    addresses = list(dict.fromkeys(address.sockaddr[0] for address in found))
+    if addresses and all(ipaddress.ip_address(address).is_loopback for address in addresses):
+        text = f"this host's own name, {name}, stands for {' and '.join(addresses)} here, which Gloo would offer to the other nodes"
+        yield Finding(f"{text}: name the interface between them with RANKLAUNCH_INTERFACE or GLOO_SOCKET_IFNAME")
 
 
 def _looked_up(names: Sequence[str]) -> list[tuple[list[lookup.Address], str]]:

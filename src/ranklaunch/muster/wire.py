@@ -105,8 +105,8 @@ class Codec:
 
 
 def body(message: Message) -> bytes:
-    """Words that are no UTF-8, such as a path in Latin-1, arrive as they are: nodes compare them. Raises WireError where it is larger than a
-    frame may be."""
+    """Words that are no UTF-8, such as a path in Latin-1, arrive as they are: nodes compare them. Raises WireError where it is larger than
+    a frame may be."""
     data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(data) > MOST:
         msg = f"a message of {len(data)} bytes: the most is {MOST}"

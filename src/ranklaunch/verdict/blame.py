@@ -36,7 +36,7 @@ LINE = 300  # characters of one
 WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
-SEEN = 200  # characters of the line that says why
+SEEN = 300  # characters of the line that says why
 
 _STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )"
 

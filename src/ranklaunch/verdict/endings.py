@@ -36,6 +36,11 @@ OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothi
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
 _MOST_EARLY = 2  # that had failed before a stop
+# Errors that a collective hands to all its ranks, whichever of them it is that differs.
+OF_COLLECTIVES = (
+    "horovod-ranks-differ", "nccl-collective-mismatch", "tensorflow-collectives-differ", "torch-collective-sizes-differ",
+    "torch-ddp-shapes-differ",
+)  # fmt: skip
 _DOWN = ": its host or the network to it is down"
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
@@ -72,12 +77,15 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) ->
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
-    """The same error on ranks of several hosts is no host's, unless it is one that hosts have."""
-    culprits = [suspect.culprit for suspect in suspects if suspect.culprit]
+    """The same error on ranks of several hosts is no host's, unless it is one that hosts have, or there is something else that the job
+    failed of, such as a hang."""
+    culprits = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
     if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1 or _needs_another_host(culprits[0]):
         return
-    if len({culprit.node for culprit in culprits}) > 1:
+    if said[0].partition(": ")[0] in OF_COLLECTIVES:
+        yield f"{len(said)} ranks ended with the same error, which is that they differ: the rank that is named need not be the wrong one"
+    elif len({culprit.node for culprit in culprits}) > 1:
         yield f"{len(said)} ranks ended with the same error: it is not one rank's or host's, but the program's or of what they share"
     else:
         yield f"{len(said)} ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"

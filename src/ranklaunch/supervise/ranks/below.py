@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable
 
 from ranklaunch.plan.model import RankOutputs
@@ -21,7 +22,8 @@ LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may h
 
 
 class Below(Ranks):
-    """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid."""
+    """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid. impatient: as in
+    Conduct."""
 
     def __init__(
         self,
@@ -32,9 +34,11 @@ class Below(Ranks):
         on_start: Callable[[int, int], None],
         on_end: Callable[[Watched], None],
         told: Callable[[], bool],
+        impatient: bool = False,
     ) -> None:
         super().__init__(loop, on_end, told)
         self._launcher = launcher
+        self._impatient = impatient
         self._generations = generations
         self._folder = os.path.realpath(outputs.folder)
         self._pattern = re.compile(outputs.pattern)
@@ -93,6 +97,11 @@ class Below(Ranks):
         """While its launcher is halted, it is told by nobody."""
         rank.surely = tree.state(self._launcher) == "T"
         super()._end(rank)
+
+    def _is_told(self, rank: Watched) -> bool:
+        """Also by an impatient launcher, with SIGKILL, once another rank of it has failed."""
+        kills = self._impatient and not rank.surely and any(each.code != 0 for each in self.ended)
+        return (kills and rank.signal == signal.SIGKILL) or super()._is_told(rank)
 
     def _enter(self, place: str) -> None:
         """A launcher that starts its ranks anew has outlived what had become of the earlier ones: the job does not die of that."""

@@ -104,7 +104,7 @@ class Launchers:
 
             child.below = Below(
                 child.identity, process.conduct.ranks_below, plan.outputs, self._loop, self._on_start(child),
-                lambda rank: self._on_end(child, rank), told,
+                lambda rank: self._on_end(child, rank), told, process.conduct.impatient,
             )  # fmt: skip
         if process.conduct.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))

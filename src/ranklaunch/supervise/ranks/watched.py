@@ -115,10 +115,13 @@ class Ranks:
             return
         rank.status = tree.wait_status(rank.identity)
         rank.ended, rank.ended_at = True, self._loop.clock()
-        rank.by_itself = not self._told()
+        rank.by_itself = not self._is_told(rank)
         self._forget(rank)
         self.ended.append(rank)
         self._on_end(rank)
+
+    def _is_told(self, rank: Watched) -> bool:
+        return self._told()
 
     def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
