@@ -193,3 +193,21 @@ def test_torchrun_serves_ranks_that_save_after_the_first_second_of_a_stop(hosts:
         job.end(143)
         outs.append(job.nodes[0].out)
     assert outs[-1].count("served again") == 2
+
+
+MEETS = """
+import datetime
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+"""
+
+
+def test_a_loopback_address_that_gloo_offers_to_another_host_is_named(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """As it does where a host's own name stands for 127.0.1.1 in /etc/hosts."""
+    program = tmp_path / "train.py"
+    program.write_text(MEETS)
+    job = LauncherJob(hosts(2), tmp_path, "torchrun", slots=1)
+    job.start(program, env={"GLOO_SOCKET_IFNAME": "lo"})
+    verdict = job.end(1)
+    assert verdict["culprit"]["error"]["name"] == "gloo-loopback-refused", job.words()
+    assert "Connection refused, remote=[127.0.0.1]" in verdict["reason"]
