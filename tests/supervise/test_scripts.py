@@ -46,7 +46,7 @@ def test_a_command_that_failed_before_a_traceback(first: str, work: str) -> None
 def test_where_mindspore_raised_an_error_is_not_its_last_line() -> None:
     line = "-" * 52
     stack = f"\n{line}\n- C++ Call Stack: (For framework developers)\n{line}\nmindspore/ccsrc/utils/op_runner.cc:671 LaunchKernels\n\n"
-    ends = "[INFO] DISTRIBUTED(11,7fabccd9a6c0,python):2026-11-27-17:52:16.677.750 [mindspore/ccsrc/x.cc:367] Start] Event base success!"
+    ends = "[INFO] DISTRIBUTED(11,7fabccd9a6c0,python):2026-11-27-17:52:16.677.750 [mindspore/x.cc:367] Start] Event base dispatch success!"
     why = "RuntimeError: Launch kernel failed, name:Default/MatMul-op0"
     log = "[ERROR] KERNEL(11,7fabb67fc6c0,python):2026-11-27-17:52:16.629.821 [mindspore/ops/kernel/cpu/x.cc:89] Launch] launch failed.\n"
     assert told(f"step 3 loss 4.0\n{log}{FRAMES}{why}\n{stack}{ends}\n", 1, "ms.py")[0] == why
