@@ -133,11 +133,21 @@ def test_the_rank_that_failed_is_named(as_process: Starter, method: str, behind:
     assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan", job.err.text + job.out.text
 
 
+# As PyTorch does once a process group is there.
+HOOK = """
+def hook(*of):
+    print(*(f"[rank1]: {line}" for each in traceback.format_exception(*of) for line in each.splitlines()), sep="\\n", file=sys.stderr)
+sys.excepthook = hook
+"""
+
+
 @pytest.mark.processes
+@pytest.mark.parametrize("hook", ["", HOOK])
 @pytest.mark.parametrize("behind", ["", "echo training finished\ncp log /nowhere/\ntrue\n"])
-def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter, behind: str) -> None:
+def test_a_script_that_hides_the_code_of_its_program_is_told(as_process: Starter, behind: str, hook: str) -> None:
     """The exit code is the script's own, and says success."""
-    (as_process.folder / "train.py").write_text("import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan')\n")
+    fails = "if os.environ['RANK'] == '1': raise ValueError('loss is nan')\n"
+    (as_process.folder / "train.py").write_text(f"import os, sys, traceback\n{hook}{fails}")
     script = as_process.folder / "train.sh"
     script.write_text(f"python train.py 2>&1 | cat\n{behind}")
     job = as_process.run(script, options=("--method", "spawn", "--slots", 2))

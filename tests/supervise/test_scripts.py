@@ -52,6 +52,80 @@ def test_where_mindspore_raised_an_error_is_not_its_last_line() -> None:
     assert told(f"step 3 loss 4.0\n{log}{FRAMES}{why}\n{stack}{ends}\n", 1, "ms.py")[0] == why
 
 
+GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.11]:1234"
+# Of a thread that reads data, as Python writes it while another thread says something.
+THREAD = """Exception in thread Thread-1 (read):
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/threading.py", line 982, in run
+batch 4
+    self._target(*self._args, **self._kwargs)
+  File "train.py", line 6, in read
+    raise FileNotFoundError(2, "No such file or directory", "/data/5.tar")
+FileNotFoundError: [Errno 2] No such file or directory: '/data/5.tar'
+"""
+OF_THREAD = "before that, its thread Thread-1 (read) had failed: FileNotFoundError: [Errno 2] No such file or directory: '/data/5.tar'"
+
+
+@pytest.mark.parametrize("last", ["RuntimeError: data pipeline timed out", "_queue.Empty", "ValueError: loss is nan"])
+def test_a_thread_that_has_failed_before_is_told_beside_what_ended_the_program(last: str) -> None:
+    for between in ("", "step 5 loss 0.25\nstep 6 loss 0.24\n"):
+        assert told(f"step 4 loss 0.3\n{THREAD}{between}{FRAMES}{last}\n", 1, "train.py", 2)[0] == f"{last}; {OF_THREAD}"
+    assert told(f"step 4 loss 0.3\n{FRAMES}{last}\n{THREAD}", 1, "train.py", 2)[0] == last  # it came of that
+
+
+def test_who_waits_in_vain_for_its_own_thread_is_no_consequence_of_another_rank() -> None:
+    plan = helpers.plan(helpers.local(2), method="spawn", program="train.py")
+    waits, lost = "TimeoutError: no batch in 60 s", f"RuntimeError: {GLOO}"
+    error = words.known(f"{THREAD}{FRAMES}{waits}\n".encode(), plan, code=1)
+    assert error
+    assert (error.name, error.kind) == ("python-file-not-found", "cause")
+    error = words.known(f"{THREAD}{FRAMES}{lost}\n".encode(), plan, code=1)
+    assert error
+    assert (error.name, error.kind, error.line) == ("gloo-peer-connection-lost", "consequence", f"{lost}; {OF_THREAD}")
+    lost_too = THREAD.replace(THREAD.splitlines()[-1], "ConnectionResetError: [Errno 104] Connection reset by peer")
+    error = words.known(f"{lost_too}{FRAMES}{waits}\n".encode(), plan, code=1)
+    assert error
+    assert (error.kind, error.line) == ("consequence", waits)
+
+
+def test_a_process_that_has_failed_before_is_told_too() -> None:
+    process = THREAD.replace("Exception in thread Thread-1 (read):", "Process Process-1:").replace("batch 4\n", "")
+    plan = helpers.plan(helpers.local(2), method="spawn", program="train.py")
+    error = words.known(f"{process}{FRAMES}TimeoutError: no batch in 60 s\n".encode(), plan, code=1)
+    assert error
+    assert (error.name, error.kind) == ("python-file-not-found", "cause")
+    assert error.line.startswith("TimeoutError: no batch in 60 s; before that")
+    assert error.line.endswith("FileNotFoundError: [Errno 2] No such file or directory: '/data/5.tar'")
+
+
+# What is still under way when the program ends.
+RESETS = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+@pytest.mark.parametrize("part", ["Exception in thread heartbeat:", "Process Process-1:"])
+@pytest.mark.parametrize("mark", ["", "[rank1]: "])
+def test_what_an_exception_of_the_program_has_brought_about_is_not_the_reason(part: str, mark: str) -> None:
+    main = "".join(f"{mark}{line}\n" for line in LOSS.splitlines())
+    late = f"{part}\n{FRAMES}{RESETS}\n".replace("<module>", "run")
+    assert told(f"step 3 loss 0.2\n{main}{late}{late}", 1, "train.py", 2)[0].endswith("ValueError: loss is nan")
+    assert told(f"step 3 loss 0.2\n{main}{late}cannot write the summary\n", 4, "train.py", 2)[0] != "ValueError: loss is nan"
+
+
+def test_a_thread_whose_heading_another_has_written_into_has_no_name() -> None:
+    text = THREAD.replace("Exception in thread Thread-1", "batchException in thread 3\nThread-1")
+    last = "ValueError: loss is nan"
+    told_of = told(f"{text}{FRAMES}{last}\n", 1, "train.py", 2)[0]
+    assert told_of == f"{last}; {OF_THREAD.replace('its thread Thread-1 (read)', 'a thread of it')}"
+
+
+def test_a_thread_that_an_exception_of_another_has_ended_is_told_by_the_last() -> None:
+    line = THREAD.splitlines()[-1]
+    during = "During handling of the above exception, another exception occurred:"
+    chained = THREAD.replace(line, f"KeyError: 5\n\n{during}\n\n{FRAMES}{line}")
+    last = "ValueError: loss is nan"
+    assert told(f"{chained}{FRAMES}{last}\n", 1, "train.py", 2)[0] == f"{last}; {OF_THREAD}"
+
+
 def test_a_command_that_python_had_looked_for_is_what_it_failed_of() -> None:
     assert told(f"sh: 1: nvcc: not found\n{FRAMES}RuntimeError: Error compiling objects for extension\n", 1)[0] == "sh: 1: nvcc: not found"
 

@@ -73,7 +73,7 @@ def _last_exception(rank: int, output: Output, is_python: bool) -> str:
     except (OSError, ImportError):  # no descriptor left
         return ""
     said = uncaught.ends_by_exception(output.settled().decode(errors="replace"), rank, 1 if is_python else 1 + MOST_BEHIND)[1]
-    if not is_python and not uncaught.begins_as_program(said.splitlines()):  # but in a function that has caught it, it may be
+    if not is_python and not uncaught.begins_as_program(uncaught.bare_lines(said)):  # but in a function that has caught it, it may be
         return ""
     return showing.printable(errors.quoted((last_exception(said),))[0])[: blame.SEEN] if said else ""
 

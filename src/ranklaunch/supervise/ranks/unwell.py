@@ -99,7 +99,7 @@ def _timed_out(suspect: Suspect) -> bool:
 
 def _ends_by_exception(tail: bytes, rank: int) -> bool:
     said = uncaught.ends_by_exception(tail.decode(errors="replace"), rank)[1]
-    return bool(said) and uncaught.begins_as_program(said.splitlines())
+    return bool(said) and uncaught.begins_as_program(uncaught.bare_lines(said))
 
 
 def _failed(
