@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ranklaunch import catalogue, showing
-from ranklaunch.catalogue import Finding
+from ranklaunch.catalogue import Finding, uncaught
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
@@ -70,7 +70,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
-    found = _findings(looked.text, own, errors)
+    found = _findings(uncaught.without_late_parts(looked.text), own, errors)
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
     return 0 if found else NOTHING_KNOWN
 

@@ -49,6 +49,16 @@ def test_what_explains_most_comes_first(tmp_path: Path) -> None:
     assert f"  {path}:2: gloo-peer-connection-lost (consequence): RuntimeError: [" in said.out
 
 
+def test_what_a_thread_failed_of_when_the_program_had_ended_is_no_reason(tmp_path: Path) -> None:
+    frames = 'Traceback (most recent call last):\n  File "t.py", line 2, in {}\n    go()\n'
+    late = f"Exception in thread heartbeat:\n{frames.format('beat')}ConnectionResetError: [Errno 104] Connection reset by peer\n"
+    log = tmp_path / "log"
+    log.write_text(f"{frames.format('<module>')}ValueError: loss is nan\n{late}")
+    found = helpers.call("explain", str(log), env={})
+    assert found.out.startswith(f"{log}:4: ValueError: loss is nan\n")
+    assert "ConnectionResetError" not in found.out
+
+
 def test_as_json(tmp_path: Path) -> None:
     found = json.loads(helpers.call("explain", "--format", "json", str(log(tmp_path, LOST, OOM))).out)
     assert (found["schema"], found["skipped_bytes"]) == ("ranklaunch.explain/1", 0)

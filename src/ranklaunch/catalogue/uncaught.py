@@ -126,11 +126,11 @@ def last_part(text: str) -> tuple[str, str]:
 
 def without_late_parts(text: str) -> str:
     """Without the exceptions of threads and processes that an exception of the program itself has brought about: they are all that stands
-    behind it."""
+    behind it. Their lines are then empty."""
     before, behind = next(parted(text), ("", "")) if any(each in text for each in OF_A_PART) else ("", "")
     lines, parts = behind.split("\n"), list(_parts(bare_lines(behind)))
     for begin, end in parts:
-        del lines[begin : end + 1]
+        lines[begin : end + 1] = [""] * (end + 1 - begin)
     return before + "\n".join(lines) if parts and not any(map(is_own, map(without_mark, lines))) else text
 
 
