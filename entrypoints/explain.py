@@ -13,7 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ranklaunch import catalogue, showing
-from ranklaunch.catalogue import Finding, uncaught
+from ranklaunch.catalogue import Finding
+from ranklaunch.catalogue.parts import without_late_parts
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
@@ -70,7 +71,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
-    found = _findings(uncaught.without_late_parts(looked.text), own, errors)
+    earlier = without_late_parts(looked.text)
+    found = _findings(earlier, own, errors) or (_findings(looked.text, own, errors) if earlier != looked.text else [])
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
     return 0 if found else NOTHING_KNOWN
 

@@ -116,6 +116,7 @@ WHEEL = {
     "ranklaunch/catalogue/last_words.py",
     "ranklaunch/catalogue/literals.py",
     "ranklaunch/catalogue/layouts.py",
+    "ranklaunch/catalogue/parts.py",
     "ranklaunch/catalogue/places.py",
     "ranklaunch/catalogue/reports.py",
     "ranklaunch/catalogue/scripts.py",

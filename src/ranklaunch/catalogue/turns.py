@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from ranklaunch import errors
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO, REPORT, USUAL
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO, USUAL
 from ranklaunch.catalogue.layouts import below_warnings
+from ranklaunch.catalogue.parts import with_part, without_late_parts
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
 from ranklaunch.catalogue.survival import WHOLE_BAR, is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
-from ranklaunch.catalogue.uncaught import above, last_part, parted, plain, was_caught, was_printed, without_late_parts, without_mark
+from ranklaunch.catalogue.uncaught import above, parted, plain, was_caught, was_printed, without_mark
 from ranklaunch.showing import last_line
 from ranklaunch.typed import NamedTuple
 
@@ -82,28 +83,18 @@ def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. code: with which it ended.
     ask: tells what entries know of a text. is_python: it is a program that mostly tells of its launcher's failure there, in words of its
     own: both are told then. alone: there is no other rank."""
-    text = without_late_parts(since_launcher_went_on(_in_lines(text)))
+    text, end = since_launcher_went_on(_in_lines(text)), _End(code, ask, is_python, alone)
+    earlier = without_late_parts(text)
+    return _in_turn(earlier, end) or (_in_turn(text, end) if earlier != text else None)
+
+
+def _in_turn(text: str, end: _End) -> Finding | None:
     last = text.rstrip().rpartition("\n")[2]
-    missed = ask(last) if code in _NOT_RUN else None
+    missed = end.ask(last) if end.code in _NOT_RUN else None
     if missed and missed.error.kind == CAUSE:
         return missed
     reports = reported(text)
-    end = _End(code, ask, is_python, alone)
-    return _of_launcher(text, reports, end) if reports else _with_part(_of_two(text, end), text, end)
-
-
-def _with_part(found: Finding | None, text: str, end: _End) -> Finding | None:
-    """With what had ended a thread of the program before, or a process of it, as one that reads data: Python goes on without it. It may be
-    why a program waits in vain, but is no more than told where the program says itself what it failed of."""
-    tells = found and found.error.standing != REPORT and end.code not in _OF_SIGNALS
-    own = re.split("; (?:before that|after that|its last line)", found.line.strip())[0][:_ENOUGH] if found else ""
-    who, said = last_part(text.rpartition(own)[0]) if tells else ("", "")
-    first = end.ask(said) if said else None
-    if not found or not first or first.error.kind != CAUSE:
-        return found
-    more = "" if first.line.strip()[:_ENOUGH] in found.line else f"; before that, {who} had failed: {first.line.strip()}"
-    why = first.error if found.error.kind == CONSEQUENCE and found.error.standing in GENERAL else found.error
-    return found._replace(error=why, line=f"{found.line}{more}")
+    return _of_launcher(text, reports, end) if reports else with_part(_of_two(text, end), text, end.code, end.ask)
 
 
 def _in_lines(text: str) -> str:

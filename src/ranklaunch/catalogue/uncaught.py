@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.catalogue import layouts
-from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on, is_own
-from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_PART, OF_A_PROCESS, OF_A_THREAD, without_marks
+from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NAMES, OF_A_PART, OF_A_THREAD, without_marks
 
 CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
@@ -15,7 +15,6 @@ _HOOK = re.compile(f"^(?:{HOOKED}){{1,4}}")  # again for each new process group
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,8} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
-_NAMED = re.compile(rf"(?:{OF_A_THREAD}|^{OF_A_PROCESS})(Thread-[0-9]{{1,9}}(?: \(\S{{1,60}}\))?|\S{{1,80}}):$")
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
 _LEVEL = r"\b(?:ERROR|WARN(?:ING)?|CRITICAL|FATAL)\b|^[EWF][0-9]{4,8} "
 _PANEL, _PANEL_ENDS = "╭", "╰"  # that rich draws around the frames
@@ -110,52 +109,6 @@ def _last(text: str) -> tuple[str, str]:
         if layouts.begins_panel(bare[number].lstrip()):
             return bare[number - 1], _PANEL
     return "", ""
-
-
-def last_part(text: str) -> tuple[str, str]:
-    """What an exception has ended last of a program, a thread or a process that it had started, as in "its thread Thread-1 (read)", and
-    that exception, without what others said while Python wrote it; "" where there is none."""
-    bare = bare_lines(text)
-    begin, end = next(_parts(bare), (-1, -1))
-    if begin < 0:
-        return "", ""
-    named, what = _NAMED.search(bare[begin]), "thread" if OF_A_THREAD in bare[begin] else "process"
-    said = [line for line in bare[begin + 1 : end] if line[:1].isspace() or line.startswith((BEGINS, *CHAINED))]
-    return f"its {what} {named[1]}" if named else f"a {what} of it", "\n".join([*said, bare[end], ""])
-
-
-def without_late_parts(text: str) -> str:
-    """Without the exceptions of threads and processes that an exception of the program itself has brought about: they are all that stands
-    behind it. Their lines are then empty."""
-    before, behind = next(parted(text), ("", "")) if any(each in text for each in OF_A_PART) else ("", "")
-    lines, parts = behind.split("\n"), list(_parts(bare_lines(behind)))
-    for begin, end in parts:
-        lines[begin : end + 1] = [""] * (end + 1 - begin)
-    return before + "\n".join(lines) if parts and not any(map(is_own, map(without_mark, lines))) else text
-
-
-def _parts(bare: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where exceptions of threads and processes begin and end, the last first."""
-    for begin in range(len(bare) - 1, -1, -1):
-        end = _named_from(bare, begin + 1) if OF_A_THREAD in bare[begin] or bare[begin].startswith(OF_A_PROCESS) else 0
-        if end:
-            yield begin, end
-
-
-def _named_from(bare: Sequence[str], begin: int) -> int:
-    """The line that names the exception whose traceback begins there, or the last that was raised from it; 0 where there is none."""
-    found, may_begin, begun = 0, True, False
-    for number in range(begin, len(bare)):
-        line = bare[number]
-        if line.startswith(CHAINED):
-            may_begin = True
-        elif line == BEGINS:
-            if not may_begin:
-                return found
-            may_begin, begun = False, True
-        elif begun and line[:1].strip() and re.match(NAMES, line) and bare[number - 1][:1].isspace():
-            found, begun = number, False
-    return found
 
 
 def without_mark(line: str) -> str:
