@@ -74,6 +74,7 @@ _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
 )
 
+_TOLD = re.compile(rf"SignalException: Process (?P<pid>[0-9]{{1,9}}) got signal: {signal.SIGTERM:d}\b")
 _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
 
 CLOSING = "Sending process [0-9]+ closing signal SIGTERM"  # torch 1.11 to 2.13, after a rank has failed
@@ -194,9 +195,12 @@ def explain(tail: str) -> Failure | None:
 
 def _first_word(tail: str) -> Failure | None:
     """Where torchrun was ended before its summary: what it wrote when the rank had failed, with restarts the last time. It names no global
-    rank."""
+    rank. Else, that it was told to end itself, and has told its ranks."""
     found = [*_FIRST_WORD.finditer(tail)]
-    return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"])) if found else None
+    if found:
+        return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"]))
+    told = _TOLD.search(tail)
+    return failed_with(-signal.SIGTERM, pid=int(told["pid"])) if told else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

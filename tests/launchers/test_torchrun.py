@@ -195,6 +195,28 @@ def test_torchrun_serves_ranks_that_save_after_the_first_second_of_a_stop(hosts:
     assert outs[-1].count("served again") == 2
 
 
+STAYS = """
+import time
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_torchrun_that_somebody_tells_to_end_is_named_and_not_its_ranks(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(STAYS)
+    job = LauncherJob(hosts(2), tmp_path, "torchrun")
+    job.start(program)
+    for node in (0, 1):
+        job.said(node, "ready", times=2)
+    commands = {pid: command_of(pid) for pid in job.nodes[1].host.pids()}
+    (torchrun,) = [pid for pid, command in commands.items() if "--rdzv_backend=static" in command]
+    os.kill(torchrun, signal.SIGTERM)
+    verdict = job.end(143)
+    assert (verdict["culprit"]["node"], verdict["culprit"]["rank"]) == (1, None), job.words()
+    assert verdict["reason"].startswith("torchrun on node 1 (h1) was killed by SIGTERM"), job.words()
+
+
 MEETS = """
 import datetime
 import torch.distributed as dist

@@ -139,3 +139,10 @@ def test_a_heading_without_a_traceback_near_it_is_none() -> None:
     steps = "".join(f"step {step} loss 0.2\n" for step in range(9))
     caught = f"{FRAMES}OSError: no tracker\n".replace("<module>", "upload")
     assert told(f"Process 7:\n{steps}{caught}{steps}{LOSS}", 1, "train.py", 2)[0] == "ValueError: loss is nan"
+
+
+def test_the_notice_of_absl_is_no_sign_that_the_program_went_on() -> None:
+    """TensorFlow logs its first line as a parameter server is taken down."""
+    notice = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
+    line = "W0000 00:00:1795806165.812121      89 local_rendezvous.cc:412] Local rendezvous is aborting with status: ABORTED: Cleanup"
+    assert told(f"step 1\nstep 2\n{FRAMES}MemoryError\n{notice}\n{line}\n", 1, "ps.py", 2)[0] == "MemoryError"
