@@ -230,6 +230,15 @@ def test_the_same_error_of_those_that_waited_for_one_that_hangs_is_not_noted() -
     assert not blame.judge([hung, suspect(1, 0, CAUSE), suspect(2, 1, CAUSE)]).notes
 
 
+def test_what_ranks_had_said_that_were_still_there_counts_where_the_first_had_lost_somebody() -> None:
+    """Other nodes note it without knowing what decides."""
+    said = "rank 3 on node 1 (h1) had not ended when it was told to, but its thread writer had failed: OSError: [Errno 28]"
+    full = "node 1 (h1): the file system of /tmp is full"
+    for first, notes in ((CONSEQUENCE, (said, full)), (CAUSE, (full,))):
+        assert blame.judge([suspect(1, 0, first)], notes=[said, full]).notes == notes
+    assert said in blame.judge([Suspect(0, 1, "stopped", 143, "stopped by SIGTERM")], notes=[said]).notes
+
+
 def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
     """Its host may have brought about what a rank has failed of."""
     lost = gone.suspect(0, "h0", True, 5.0)

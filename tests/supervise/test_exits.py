@@ -118,6 +118,36 @@ def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(a
     assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
 
 
+WRITES = """\
+import os, queue, threading, time
+def write():
+    while True:
+        step = saves.get()
+        open(f"/nowhere/step_{step}.pt", "wb").close()
+        saves.task_done()
+saves, rank = queue.Queue(), int(os.environ["RANK"])
+threading.Thread(target=write, name="writer", daemon=True).start()
+for step in range(9):
+    print(f"step {step} loss {1 / (step + 1):.3f}", flush=True)
+    time.sleep(0.1)
+    if rank == 0 and step == 2:
+        saves.put(step)
+saves.join()
+time.sleep(2)
+raise RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 40000ms for recv operation to complete")
+"""
+
+
+def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(WRITES)
+    job = as_process.spawn(2, program)
+    assert job.end(120) == 1
+    assert job.verdict["culprit"]["rank"] == 1
+    why = "its thread writer had failed: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step_2.pt'"
+    assert f"rank 0 had not ended when it was told to, but {why}" in job.verdict["notes"]
+
+
 @pytest.mark.parametrize("last", ["done 1", "step 3 loss 1"])
 def test_a_rank_that_was_ending_well_is_told_where_others_lost_it(as_process: Starter, last: str) -> None:
     """As one does that has had fewer batches; one that was at a step of its training may be any."""

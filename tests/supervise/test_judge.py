@@ -129,6 +129,23 @@ def test_what_a_launcher_had_said_of_a_rank_before_a_stop_was_a_failure() -> Non
     assert found.reason == "rank 1 on node 0 (n0) exited with code 1: vocab mismatch: 32000 != 32001"
 
 
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_rank_that_was_aborted_for_its_stacks_is_a_victim_and_told_by_what_it_had_said(by_itself: bool) -> None:
+    plan = helpers.plan(helpers.local(2, "2"), method="torchrun")
+    child = of_torchrun(plan, 15, signal.SIGTERM)
+    rank = Watched(1, tree.Identity(8, 1))
+    rank.status, rank.ended_at, rank.by_itself = int(signal.SIGABRT), 1.0, by_itself
+    child.below = SimpleNamespace(ended=[rank], failed=[rank] * by_itself, unknown=[])  # type: ignore[assignment]
+    tail = TRACEBACK + b"ValueError: shard 7 is damaged\nFatal Python error: Aborted\n\nThread 0x00007f1 (most recent call first):\n"
+    around = replace(circumstances(tail=tail), end_of_rank=lambda child, number: Failure(1, 134, 6) if number == 1 else None)
+    elsewhere = Ending("failed", 1, "", from_elsewhere=True, at=0.5)
+    found = judge.suspects(plan, elsewhere, [child], around)
+    assert [each.exit_code for each in found] == [134] * by_itself
+    notes = unwell.notes(plan, [child], found, around.tail_of_rank, lambda process: False, from_elsewhere=True)
+    told = "rank 1 on node 0 (n0) had not ended when it was told to, but it had said: ValueError: shard 7 is damaged"
+    assert notes == ([] if by_itself else [told])
+
+
 @pytest.mark.parametrize("stop", [None, (signal.SIGTERM, 9.0)])
 @pytest.mark.parametrize(
     "said", ["ERROR: vocabulary 32000 does not match 50257", "ValueError: x", "ConnectionResetError: [Errno 104] Reset by peer"]

@@ -16,7 +16,7 @@ _STACK_ALONE = re.compile(r"^Stack \(most recent call first\):")
 _OF_PY_SPY = re.compile(r'^Thread (?:0x)?[0-9A-Fa-f]+ \([^)\n]{1,32}\)(?:: "(?P<name>[^"\n]{0,200})")?')
 _FRAME = re.compile(r'^ {2}File "(?P<file>[^"\n]{1,500})", line (?P<line>[0-9]{1,9}) in (?P<function>.{1,200})')
 _FRAME_OF_PY_SPY = re.compile(r"^ {4}(?P<function>.{1,200}) \((?P<file>[^()\n]{1,500}):(?P<line>[0-9]{1,9})\)$")
-_FATAL = "Fatal Python error: "
+FATAL = "Fatal Python error: "
 
 
 class Frame(Value):
@@ -54,7 +54,7 @@ def main(text: str) -> tuple[Frame, ...]:
 
 def written_on_abort(output: str) -> str:
     """What faulthandler wrote at the end of an output as SIGABRT came; "" where it did not."""
-    start = output.rfind(f"{_FATAL}Aborted")
+    start = output.rfind(f"{FATAL}Aborted")
     return output[start:] if start >= 0 else ""
 
 

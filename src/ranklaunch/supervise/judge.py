@@ -302,12 +302,12 @@ def _below(
 ) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
     for sure. victims: as in Failure."""
-    by_themselves = child.below.failed if child.below else []  # who died of SIGTERM may have been sent it before the launcher was held
-    held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]
+    ended, by_themselves = (child.below.ended, child.below.failed) if child.below else ([], [])
+    held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]  # which may have been sent before it was held
     sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
     failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
     by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
-    well = {each.rank for each in child.below.ended if child.had_taken(each)} if child.below and circumstances.stop else ()
+    well = {each.rank for each in ended if each.aborted or (circumstances.stop and child.had_taken(each))}
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
         counts = rank not in seen and rank not in well and (not end or end.exit_code)

@@ -89,7 +89,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted([*notes, *(_endings().notes_of([first, *others], sentence))], tuple(_early(first, finishes)), culprit),
+        notes=_noted([*_endings().notes_of([first, *others], sentence, notes)], tuple(_early(first, finishes)), culprit),
     )
 
 
@@ -103,7 +103,7 @@ def _endings() -> Any:
 
 
 class _Silent:
-    notes_of, meaning = staticmethod(lambda of, sentence: ()), staticmethod(lambda of: "")
+    notes_of, meaning = staticmethod(lambda of, sentence, notes: notes), staticmethod(lambda of: "")
 
 
 def _noted(notes: list[str], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ OF_COLLECTIVES = (
 _DOWN = ": its host or the network to it is down"
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
+_STILL_THERE = re.compile(r"rank [0-9]{1,7}(?: on node .{1,300})? had not ended when it was told to, but ")
 
 
 def meaning(culprit: Culprit) -> str:
@@ -65,10 +66,13 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str]) -> Iterable[str]:
-    """What they say together. suspects: whoever is to blame first. sentence: of how one ended."""
-    yield from _together(suspects)
+def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], notes: Iterable[str]) -> Iterable[str]:
+    """What they say together, behind what nodes have noted: of ranks that were still there, where it may be what the first lost them for.
+    suspects: whoever is to blame first. sentence: of how one ended."""
     first, *others = suspects
+    lost = first.is_consequence or first.outcome == "stopped"
+    yield from (note for note in notes if lost or not _STILL_THERE.match(note))
+    yield from _together(suspects)
     silent = (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
     yield from (reason.replace(_DOWN, "") for reason in silent)  # that did not decide: it may be this node's own network
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed

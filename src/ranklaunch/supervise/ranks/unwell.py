@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from ranklaunch import showing
-from ranklaunch.catalogue import uncaught
+from ranklaunch.catalogue import parts, uncaught
 from ranklaunch.catalogue.survival import shows_steps
+from ranklaunch.evidence.stacks import FATAL
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.ranks.child import RANK, Child
@@ -36,7 +37,7 @@ def notes(
 ) -> list[str]:
     """A sentence for each, and one for those that are too many. suspects: those of this node; where it has decided, enough is said of the
     first. caught: whether a process had a way to hear the signal: another one that ends with a code of its own had done so before it came.
-    from_elsewhere: another node has decided. asked: the job was asked to stop, and has not failed."""
+    from_elsewhere: another node has decided, of what, whoever judges knows. asked: the job was asked to stop, and has not failed."""
     job = plan.job
     first = [] if from_elsewhere else blame.ordered(list(suspects))[:1]
     said = {suspect.culprit.rank for suspect in first if suspect.culprit and suspect.culprit.node == job.node_index}
@@ -46,11 +47,11 @@ def notes(
     )
     failed = [blame.failed_while_stopped(rank, place(rank), code, log) for rank, code, log in found]
     known = {*said, *(rank for rank, _, _ in found)}
-    if asked or (first and first[0].is_consequence):
+    if asked or from_elsewhere or (first and first[0].is_consequence):
         untold = [each for child in ended for each in _not_ended(child, plan, tail_of) if each[0] not in known]
         before = [*islice(_said_before(plan, untold, asked), _MOST)]
-        failed += [f"rank {rank}{place(rank)} had not ended when it was told to, but it had said: {line}" for rank, line in before]
-        quiet = [] if asked or before or _timed_out(first[0]) else [*islice(_quiet(plan, untold), 2)]
+        failed += [f"rank {rank}{place(rank)} had not ended when it was told to, but {what}" for rank, what in before]
+        quiet = [] if not first or asked or before or _timed_out(first[0]) else [*islice(_quiet(plan, untold), 2)]
         if len(quiet) == 1:  # of several, each may be any
             rank, line = quiet[0]
             failed.append(f"rank {rank}{place(rank)} had not ended when it was told to; its last line: {line}")
@@ -69,18 +70,26 @@ def _not_ended(child: Child, plan: Plan, tail_of: Callable[[int | None], bytes])
     if child.role == RANK and child.ended.told and child.process.rank is not None:
         yield child.process.rank, child.said or b""
     seen = child.announced or child.below
-    ended = {each.rank: each.by_itself for each in seen.ended} if seen else {}
+    ended = {each.rank: each for each in seen.ended} if seen else {}
     of_launcher = [*plan.outputs.keys] if plan.outputs and child.ended.told else [*ended]
-    yield from [(rank, tail_of(rank)) for rank in of_launcher if rank is not None and not ended.get(rank)]
+    for rank in of_launcher:
+        end, tail = ended.get(rank), b"" if rank is None else tail_of(rank)
+        if rank is not None and not (end and end.by_itself):
+            yield rank, (tail.rpartition(FATAL.encode())[0] or tail) if end and end.aborted else tail
 
 
 def _said_before(plan: Plan, untold: Iterable[tuple[int, bytes]], asked: bool) -> Iterator[tuple[int, str]]:
-    """Those that had said something of a failure by then, of which others may have lost them: an exit hook may take its time. asked: the
-    exception alone with which the output ends, as of a rank that waits for its peers then."""
+    """Those that had said something of a failure by then, of which others may have lost them: an exit hook may take its time, and a rank
+    may wait for a thread of its own that has failed, whatever it did after that. asked: the exception alone with which the output ends, as
+    of a rank that waits for its peers then."""
     for rank, tail in untold:
         error = words.known(tail, plan) if not asked or _ends_by_exception(tail, rank) else None
+        what = "it had said"
+        if not error and not asked:
+            who, said = parts.last_part(tail.decode(errors="replace"))
+            error, what = words.known(said.encode(), plan) if said else None, f"{who} had failed"
         if error and error.kind == blame.CAUSE:
-            yield rank, showing.printable(error.line)[: blame.SEEN]
+            yield rank, f"{what}: {showing.printable(error.line)[: blame.SEEN]}"
 
 
 def _quiet(plan: Plan, untold: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:

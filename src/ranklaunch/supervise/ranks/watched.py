@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from signal import SIGABRT
 
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -47,6 +48,11 @@ class Watched:
     @property
     def failed(self) -> bool:
         return bool(self.code) and self.by_itself
+
+    @property
+    def aborted(self) -> bool:
+        """Whether we have ended it, so that Python writes its stacks."""
+        return self.signal == SIGABRT and not self.by_itself
 
 
 class Ranks:
