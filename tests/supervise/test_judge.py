@@ -440,6 +440,33 @@ def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
 
 
+CHECKPOINT = """[rank{rank}]: Traceback (most recent call last):
+[rank{rank}]:   File "train.py", line 9, in <module>
+[rank{rank}]:     dcp.save(state, checkpoint_id=folder)
+[rank{rank}]: torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([{named}])
+[rank{rank}]: Traceback (most recent call last): (RANK 3)
+[rank{rank}]:   File "utils.py", line 241, in all_reduce
+[rank{rank}]:     local_data = map_fun()
+[rank{rank}]: PermissionError: [Errno 13] Permission denied: '/mnt/ck/__3_0.distcp'
+"""
+
+
+@pytest.mark.parametrize(("named", "said"), [("3", "rank 3"), ("2, 3", "ranks 2, 3")])
+def test_a_checkpoint_that_fails_on_some_ranks_is_theirs_although_all_raise_it(named: str, said: str) -> None:
+    plan = helpers.plan(helpers.modelarts(2, 2, 0), method="spawn")
+    children = []
+    for rank in range(2):
+        children.append(of_torchrun(plan, 1 << 8, tail=CHECKPOINT.format(rank=rank, named=named).encode()))
+        children[-1].process, children[-1].role = plan.processes[rank], RANK
+    found = judge.suspects(plan, Ending("failed", 1, "", children[0], at=1.0), children, circumstances())
+    judged = blame.judge(found)
+    assert judged.culprit
+    assert (judged.culprit.rank, judged.culprit.node, judged.notes) == (int(named[0]), 1, ())
+    place = f"node 1 ({plan.job.nodes[1].host})"
+    why = "PermissionError: [Errno 13] Permission denied: '/mnt/ck/__3_0.distcp'"
+    assert judged.reason == f"rank {named[0]} on {place} exited with code 1: CheckpointException of {said}: {why}"
+
+
 def test_open_mpis_word_of_a_wrong_call_is_the_reason() -> None:
     """It stands in mpirun's output, and the rank's own ends in its work."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")

@@ -146,3 +146,12 @@ def test_the_notice_of_absl_is_no_sign_that_the_program_went_on() -> None:
     notice = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
     line = "W0000 00:00:1795806165.812121      89 local_rendezvous.cc:412] Local rendezvous is aborting with status: ABORTED: Cleanup"
     assert told(f"step 1\nstep 2\n{FRAMES}MemoryError\n{notice}\n{line}\n", 1, "ps.py", 2)[0] == "MemoryError"
+
+
+def test_a_rank_that_mindspore_ends_for_its_worker_is_told_so() -> None:
+    said = "Dataset worker process 55 was killed by signal: Killed. Main process will be terminated."
+    line = f"[ERROR] MD(11,7f383f013b80,python):2026-11-27-19:37:47.934.672 [mindspore/x.cc:556] SIGCHLDHandler] {said}"
+    plan = helpers.plan(helpers.local(2), method="spawn", program="train.py")
+    error = words.known(f"step 3 loss 0.2\n{line}\n".encode(), plan, code=143)
+    assert error
+    assert (error.name, error.line) == ("mindspore-dataset-worker-killed", line)

@@ -115,9 +115,8 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, started: str) -> Verdict:
     """What all nodes say, and what happened on this one."""
     victims = () if common.outcome == "succeeded" else tuple(_victims(plan, common, ending, ended, circumstances))
-    return Verdict(
-        common.outcome, common.exit_code, common.reason, common.culprit, victims, started, now(), common.failures, common.notes
-    )  # fmt: skip
+    said = (common.outcome, common.exit_code, common.reason, common.culprit)
+    return Verdict(*said, victims, started, now(), common.failures, common.notes)
 
 
 def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
@@ -339,6 +338,7 @@ def _words() -> ModuleType:
 
 
 def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
+    failure = _words().of_named(failure, error, plan) if error else failure
     node = _node(plan, child, failure)
     return Culprit(
         node=node,

@@ -26,6 +26,11 @@ _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of o
 _LEAST_OF_SIGNALS = 128  # exit codes of a shell
 _KILLED_BY_9 = 128 + signal.SIGKILL
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
+# Of torch.distributed.checkpoint, which raises it on all ranks; and as we tell of it.
+_OF_CHECKPOINT = re.compile(r"CheckpointException ranks:dict_keys\(\[([0-9]{1,7}(?:, [0-9]{1,7}){0,99999})\]\)")
+_OF_NAMED = re.compile(r"CheckpointException of ranks? ([0-9]{1,7}(?:, [0-9]{1,7})*)")
+_MOST_NAMED = 8
+_ENOUGH = 40  # characters by which a line is found
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
 # On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python where it is of an exception in a group.
@@ -50,11 +55,31 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False,
         finding = turns.in_turn(text, code, ask, _is_python(plan), alone) if by_itself else turns.when_told(text, ask)
     if not finding or (code == _KILLED_BY_9 and _is_consequence(finding)):  # which no process does of itself for a lost peer
         return None
-    error, line = finding.error, _PREFIX.sub("", finding.line.strip())
+    error, line = finding.error, _with_ranks(_PREFIX.sub("", finding.line.strip()), text)
     if error.standing in catalogue.SAYS_LESS:  # than the line
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
+
+
+def _with_ranks(line: str, text: str) -> str:
+    """With the ranks that an exception of torch.distributed.checkpoint names, which all ranks raise: what failed stands below it."""
+    named = next(reversed([*_OF_CHECKPOINT.finditer(text)]), None)
+    if not named or text.find(line[:_ENOUGH], named.end()) < 0:
+        return line
+    ranks = named[1].split(", ")
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return f"CheckpointException of rank{'s'[: len(ranks) - 1]} {', '.join(ranks[:_MOST_NAMED])}{more}: {line}"
+
+
+def of_named(failure: Failure, error: KnownError | None, plan: Plan) -> Failure:
+    """Of a rank that only tells of others' failure, that of the first of these."""
+    named = _OF_NAMED.match(error.line) if error else None
+    ranks = [int(rank) for rank in named[1].split(", ")] if named else []
+    node = next((node.index for node in plan.job.nodes if ranks and ranks[0] in node.ranks), None)
+    if node is None or failure.rank in ranks:
+        return failure
+    return replace(failure, rank=ranks[0], pid=None, node=node, name=f"rank {ranks[0]}")
 
 
 def _is_consequence(finding: Finding) -> bool:

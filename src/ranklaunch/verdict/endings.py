@@ -83,7 +83,8 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], no
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
     """The same error on ranks of several hosts is no host's, unless it is one that hosts have, or there is something else that the job
     failed of, such as a hang."""
-    culprits = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
+    found = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
+    culprits = [*{(culprit.node, culprit.rank): culprit for culprit in reversed(found)}.values()][::-1]  # of whom others may have told too
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
     if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1 or _needs_another_host(culprits[0]):
         return
