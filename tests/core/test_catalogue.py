@@ -1423,3 +1423,11 @@ def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
         line_of(f"{FRAMES}{error}\n\n{code}\n    {layer}\n    \n    Dimensions must be equal\n\n")
         == f"{error} {layer} Dimensions must be equal"
     )
+
+
+def test_operators_named_like_collectives_are_none() -> None:
+    for name, error in (("AllReduce", "mindspore-collective-failed"), ("AlltoAllV", "mindspore-collective-failed"),
+                        ("ReduceSum", "mindspore-kernel-failed"), ("BroadcastTo", "mindspore-kernel-failed")):  # fmt: skip
+        found = find(f"RuntimeError: Launch kernel failed, name:Default/{name}-op1")
+        assert found
+        assert found.error.name == error

@@ -112,6 +112,16 @@ def test_a_task_that_has_failed_before_is_told() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "heading",
+    ["Exception in callback bad() at t.py:3\nhandle: <Handle bad() at t.py:3>", "exception calling callback for <Future at 0x7f>"],
+)
+def test_a_callback_that_has_failed_before_is_told(heading: str) -> None:
+    failed = f"{heading}\n{FRAMES}KeyError: 'tok'\n".replace("<module>", "_run")
+    last = "RuntimeError: no answer in 60 s"
+    assert told(f"{failed}{FRAMES}{last}\n", 1, "train.py", 2)[0] == f"{last}; before that, a callback of it had failed: KeyError: 'tok'"
+
+
 POOL = "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running."
 
 

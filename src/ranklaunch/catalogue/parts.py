@@ -20,7 +20,7 @@ _HEADINGS = (
     # asyncio tells of these when they are collected: often as the program ends.
     (_TASK, "exception was never retrieved", re.compile(r"(?:Task|Future) exception was never retrieved$")),
     (_TASK, "unhandled exception during asyncio", re.compile(r"unhandled exception during asyncio\.run\(\) shutdown$")),
-    ("callback", " callback ", re.compile(r"(?:Exception in callback |exception calling callback <)\S")),
+    ("callback", " callback ", re.compile(r"(?:Exception in callback |exception calling callback for <)\S")),
     (_INITIALIZER, "Exception in initializer", re.compile(r"Exception in initializer:$")),
 )
 _NAME_OF_TASK = re.compile(r"<Task \w{1,20} name='(?P<name>[^']{1,80})'")
