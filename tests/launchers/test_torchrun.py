@@ -28,11 +28,11 @@ sys.exit("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Con
 pytestmark = pytest.mark.launchers
 
 
-def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
-    """Another node's word to stop comes first here, and torchrun, which is held up, says nothing at all."""
-    program = tmp_path / "train.py"
-    program.write_text(PROGRAM)
-    job = LauncherJob(hosts(2), tmp_path, "torchrun")
+def ready(hosts: Hosts, folder: Path, text: str) -> tuple[LauncherJob, int, list[int]]:
+    """A job of two ranks on each host, all of which are ready; node 1's torchrun, and its ranks."""
+    program = folder / "train.py"
+    program.write_text(text)
+    job = LauncherJob(hosts, folder, "torchrun")
     job.start(program)
     for node in (0, 1):
         job.said(node, "ready", times=2)
@@ -40,6 +40,12 @@ def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable
     (torchrun,) = [pid for pid, command in commands.items() if "--rdzv_backend=static" in command]
     ranks = [pid for pid, command in commands.items() if command.endswith(f" -u {program}")]
     assert len(ranks) == 2, commands
+    return job, torchrun, ranks
+
+
+def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Another node's word to stop comes first here, and torchrun, which is held up, says nothing at all."""
+    job, torchrun, ranks = ready(hosts(2), tmp_path, PROGRAM)
     os.kill(torchrun, signal.SIGSTOP)
     os.kill(ranks[0], signal.SIGKILL)
     (tmp_path / "killed").touch()
@@ -203,14 +209,7 @@ time.sleep(600)
 
 
 def test_a_torchrun_that_somebody_tells_to_end_is_named_and_not_its_ranks(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
-    program = tmp_path / "train.py"
-    program.write_text(STAYS)
-    job = LauncherJob(hosts(2), tmp_path, "torchrun")
-    job.start(program)
-    for node in (0, 1):
-        job.said(node, "ready", times=2)
-    commands = {pid: command_of(pid) for pid in job.nodes[1].host.pids()}
-    (torchrun,) = [pid for pid, command in commands.items() if "--rdzv_backend=static" in command]
+    job, torchrun, _ = ready(hosts(2), tmp_path, STAYS)
     os.kill(torchrun, signal.SIGTERM)
     verdict = job.end(143)
     assert (verdict["culprit"]["node"], verdict["culprit"]["rank"]) == (1, None), job.words()

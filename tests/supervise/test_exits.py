@@ -108,13 +108,19 @@ time.sleep(60)
 """
 
 
-def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(as_process: Starter) -> None:
+def noted_beside(as_process: Starter, text: str, ranks: int, culprit: int) -> list[str]:
+    """The notes of a job whose culprit has lost another rank."""
     program = as_process.folder / "train.py"
-    program.write_text(SLOW)
-    job = as_process.spawn(3, program)
+    program.write_text(text)
+    job = as_process.spawn(ranks, program)
     assert job.end(120) == 1
-    assert job.verdict["culprit"]["rank"] == 0
-    (note,) = [note for note in job.verdict["notes"] if "had said" in note]
+    assert job.verdict["culprit"]["rank"] == culprit
+    notes: list[str] = job.verdict["notes"]
+    return notes
+
+
+def test_what_a_rank_has_said_that_is_slow_to_end_is_told_where_others_lost_it(as_process: Starter) -> None:
+    (note,) = [note for note in noted_beside(as_process, SLOW, 3, culprit=0) if "had said" in note]
     assert note == "rank 1 had not ended when it was told to, but it had said: vocab mismatch"
 
 
@@ -139,25 +145,18 @@ raise RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiti
 
 
 def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:
-    program = as_process.folder / "train.py"
-    program.write_text(WRITES)
-    job = as_process.spawn(2, program)
-    assert job.end(120) == 1
-    assert job.verdict["culprit"]["rank"] == 1
+    notes = noted_beside(as_process, WRITES, 2, culprit=1)
     why = "its thread writer had failed: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step_2.pt'"
-    assert f"rank 0 had not ended when it was told to, but {why}" in job.verdict["notes"]
+    assert f"rank 0 had not ended when it was told to, but {why}" in notes
 
 
 @pytest.mark.parametrize("last", ["done 1", "step 3 loss 1"])
 def test_a_rank_that_was_ending_well_is_told_where_others_lost_it(as_process: Starter, last: str) -> None:
     """As one does that has had fewer batches; one that was at a step of its training may be any."""
-    program = as_process.folder / "train.py"
-    program.write_text(SLOW.replace('sys.exit("vocab mismatch")', f'sys.exit(print("{last}", flush=True))'))
-    job = as_process.spawn(3, program)
-    assert job.end(120) == 1
-    assert job.verdict["culprit"]["rank"] == 0
+    text = SLOW.replace('sys.exit("vocab mismatch")', f'sys.exit(print("{last}", flush=True))')
+    notes = noted_beside(as_process, text, 3, culprit=0)
     note = "rank 1 had not ended when it was told to; its last line: done 1"
-    assert [each for each in job.verdict["notes"] if "last line" in each] == ([note] if last == "done 1" else [])
+    assert [each for each in notes if "last line" in each] == ([note] if last == "done 1" else [])
 
 
 WAITS = """\

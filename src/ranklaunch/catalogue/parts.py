@@ -25,7 +25,8 @@ _HEADINGS = (
 )
 _NAME_OF_TASK = re.compile(r"<Task \w{1,20} name='(?P<name>[^']{1,80})'")
 _OF_SIGNALS, _INTERRUPTED = 128, 130  # codes above that are of a signal
-_ENOUGH = 40  # characters by which a line is found
+ENOUGH = 40  # characters by which a line is found
+BEFORE_THAT, AFTER_THAT, LAST_LINE = "; before that", "; after that", "; its last line"  # between the line that was found and another
 _NEAR = 6  # lines, from the heading to the traceback
 
 
@@ -46,7 +47,7 @@ def with_part(found: Finding | None, text: str, code: int | None, ask: Callable[
     interrupted = code == _INTERRUPTED and found and found.error.kind == STOPPED
     if not found or found.error.standing == REPORT or ((code or 0) > _OF_SIGNALS and not interrupted):
         return found
-    own = re.split("; (?:before that|after that|its last line)", found.line.strip())[0][:_ENOUGH]
+    own = re.split(f"{BEFORE_THAT}|{AFTER_THAT}|{LAST_LINE}", found.line.strip())[0][:ENOUGH]
     before = text.rpartition(own)[0]
     who, said = last_part(before)
     if interrupted and not said:
@@ -54,7 +55,7 @@ def with_part(found: Finding | None, text: str, code: int | None, ask: Callable[
     first = ask(said) if said else None
     if not first or first.error.kind != CAUSE:
         return found
-    more = "" if first.line.strip()[:_ENOUGH] in found.line else f"; before that{who and f', {who} had failed'}: {first.line.strip()}"
+    more = "" if first.line.strip()[:ENOUGH] in found.line else f"{BEFORE_THAT}{who and f', {who} had failed'}: {first.line.strip()}"
     waits = (found.error.kind == CONSEQUENCE and found.error.standing in GENERAL) or found.error.name in LOST_CHILDREN
     return found._replace(error=first.error if waits else found.error, line=f"{found.line}{more}")
 

@@ -11,7 +11,7 @@ from itertools import islice
 from ranklaunch import errors
 from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO, USUAL
 from ranklaunch.catalogue.layouts import below_warnings
-from ranklaunch.catalogue.parts import with_part, without_late_parts
+from ranklaunch.catalogue.parts import AFTER_THAT, BEFORE_THAT, ENOUGH, LAST_LINE, with_part, without_late_parts
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
 from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
 from ranklaunch.catalogue.survival import WHOLE_BAR, is_own, shows_steps, stepped, warns, went_well
@@ -32,10 +32,9 @@ _IN_C = r"\.(?:cc?|cpp|cxx|cu|h|hpp|go|rs):[0-9]"  # a library logs that
 _SAVES = r"(?i)sav(?:ed|ing)|writ|checkpoint|dump"
 _BY_EXCEPTION = " exited with code 1"
 _SEEN = 200  # characters of a last line
-_ENOUGH = 40  # characters by which a line is found
 _SAYS_NOTHING = r"(?:AssertionError|RuntimeError|Exception|SystemError)$"  # as of `assert code == 0`
-_BEFORE = "; before that, its launcher had failed: "
-_BEFORE_THAT, _AFTER_THAT = "; before that: ", "; after that: "
+_BEFORE = f"{BEFORE_THAT}, its launcher had failed: "
+_BEFORE_THAT, _AFTER_THAT = f"{BEFORE_THAT}: ", f"{AFTER_THAT}: "
 
 
 class _End(NamedTuple):
@@ -249,14 +248,14 @@ def _says_only_that(found: Finding) -> bool:
 
 
 def _has(text: str, found: Finding) -> bool:
-    line = found.line.strip()[:_ENOUGH]
+    line = found.line.strip()[:ENOUGH]
     return bool(line) and line in text
 
 
 def _with_last_error(found: Finding, text: str) -> Finding:
     """Words that no entry knows, with the last line where that calls itself an error too."""
     last = _own_last_line(text) if found.error.standing in (LAST, FAINT) and found.error.kind == CAUSE else ""
-    is_another = re.match(_CALLS_ITSELF_ERROR, last) and not tells_only_that(last) and last.strip()[:_ENOUGH] not in found.line
+    is_another = re.match(_CALLS_ITSELF_ERROR, last) and not tells_only_that(last) and last.strip()[:ENOUGH] not in found.line
     return _with_line(found, last) if is_another else found
 
 
@@ -316,7 +315,7 @@ def last_failure(text: str, code: int) -> tuple[str, str]:
     What came long before may be so indeed, but of code 1, with which Python ends by an exception."""
     text = _in_lines(text)
     lines, exception = text.split("\n"), _last_exception(text)
-    raised = _last_with(lines, re.escape(exception[:_ENOUGH])) if exception else -1
+    raised = _last_with(lines, re.escape(exception[:ENOUGH])) if exception else -1
     logged = _last_with(lines, _ERROR)
     if logged > raised and _is_near(lines, logged):
         return "its last error", lines[logged].strip()
@@ -355,7 +354,7 @@ def _without_last_bar(text: str) -> str:
 
 
 def _with_line(found: Finding, last: str) -> Finding:
-    return found._replace(line=f"{found.line}; its last line: {errors.quoted((last.strip(),))[0][:_SEEN]}")
+    return found._replace(line=f"{found.line}{LAST_LINE}: {errors.quoted((last.strip(),))[0][:_SEEN]}")
 
 
 def _both(first: Finding, later: Finding, of_first: bool, before: str = _BEFORE_THAT) -> Finding:

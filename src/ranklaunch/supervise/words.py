@@ -28,7 +28,8 @@ _KILLED_BY_9 = 128 + signal.SIGKILL
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 # Of torch.distributed.checkpoint, which raises it on all ranks; and as we tell of it.
 _OF_CHECKPOINT = re.compile(r"CheckpointException ranks:dict_keys\(\[([0-9]{1,7}(?:, [0-9]{1,7}){0,99999})\]\)")
-_OF_NAMED = re.compile(r"CheckpointException of ranks? ([0-9]{1,7}(?:, [0-9]{1,7})*)")
+_NAMES = "CheckpointException of rank"
+_OF_NAMED = re.compile(rf"{_NAMES}s? ([0-9]{{1,7}}(?:, [0-9]{{1,7}})*)")
 _MOST_NAMED = 8
 _ENOUGH = 40  # characters by which a line is found
 _too_slow: set[str] = set()  # folders of the user's known errors
@@ -69,12 +70,12 @@ def _with_ranks(line: str, text: str) -> str:
         return line
     ranks = named[1].split(", ")
     more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
-    return f"CheckpointException of rank{'s'[: len(ranks) - 1]} {', '.join(ranks[:_MOST_NAMED])}{more}: {line}"
+    return f"{_NAMES}{'s'[: len(ranks) - 1]} {', '.join(ranks[:_MOST_NAMED])}{more}: {line}"
 
 
-def of_named(failure: Failure, error: KnownError | None, plan: Plan) -> Failure:
+def of_named(failure: Failure, error: KnownError, plan: Plan) -> Failure:
     """Of a rank that only tells of others' failure, that of the first of these."""
-    named = _OF_NAMED.match(error.line) if error else None
+    named = _OF_NAMED.match(error.line)
     ranks = [int(rank) for rank in named[1].split(", ")] if named else []
     node = next((node.index for node in plan.job.nodes if ranks and ranks[0] in node.ranks), None)
     if node is None or failure.rank in ranks:

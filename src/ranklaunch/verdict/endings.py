@@ -44,7 +44,8 @@ OF_COLLECTIVES = (
 _DOWN = ": its host or the network to it is down"
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
-_STILL_THERE = re.compile(r"rank [0-9]{1,7}(?: on node .{1,300})? had not ended when it was told to, but ")
+_NOT_ENDED = " had not ended when it was told to"
+_STILL_THERE = re.compile(rf"rank [0-9]{{1,7}}(?: on node .{{1,300}})?{_NOT_ENDED}, but ")
 
 
 def meaning(culprit: Culprit) -> str:
@@ -98,6 +99,12 @@ def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
 
 def _needs_another_host(culprit: Culprit) -> bool:
     return bool(culprit.error and culprit.error.retry == ELSEWHERE)
+
+
+def still_there(rank: int, place: str, *, what: str = "", line: str = "") -> str:
+    """The note of a rank that had not ended. place: with a blank before it, on a job of several nodes. what: it had said or had failed of
+    by then; line: else its last."""
+    return f"rank {rank}{place}{_NOT_ENDED}{f', but {what}' if what else f'; its last line: {line}'}"
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:

@@ -17,7 +17,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.ranks.child import RANK, Child
 from ranklaunch.system import tree
-from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict import blame, endings, folders
 from ranklaunch.verdict.blame import Suspect
 
 _MOST = 4  # ranks that had said something before
@@ -50,11 +50,11 @@ def notes(
     if asked or from_elsewhere or (first and first[0].is_consequence):
         untold = [each for child in ended for each in _not_ended(child, plan, tail_of) if each[0] not in known]
         before = [*islice(_said_before(plan, untold, asked), _MOST)]
-        failed += [f"rank {rank}{place(rank)} had not ended when it was told to, but {what}" for rank, what in before]
+        failed += [endings.still_there(rank, place(rank), what=what) for rank, what in before]
         quiet = [] if not first or asked or before or _timed_out(first[0]) else [*islice(_quiet(plan, untold), 2)]
         if len(quiet) == 1:  # of several, each may be any
             rank, line = quiet[0]
-            failed.append(f"rank {rank}{place(rank)} had not ended when it was told to; its last line: {line}")
+            failed.append(endings.still_there(rank, place(rank), line=line))
     return blame.few(failed)
 
 
