@@ -1409,6 +1409,26 @@ def test_a_worker_of_data_loading_that_uses_what_its_parent_has_on_the_gpu() -> 
     assert name_of(f"{FRAMES}{error}\n") == "cuda-driver-not-loaded"
 
 
+def test_memory_that_jax_then_reserves_less_of_is_no_cause() -> None:
+    """As seen with JAX 0.11 where another process held most of an H200."""
+    wanted = "E1127 21:19:04.35{}    1508 cuda_executor.cc:1365] [0] Failed to allocate device memory of {}GiB (39255429120 bytes): "
+    lines = "\n".join(wanted.format(*each) + "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory" for each in ((1, 40), (2, 36)))
+    assert name_of(f"{lines}\n") == "cuda-smaller-allocation"
+    found = find(f"{lines}\n=== Source Location Trace: ===\n{FRAMES}FloatingPointError: invalid value (nan) encountered in log\n")
+    assert found
+    assert (found.error.name, found.line) == (UNCAUGHT, "FloatingPointError: invalid value (nan) encountered in log")
+
+
+def test_of_a_cuda_graph_the_call_that_may_not_stand_in_it_is_told() -> None:
+    """As seen with PyTorch 2.11 on an H200."""
+    invalid = "torch.AcceleratorError: CUDA error: operation failed due to a previous error during capture"
+    call = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    found = find(f"{FRAMES}{call}\n{between}{FRAMES}{invalid}\n")
+    assert found
+    assert (found.error.name, found.line) == ("cuda-graph-capture", call)
+
+
 def test_of_an_exception_in_user_code_of_tensorflow_that_is_told() -> None:
     error = "ValueError: in user code:"
     code = '    File "/job/train.py", line 5, in step  *\n        loss: tf.Tensor = tf.matmul(x, y)\n'
