@@ -43,6 +43,7 @@ MOST_OF_END = 1024 * 1024  # characters in which an exception is looked for that
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
+_COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh"}
 _LINES = bytes.maketrans(b"\r", b"\n")
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
 
@@ -117,7 +118,8 @@ def _searched(error: catalogue.KnownError) -> str:
 
 def _read(path: str) -> Looked:
     try:
-        fd = os.dup(0) if path == "-" else disk.given(path)
+        handed = re.fullmatch(r"-|/dev/fd/(\d{1,9})", path)  # the latter by a shell, as for <(kubectl logs POD)
+        fd = os.dup(int(handed[1] or 0)) if handed else disk.given(path)
         os.set_blocking(fd, True)
         with open(fd, "rb") as file:
             size = _forward(file.fileno())
@@ -129,6 +131,10 @@ def _read(path: str) -> Looked:
     except OSError as error:
         msg = f"{showing.one_line(path) or repr(path)}: {error.strerror}"
         raise ConfigError(msg) from None
+    tool = next((tool for tool, begin in _COMPRESSED.items() if data.startswith(begin) and not skipped), "")
+    if tool:
+        msg = f"{showing.one_line(path)}: it is compressed: {tool} FILE | ranklaunch explain -"
+        raise ConfigError(msg)
     first, *others = data.translate(_LINES).rsplit(b"\n", MOST_LINES)
     if len(others) == MOST_LINES and first:
         cut = len(first) + 1

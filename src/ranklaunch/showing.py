@@ -39,7 +39,8 @@ def clipped(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
 def shown(source: str, value: str) -> str:
-    if names.is_secret(source):
+    """source: what names the value: a variable, an option, or the path of a file, of which the folders say nothing of what is in it."""
+    if names.is_secret(source.rpartition("/")[2]):
         return names.HIDDEN
     if len(value) <= _LOOKED_AT:
         return clipped(redact.text(value))

@@ -10,7 +10,7 @@ import helpers
 import pytest
 
 from ranklaunch.command import options
-from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch.errors import ConfigError
 from ranklaunch.system import disk
 
 
@@ -151,6 +151,22 @@ def test_a_file_that_cannot_be_read(path: str, code: int, words: str, tmp_path: 
     assert words in found.err
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "words"),
+    [
+        ("RANKLAUNCH_ENV_FILE", "/no/such/file", "/no/such/file: No such file"),
+        ("RANKLAUNCH_ENV_FILE", "bad", "bad, line 2"),
+        ("RANKLAUNCH_ROOT", "/no/such", "/no/such: no such folder"),
+    ],
+)
+def test_of_a_variable_the_variable_is_named(name: str, path: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad").write_text("A=1\nB\n", encoding="utf-8")
+    found = helpers.call("plan", "x.py", env={name: path})
+    assert (found.code, found.out) == (78, "")
+    assert f"ranklaunch: {name}={words}" in found.err
+
+
 def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(options, "MOST_ENV_BYTES", 1000)
     (tmp_path / "large").write_text("A=1\n" * 1000)
@@ -163,13 +179,14 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_reading_it_is_only_one_way_of_many_to_lose_bytes() -> None:
-    with pytest.raises(UsageError):
-        options.read_env_file("/proc/self/mem")
+    assert helpers.call("plan", "--env-file=/proc/self/mem", "x.py").code == 2
 
 
 def test_a_file_that_has_nothing_yet_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As /proc/kmsg: a regular file by its kind, of which a read that does not wait gets nothing."""
     readable, writable = os.pipe2(os.O_NONBLOCK)
-    monkeypatch.setattr(disk, "given", lambda path: readable)
-    assert options.read_env_file(str(tmp_path / "x")) == {}
+    given, kmsg = disk.given, str(tmp_path / "kmsg")
+    monkeypatch.setattr(disk, "given", lambda path: readable if path == kmsg else given(path))
+    found = helpers.call("plan", "--env-file", kmsg, "x.py", env={"RANKLAUNCH_SLOTS": "2"})
+    assert (found.code, "2 ranks" in found.out) == (0, False), found.err
     os.close(writable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -378,3 +379,21 @@ def test_of_very_many_lines_the_last_are_looked_at(tmp_path: Path, monkeypatch: 
     found = json.loads(helpers.call("explain", "--format", "json", str(path)).out)
     assert (found["name"], found["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])
     assert found["skipped_bytes"] == len(f"{OOM}\nstep 1\r")
+
+
+def test_what_a_shell_hands_over_is_read(tmp_path: Path) -> None:
+    """As bash does for `ranklaunch explain <(kubectl logs POD)`."""
+    readable, writable = os.pipe()
+    os.write(writable, f"{OOM}\n".encode())
+    os.close(writable)
+    assert helpers.call("explain", f"/dev/fd/{readable}").out.startswith(f"/dev/fd/{readable}:1: {OOM}\n")
+    os.close(readable)
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "rank_0.log.gz"
+    packed.write_bytes(gzip.compress(OOM.encode()))
+    found = helpers.call("explain", str(packed))
+    assert (found.code, found.err) == (78, f"ranklaunch: {packed}: it is compressed: zcat FILE | ranklaunch explain -\n")
+    found = helpers.call("explain", str(tmp_path))
+    assert (found.code, found.err.partition(": a ")[2]) == (78, "folder is there, where ranklaunch needs a regular file: name another\n")

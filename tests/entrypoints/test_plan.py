@@ -81,6 +81,20 @@ def test_secrets_are_shown_in_no_form(form: str, words: list[str], env: dict[str
     assert "***" in found.out
 
 
+@pytest.mark.processes
+def test_what_is_no_secret_is_shown(tmp_path: Path) -> None:
+    """RANKLAUNCH_PASS is what is passed on; of a file that a value is from, the folders say nothing of it."""
+    for env in ({}, {"RANKLAUNCH_PASS": "--ranks {{ wrld_size }}"}):
+        words = () if env else ("--pass=--ranks {{ wrld_size }}",)
+        found = helpers.call("plan", "--method=spawn", *words, "x.py", env=env)
+        assert (found.code, "'wrld_size' is undefined" in found.err) == (78, True), found.err
+    logs = tmp_path / "secret-project"
+    (logs / "attempt_1").mkdir(parents=True)
+    found = helpers.call("plan", "--method=spawn", "--pass=--ranks {{ world_size }} --token=hunter2", f"--log-dir={logs}", "x.py")
+    assert f"attempt = 2  [{logs}/attempt_*]" in found.out
+    assert "pass = --ranks {{ world_size }} --token=***  [option --pass]" in found.out
+
+
 def test_secrets_of_added_variables_are_shown_in_no_form() -> None:
     plan = helpers.plan(helpers.local(), method="spawn", files={"ma-pre-start.sh": ""})
     secret = {"HF_TOKEN": "hunter2", "PROXY": "http://u:hunter2@host"}

@@ -54,6 +54,16 @@ def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable
     assert culprit["rank"] in (2, 3)
 
 
+def test_a_rank_is_on_its_own_node_where_nodes_have_no_names(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """As on platforms that tell the address of node 0 alone."""
+    program = tmp_path / "train.py"
+    program.write_text("import os, time\nif os.environ['RANK'] == '1':\n    raise SystemExit(7)\ntime.sleep(600)\n")
+    job = LauncherJob(hosts(2), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_HOSTS": "", "RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "h0"})
+    culprit = job.end(7)["culprit"]
+    assert (culprit["node"], culprit["rank"], culprit["host"]) == (0, 1, "h0")
+
+
 # Rank 0 has ended; its torchrun waits for the other node's, deaf to signals.
 LEAVES = """
 import os, sys, time

@@ -396,6 +396,23 @@ def test_what_a_logger_says_above_an_exception_tells_that_it_was_caught() -> Non
     assert told(f"{LOSS}{config}\n", 1, "run.py")[0] == "ValueError: loss is nan"  # which may be of its message
 
 
+def test_the_end_of_an_exception_s_own_message_is_told_once() -> None:
+    """As seen with TensorFlow 2.21 and MindSpore 2.10."""
+    frames = 'Traceback (most recent call last):\n  File "run.py", line 34, in <module>\n    m.fit(ds)\n'
+    value = "  0: <tf.Tensor: shape=(2, 4), numpy=\narray([[0., 0., 0., 0.],\n       [1., 1., 1., 1.]], dtype=float32)>\n"
+    said = "ValueError: Attempt to convert a value (PerReplica:{{\n{}}}) with an unsupported type (<class 'PerReplica'>) to a Tensor."
+    warned = "W0000 00:00:1795815409.856163       3 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized\n"
+    behind = "W0000 00:00:1795815413.085317       3 generator_dataset_op.cc:113] Error occurred when finalizing it\n\t [[{node P}]]\n"
+    found = told(f"{warned}{frames}{said.format(value)}\n{behind}", 1, "run.py")[0]
+    assert found == said.format("...").replace("\n", "")
+    parts = (
+        "[ERROR] Execute user Python code failed, check 'Python Call Stack' above.",
+        "mindspore/ccsrc/minddata/dataset/data_source/generator_op.cc(383).",
+    )
+    text = "\n".join((f"{frames.replace('<module>', '__getitem__')}ValueError: corrupt record 60", *parts, ""))
+    assert told(text, 1, "run.py")[0] == "ValueError: corrupt record 60"
+
+
 @pytest.mark.parametrize(("rank", "found"), [(1, 1), (2, None), (999999, None)])
 def test_a_rank_that_the_job_does_not_have_is_not_believed(rank: int, found: int | None) -> None:
     """Whatever has written such a line."""
@@ -403,3 +420,13 @@ def test_a_rank_that_the_job_does_not_have_is_not_believed(rank: int, found: int
     failure = words.explained("", plan, lambda text: Failure(rank, 3))
     assert failure
     assert (failure.rank, failure.exit_code) == (found, 3)
+
+
+@pytest.mark.parametrize(("env", "host", "node"), [({}, "n1", 1), ({}, "", None), ({"RANKLAUNCH_HOSTS": ""}, "", None), ({}, "n7", None)])
+def test_only_a_launcher_that_names_a_host_tells_the_node(env: dict[str, str], host: str, node: int | None) -> None:
+    """Nodes may have no names, as on platforms that tell the address of node 0 alone."""
+    unnamed = {"RANKLAUNCH_MASTER_ADDR": "h0", **env}
+    plan = helpers.plan({**helpers.local(3, "2"), **unnamed}, method="torchrun")
+    failure = words.explained(": exited\n", plan, lambda text: Failure(1, 3, host=host))
+    assert failure
+    assert failure.node == node

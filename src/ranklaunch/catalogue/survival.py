@@ -266,7 +266,11 @@ _BEHIND = "|".join(
 )
 # What stands below each of PyTorch's CUDA errors, whatever it is.
 _BY_CUDA = r"search for `cuda\w+'|cuda kernel errors might be async|for debugging consider passing cuda_|compile with `torch_use_cuda_dsa"
-_BY_MINDSPORE = r"-{40,}$|- c\+\+ call stack: |mindspore/\S{1,200}\.(?:cc|h)\b"  # where an error came from, for its own developers
+# The parts of an exception of MindSpore's datasets, and what they say for its own developers, or of any error in the user's code.
+_BY_MINDSPORE = (
+    r"-{40,}$|- (?:c\+\+ call stack|python call stack|dataset pipeline error message): ?|mindspore/\S{1,200}\.(?:cc|h)\b"
+    r"|\[error\] execute user python code failed, check"
+)
 _GOES_ON = "|".join(
     (
         r"\bWARN(?:ING)?\b|\w{1,40}Warning: |\[warn(?:ing)? *\]|\blevel\W{1,4}warn(?:ing)?\b",

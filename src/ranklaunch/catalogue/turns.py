@@ -270,7 +270,7 @@ def _with_last_words(found: Finding, turn: _Turn, end: _End) -> Finding:
     if not last or not (over or caught or (is_cause and (not end.is_python or re.match(_CALLS_ITSELF_ERROR, last)))):
         return found
     later = _of_two(f"{_without_last_bar(turn.behind)}\n", end)
-    if later and later.error.name in LOST_CHILDREN:  # which a child had failed of
+    if later and (later.error.name in LOST_CHILDREN or _has(found.line, later)):  # which a child had failed of; the end of its message
         return found
     if later and later.error.kind == CAUSE and (over or not _says_only_that(later)):
         if later.error == found.error and (printed or ended):  # once more, as is tried again

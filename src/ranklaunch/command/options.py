@@ -175,9 +175,8 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
     if root and not os.path.isdir(root):
-        msg = f"--root {root}: no such folder"
-        raise UsageError(msg)
-    used = read_env_file(env_file) if env_file else dict(env)
+        raise _wrong(own, settings.ROOT, f"{_named(own, settings.ROOT)}: no such folder")
+    used = _env_file(own) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
     _refuse_lost_logs(Reader(used, NoFiles(), values))
@@ -229,22 +228,30 @@ def program_of(words: list[str]) -> Program:
     return Program(words[0], tuple(words[1:]))
 
 
-def read_env_file(path: str) -> dict[str, str]:
+def _named(own: Reader, variable: Variable[str]) -> str:
+    """A path that was given, and by what: "--root /x", "RANKLAUNCH_ROOT=/x"."""
+    return f"{variable.option} {own.get(variable)}" if variable.value in own.options else f"{own.source(variable)}={own.get(variable)}"
+
+
+def _wrong(own: Reader, variable: Variable[str], text: str) -> ConfigError | UsageError:
+    return UsageError(text) if variable.value in own.options else ConfigError(text)
+
+
+def _env_file(own: Reader) -> dict[str, str]:
+    path, where = own.get(settings.ENV_FILE), _named(own, settings.ENV_FILE)
     try:
         data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
     except disk.NotRegularError as error:
         if os.path.isdir(path):
-            msg = f"--env-file {path}: {os.strerror(errno.EISDIR)}"
-            raise UsageError(msg) from None
-        msg = f"--env-file {error}"
+            raise _wrong(own, settings.ENV_FILE, f"{where}: {os.strerror(errno.EISDIR)}") from None
+        msg = f"{where.removesuffix(path)}{error}"
         raise ConfigError(msg) from None
     except (OSError, ValueError) as error:
-        msg = f"--env-file {path}: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(msg) from None
+        raise _wrong(own, settings.ENV_FILE, f"{where}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > MOST_ENV_BYTES:
-        msg = f"--env-file {path}: larger than {MOST_ENV_BYTES} bytes"
+        msg = f"{where}: larger than {MOST_ENV_BYTES} bytes"
         raise ConfigError(msg)
-    return parse_env(data.decode(errors="surrogateescape"), f"--env-file {path}")
+    return parse_env(data.decode(errors="surrogateescape"), where)
 
 
 def parse_env(text: str, where: str) -> dict[str, str]:

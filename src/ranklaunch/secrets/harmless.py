@@ -49,7 +49,9 @@ def is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
     name, before = (found[1] or found[2]).lower(), line[max(0, found.start() - _BEFORE) : found.start()]
     if name == "token" and (_OF_TEXT.search(before) or (_OF_PARSERS.search(before) and not _LIKE_A_TOKEN.fullmatch(value))):
         return True
-    if (name == "pass" and _OF_COMPILERS.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)):
+    if (name == "--pass" and before.endswith("template option ")) or (name == "pass" and _OF_COMPILERS.search(before)):
+        return True
+    if found[0].endswith(":") and _LEVEL.search(before):
         return True
     return found[0].endswith(": ") and bool(_GOES_ON.match(line, at))
 

@@ -35,6 +35,7 @@ _PLAIN_BEHIND = {
 _PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
 STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"  # one is in whatever is called like a secret
 _PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
+_OURS = ("RANKLAUNCH_PASS", "option --pass")  # what is passed on to the program
 _PLACE = r"(?:~|\.{0,2})/.*"
 _KEY_FILE = r".*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
 _PLAIN = rf"(?is)[\d.,:]*|{_PLACE}|{_KEY_FILE}"
@@ -60,7 +61,7 @@ def is_secret(name: str) -> bool:
     found = _SECRET_WORDS.intersection(parts)
     plain = any(found == {word} and not others.isdisjoint(parts) for word, others in _PLAIN_WITH.items())
     of_way = found == {"auth"} and parts[-2:-1] == ["auth"] and parts[-1] in ("type", "method", "backend", "mode", "scheme")
-    return bool(found) and name not in _PLACES and not plain and not of_way
+    return bool(found) and name not in (*_PLACES, *_OURS) and not plain and not of_way
 
 
 def is_value_secret(name: str, value: str) -> bool:

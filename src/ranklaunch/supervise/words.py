@@ -167,7 +167,7 @@ def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
     another's failure: then of one before whose ranks' end a cause stands."""
-    told, nodes = explain(text), {node.host: node.index for node in plan.job.nodes}
+    told, nodes = explain(text), {node.host: node.index for node in plan.job.nodes if node.host}  # not all of them may have a name
     if told and told.rank is not None and told.rank >= plan.job.world_size:  # whatever has written that
         told = replace(told, rank=None)
     if told and told.node is None and told.host in nodes:

@@ -31,8 +31,9 @@ class NotRegularError(ConfigError):
     kind = ""
 
 
-def _not_regular(path: str, kind: str) -> NotRegularError:
-    found = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: remove it or name another place")
+def _not_regular(path: str, kind: str, ours: bool = True) -> NotRegularError:
+    what_to_do = "remove it or name another place" if ours else "name another"
+    found = NotRegularError(f"{path}: {kind} is there, where ranklaunch needs a regular file: {what_to_do}")
     found.kind = kind
     return found
 
@@ -154,12 +155,12 @@ def _opened(path: str, flags: int, mode: int = 0) -> int:
     except OSError:  # some say so at once: a link, a folder, a FIFO without a reader
         kind = _other(path, links)
         if kind:
-            raise _not_regular(path, kind) from None
+            raise _not_regular(path, kind, not links) from None
         raise
     kind = _kind(os.fstat(fd))
     if kind:
         os.close(fd)
-        raise _not_regular(path, kind)
+        raise _not_regular(path, kind, not links)
     return fd
 
 
