@@ -213,7 +213,7 @@ def _folders(reader: Reader) -> list[str]:
     for folder in folders:
         if not reader.files.is_dir(folder):
             candidate = reader.candidates(settings.TEMPLATES)[0]
-            msg = f"{candidate.source}={showing.clipped(candidate.value)!r}: no such folder: {folder}"
+            msg = f"{candidate.source}={showing.clipped(candidate.value)!r}: no such folder: {showing.one_line(folder)}"
             raise ConfigError(msg)
     return [reader.files.real(folder) for folder in folders]
 
