@@ -156,6 +156,7 @@ def test_lines_and_options_of_the_users(slurm: Slurm) -> None:
     assert sorted(line[:2] for line in lines) == ["0:", "0:", "1:", "1:"]
 
 
+@pytest.mark.table  # Slurm's limits are whole minutes
 def test_a_start_that_meets_its_time_limit_is_followed_by_another(slurm: Slurm) -> None:
     job = submitted(slurm, "--set", "slurm.time=2", "--max-restarts", "1", text=WAITS)
     wait_until(lambda: facts(slurm, job)["Restarts"] == "1", "the requeue", LONG_S)

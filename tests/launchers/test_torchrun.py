@@ -104,7 +104,7 @@ sys.exit(42)
 """
 
 
-@pytest.mark.parametrize("why", ["stopped", pytest.param("failed", marks=pytest.mark.table), "failed without a word"])
+@pytest.mark.parametrize("why", [*(pytest.param(why, marks=pytest.mark.table) for why in ("stopped", "failed")), "failed without a word"])
 def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
     program = tmp_path / "train.py"
     program.write_text(SAVES_LATE)
