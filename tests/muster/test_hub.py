@@ -422,7 +422,7 @@ def test_one_that_does_not_come_back_is_gone(error: OSError | None, seconds: flo
     b = Bench(3)
     members = b.released(3)
     ping(b, members[1:], 20)
-    ping(b, members[1:2], 20)
+    ping(b, members[1:2], 15)
     members[2].cut(error)
     began = b.time.clock
     b.time.until(began + 5, lambda: b.hub.state == ENDING)
@@ -470,6 +470,37 @@ def test_node_0_that_is_cut_off_from_all_others_says_so() -> None:
     judgement = b.judged(members[:1])
     assert judgement == {**stop["judgement"], "failures": judgement["failures"]}
     assert judgement["exit_code"] == 75
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_node_that_has_given_node_0_up_was_not_killed(late: bool) -> None:
+    """Its host answers again when the network does, and resets a connection that it has no more."""
+    b = Bench(3, grace_s=1.0, lost_after_s=5.0)
+    members = b.released(3)
+    ping(b, members, 30)
+    ping(b, members[:1], 6)
+    for m in members[1:]:
+        m.on_message = lambda message: None
+    if late:  # of one of them that is heard of first
+        members[2].cut(SILENT)
+        b.time.run(3)
+    for m in members[1 : 2 if late else 3]:
+        m.cut(RESET)
+    ping(b, members[:1], 4)
+    members[0].send(type="report", suspects=[], finishes=[])
+    b.time.run(60)
+    judgement = b.judged(members[:1])
+    assert judgement["reason"].startswith("node 0 (127.0.0.1) hears none of the 2 other nodes any more: they fell silent together")
+    assert (judgement["exit_code"], judgement["notes"]) == (75, [])
+
+
+def test_a_node_that_is_reset_while_it_speaks_was_killed() -> None:
+    b = Bench(3, grace_s=1.0, lost_after_s=5.0)
+    members = b.released(3)
+    ping(b, members, 30)
+    members[1].cut(RESET)
+    ping(b, (members[0], members[2]), 4)
+    assert members[0].of("stop")[0]["judgement"]["exit_code"] == 137
 
 
 def test_node_0_that_is_cut_off_while_all_stop_says_so() -> None:

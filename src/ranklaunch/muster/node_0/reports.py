@@ -249,7 +249,7 @@ class Reports:
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
         self._lost_starts.add(node.entry.instance)
-        silent = gone.silence(node.gone_why)
+        silent = self._fell_silent(node)
         if node.suspects or (silent and self._is_cut_off):
             return
         if silent and self._decides_own(node, now):
@@ -263,7 +263,13 @@ class Reports:
 
     def is_unclear(self, node: Node, now: Now) -> bool:
         """Whether it is not known yet if this node is lost, or node 0 itself."""
-        return gone.silence(node.gone_why) and self._is_cut_off is None and self._is_own(node, now) is None
+        return self._fell_silent(node) and self._is_cut_off is None and self._is_own(node, now) is None
+
+    def _fell_silent(self, node: Node) -> bool:
+        """Whether the network to it was away. For as long as that takes a node to give node 0 up it was, where a reset comes after that:
+        its host answers again, and knows nothing of the connection any more."""
+        gave_up = gone.reset(node.gone_why) and (node.gone_at or 0.0) - node.heard >= self._lost_after_s
+        return gave_up or gone.silence(node.gone_why)
 
     def _decides_own(self, lost: Node, now: Now) -> bool:
         """Whether it is node 0 that is cut off, once and for all: of thousands that are lost not each is compared with all."""
@@ -275,7 +281,7 @@ class Reports:
     def _is_own(self, lost: Node, now: Now) -> bool | None:
         """As gone.Silence says."""
         others = [node for node in self._nodes.values() if node is not lost and not node.inside]
-        heard = [node.heard for node in others if node.link is not None or gone.silence(node.gone_why)]
+        heard = [node.heard for node in others if node.link is not None or self._fell_silent(node)]
         return gone.Silence(lost.heard, heard, now.clock, gone.beat_s(len(self._hosts), self._lost_after_s)).is_own
 
     def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
