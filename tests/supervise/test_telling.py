@@ -75,6 +75,16 @@ def test_the_command_outlasts_the_rounds_that_end_meanwhile(as_process: Starter,
     assert {path.name for path in (tmp_path / "below").iterdir()} == {"child", "orphan"}
 
 
+def test_the_command_has_neither_a_rank_nor_the_key_of_the_muster(as_process: Starter, tmp_path: Path) -> None:
+    told = script(tmp_path / "told.sh", f"env > {tmp_path}/env")
+    key = {"RANKLAUNCH_SECRET": "hunter2", "RANKLAUNCH_JOB_UID": "6c1f9a8e-0d0b-4f57-9d0e-1f2a3b4c5d6e"}
+    job = as_process.spawn(1, child("exits.py"), 0, env={**key, "SLURM_PROCID": "0", "MY_OWN": "1", "RANKLAUNCH_ON_EVENT": str(told)})
+    assert job.end() == 0
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert "MY_OWN" in names
+    assert names.isdisjoint({*key, "SLURM_PROCID", "RANK"})
+
+
 def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(as_process: Starter, tmp_path: Path) -> None:
     """It is ended with all that it has started."""
     told = script(tmp_path / "told.sh", "sleep 600 & echo began; sleep 600")
