@@ -513,7 +513,7 @@ def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
 def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n") -> tuple[Suspect, ...]:
     """Of two nodes through DeepSpeed's runner, which has all hosts in one output. said: node, what its rank said, and its exit code."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
-    hosts = [node.host for node in plan.job.nodes]
+    hosts = [node.host.partition(".")[0] for node in plan.job.nodes]  # as pdsh calls them, where they have one domain
     told = "[2026-11-25 23:42:46,282] [{}] [launch.py:25{}:sigkill_handler] {}\n"
     lines = [(node, begin.format(node) + text) for node, text, _ in said]
     for node, _, code in said:
@@ -521,6 +521,25 @@ def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs
         lines.append((node, ends))
     tail = "".join(f"{hosts[node]}: {line}" for node, text in lines for line in text.splitlines(keepends=True))
     return of_deepspeed(plan, f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n")
+
+
+MARKED = """[rank{rank}]: Traceback (most recent call last):
+[rank{rank}]:   File "train.py", line 9, in <module>
+[rank{rank}]: {raised}
+"""
+
+
+@pytest.mark.parametrize("code", [1, -15, -6])
+def test_by_pdsh_who_has_raised_why_is_to_blame_also_where_it_was_told_to_end_on_its_way_out(code: int) -> None:
+    """Its peer, which lost the connection, had ended before; -6 is of ranklaunch, for its stacks."""
+    lost, missing = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:25745", "FileNotFoundError: No such file: '/nope'"
+    aborted = "Fatal Python error: Aborted\n" if code == -6 else ""
+    of_one = MARKED.format(rank=1, raised=missing) + aborted
+    found, *_ = by_pdsh((0, MARKED.format(rank=0, raised=lost), 1), (1, of_one, code))
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.rank, found.exit_code, found.culprit.signal) == (1, 1, 1, None)
+    assert found.culprit.error.line == missing
 
 
 @pytest.mark.parametrize(("code", "last"), [(7, "CRITICAL:root:lost the data server; stopping"), (1, "tokenizer has 3 tokens, want 4")])

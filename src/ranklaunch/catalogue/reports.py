@@ -32,6 +32,11 @@ def beside_report(text: str, rank: int | None = None) -> str:
     return _of(rank, "".join(line for line in text.splitlines(keepends=True) if not line.startswith("srun: ")))
 
 
+def tells_of_host(text: str, name: str) -> bool:
+    """Whether pdsh has put this name before lines, or says it of a host itself."""
+    return bool(re.search(rf"^(?:pdsh@\S{{1,300}}: )?{re.escape(name)}: ", text, re.MULTILINE))
+
+
 def of_hosts(text: str, hosts: Collection[str]) -> dict[str, str]:
     """The lines of each host, where pdsh has put its name before them."""
     found: dict[str, list[str]] = {}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
+from ranklaunch.read.job import Node
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _LEAST_OF_SIGNALS = 128  # exit codes of a shell
 _KILLED_BY_9 = 128 + signal.SIGKILL
+_TOLD_TO_END = (signal.SIGTERM, signal.SIGABRT)  # by its launcher; by ranklaunch, for its stacks
+_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 _WRONG_CALLS = ("*** MPI_ERR", "exiting improperly")
 # Of torch.distributed.checkpoint, which raises it on all ranks; and as we tell of it.
 _OF_CHECKPOINT = re.compile(r"CheckpointException ranks:dict_keys\(\[([0-9]{1,7}(?:, [0-9]{1,7}){0,99999})\]\)")
@@ -146,10 +150,13 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     from ranklaunch import catalogue
     from ranklaunch.catalogue import reports
 
-    text, host = tail.decode(errors="replace"), next((node.host for node in plan.job.nodes if node.index == failure.node), "")
+    text = tail.decode(errors="replace")
+    called = [name for name, node in _called(plan.job.nodes).items() if node == failure.node]
+    host = next((name for name in called if reports.tells_of_host(text, name)), "")
     before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
     unmarked = reports.without_marked_ranks(before) if failure.rank is None else before
-    if failure.exit_code != 1 or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
+    raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
+    if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
@@ -167,7 +174,7 @@ def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
     another's failure: then of one before whose ranks' end a cause stands."""
-    told, nodes = explain(text), {node.host: node.index for node in plan.job.nodes if node.host}  # not all of them may have a name
+    told, nodes = explain(text), _called(plan.job.nodes)
     if told and told.rank is not None and told.rank >= plan.job.world_size:  # whatever has written that
         told = replace(told, rank=None)
     if told and told.node is None and told.host in nodes:
@@ -181,7 +188,7 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
         return told
     found = [replace(failure, node=node) for node, failure in of_hosts.items() if failure]
     found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
-    marked = [_with_marked_rank(each, text, plan) for each in found]
+    marked = [_with_marked_rank(each, text, plan, told) for each in found]
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
     why = (each for each in marked if (error := said[each]) and error.kind == blame.CAUSE)
     # Not by an exception that only tells of another, and not told to end.
@@ -190,14 +197,24 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     return (*why, *itself, *untold, *marked, told)[0]
 
 
-def _with_marked_rank(failure: Failure, text: str, plan: Plan) -> Failure:
-    """With the first rank of its node of which PyTorch's marks tell why it has failed."""
+def _called(nodes: Sequence[Node]) -> dict[str, int]:
+    """A node's index by each name that launchers may give it: pdsh leaves a domain out that all have in common. Some may have no name."""
+    short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
+    times = Counter(name for name, _ in short)
+    found = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
+    return {name: index for name, index in found.items() if name}
+
+
+def _with_marked_rank(failure: Failure, text: str, plan: Plan, told: Failure) -> Failure:
+    """With the first rank of its node of which PyTorch's marks tell why it has failed. told: what was told first: who was ended after that
+    had failed by its exception, and was still on its way out."""
     from ranklaunch.catalogue import reports, uncaught
 
     ranks = next(node.ranks for node in plan.job.nodes if node.index == failure.node)
     for rank, said in reports.of_marked_ranks(of_ranks(text.encode(), plan, failure).decode()).items():
         if rank in ranks and uncaught.ends_by_exception(said, rank)[0] == uncaught.CERTAIN and _says_why(said.encode(), plan):
-            return replace(failure, rank=rank)
+            late = failure.signal in _TOLD_TO_END and failure.exit_code != told.exit_code
+            return replace(failure, rank=rank, **({"exit_code": 1, "signal": 0} if late else {}))
     return failure
 
 
