@@ -578,6 +578,16 @@ def test_a_node_that_ssh_did_not_reach_or_was_cut_off_from_was_not_killed(begun:
     assert (found.culprit.error.name, found.culprit.error.line) == (why, told.rpartition(f"{host}: ")[2])
 
 
+def test_of_a_host_that_has_said_nothing_pdshs_own_words_are_the_last() -> None:
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
+    here, host = (node.host.partition(".")[0] for node in plan.job.nodes)
+    told = f"pdsh@{here}: {host}: ssh exited with exit code 255"
+    ends = f"{here}: [2026-11-27 22:09:05,916] [ERROR] [launch.py:259:sigkill_handler] ['python'] exits with return code = -15\n"
+    (found,) = of_deepspeed(plan, f"{told}\n{here}: step 1\n{ends}")
+    assert found.culprit
+    assert (found.node, found.culprit.name, found.culprit.last_lines) == (1, "ssh to launch.py", (told,))
+
+
 def test_a_node_that_srun_has_lost_is_the_one_to_leave_out() -> None:
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="slurm"), method="deepspeed")
     here, host = (node.host for node in plan.job.nodes)

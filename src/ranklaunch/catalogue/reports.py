@@ -21,8 +21,10 @@ def before_report(text: str, host: str = "", rank: int | None = None) -> str:
     put the name of a host before each, all of them where it only says that it has lost that host; rank: which it was, so that lines which
     are marked as another's are left out."""
     of_host = "".join(line[len(host) + 2 :] for line in text.splitlines(keepends=True) if line.startswith(f"{host}: ")) if host else ""
-    is_lost = host and re.search(rf"^pdsh@\S{{1,300}}: {re.escape(host)}: ssh exited with ", text, re.MULTILINE)
-    return _of(rank, _before_end(of_host or text) or (of_host if is_lost else "") or _before_torchruns(text))
+    lost = host and re.search(rf"^pdsh@\S{{1,300}}: {re.escape(host)}: ssh exited with .*", text, re.MULTILINE)
+    if lost and not of_host:
+        return f"{lost[0]}\n"
+    return _of(rank, _before_end(of_host or text) or (of_host if lost else "") or _before_torchruns(text))
 
 
 def beside_report(text: str, rank: int | None = None) -> str:
