@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, ssh, words
+from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
@@ -156,7 +156,7 @@ def explain(tail: str) -> Failure | None:
     if lost and (not found or lost.start() < found.start()):
         return remote.of_node(lost, tail, _node(tail, f"{lost['host'] or lost['told']}: "))
     if not found:
-        return remote.told_by_srun(tail)
+        return remote.told_by_srun(tail) or open_mpi.explain(tail)
     rank = re.search(r"\brank ([0-9]+) exits", found[0])  # of our own words, where its helper has none
     return failed_with(int(found["code"]), rank=int(rank[1]) if rank else None, node=_node(tail, found["host"]))
 

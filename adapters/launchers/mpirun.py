@@ -13,7 +13,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     attempt_dir,
     check_before_much,
     common_env,
-    failed_with,
     launcher_process,
     limits,
     need_hosts,
@@ -30,7 +29,6 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S, WHERE_IT_STANDS, spread
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict.model import Failure
 
 NAME = "mpirun"
 
@@ -57,22 +55,8 @@ TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0
 RIVAL = ("mpiexec.hydra", "MPICH's, and method mpirun needs Open MPI's")
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
-_EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
-# As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
-_ABORTED = re.compile(
-    r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
-    r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
-)
-# As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
-_FATAL = re.compile(r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): ")
-_CLASSES = (
-    "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
-    "OTHER", "INTERN",
-)  # fmt: skip
 MOST_RANKS = 1_000_000
-_KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
-# Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
-_IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
+explain = open_mpi.explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -110,24 +94,6 @@ def _refuse_many(job: Job, reader: Reader) -> None:
     if job.world_size > MOST_RANKS:
         reader.problem(f"{job.world_size} ranks: method {NAME} takes at most {MOST_RANKS}, each of which has a log on node 0")
         reader.check()
-
-
-def explain(tail: str) -> Failure | None:
-    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with."""
-    aborted = _ABORTED.search(tail)
-    if aborted:
-        return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
-    killed = list(_KILLED.finditer(tail))
-    if killed:
-        return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
-    exited = list(_EXITED.finditer(tail))
-    if exited:
-        return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
-    improper = _IMPROPER.search(tail)
-    if improper:
-        return failed_with(1, int(improper["rank"]))
-    fatal = _FATAL.search(tail)
-    return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 
 
 def _with_slots(job: Job, reader: Reader) -> Job:

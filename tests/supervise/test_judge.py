@@ -510,6 +510,30 @@ def test_a_rank_that_srun_told_of_says_why_itself(late: bool) -> None:
     assert (found.culprit.rank, found.culprit.error.line) == (1, "IndexError: tile 8")
 
 
+OF_MPIRUN = """--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+step 3
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[48717,1],1]
+  Exit code:    1
+--------------------------------------------------------------------------
+"""
+
+
+def test_the_rank_of_which_deepspeeds_mpirun_tells_is_on_its_own_node() -> None:
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/data/shard-0.bin'"
+    (found,) = of_deepspeed(plan, f"step 1\n{TRACEBACK.decode()}{missing}\nstep 2\n{OF_MPIRUN}")
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.node, found.culprit.rank, found.exit_code, found.culprit.error.line) == (1, 1, 1, missing)
+
+
 def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n") -> tuple[Suspect, ...]:
     """Of two nodes through DeepSpeed's runner, which has all hosts in one output. said: node, what its rank said, and its exit code."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")

@@ -1,15 +1,34 @@
-"""What Open MPI should know of the machine: how many processors its ranks share, and what its installation leaves out."""
+"""What Open MPI should know of the machine: how many processors its ranks share, and what its installation leaves out. And what its mpirun
+says of the rank that failed."""
 
 from __future__ import annotations
 
 import math
 import re
 
+from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.files import Files, folder_of, join, text_of
+from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
 FOLDERS = ("/etc/openmpi", "/etc")
 MOST_BYTES = 65536
+
+_EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+# As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
+_ABORTED = re.compile(
+    r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
+    r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
+)
+# As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
+_FATAL = re.compile(r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): ")
+_CLASSES = (
+    "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
+    "OTHER", "INTERN",
+)  # fmt: skip
+_KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
+# Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
+_IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
 
 def cpus(files: Files) -> int | None:
@@ -41,3 +60,21 @@ def _quota(files: Files) -> float:
 def _size(part: str) -> int:
     first, _, last = part.partition("-")
     return int(last or first) - int(first) + 1 if first else 0
+
+
+def explain(tail: str) -> Failure | None:
+    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with."""
+    aborted = _ABORTED.search(tail)
+    if aborted:
+        return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
+    killed = list(_KILLED.finditer(tail))
+    if killed:
+        return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
+    exited = list(_EXITED.finditer(tail))
+    if exited:
+        return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
+    improper = _IMPROPER.search(tail)
+    if improper:
+        return failed_with(1, int(improper["rank"]))
+    fatal = _FATAL.search(tail)
+    return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
