@@ -119,7 +119,7 @@ class Gathering:
             return None
         names = [problem.partition(" differ")[0] for problem in problems if " differ" in problem]
         missing = self.missing
-        also = f"; {missing}" if missing else ""
+        also = f"; not here yet: {missing}" if missing else ""
         text = reason(f"the nodes disagree: {'; '.join(problems)}{also}{self._hints(names)}")
         return Judgement("failed", ConfigError.exit_code, text)
 
