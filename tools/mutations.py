@@ -61,7 +61,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/mpirun.py", '"HOROVOD_MPI_THREADS_DISABLE": "1",', "", "a variable of ranks is missing"),
     ("launchers/mpirun.py", "[max(1, n) if node.slots else 0 for", "[max(1, n) for", "a launcher alone gets a rank"),
     ("launchers/mpirun.py", '{"4": "vader", "5": "sm"}', '{"4": "sm", "5": "vader"}', "each version has the other's name"),
-    ("launchers/shared/open_mpi.py", 'failed_with(-int(killed[-1]["sig"])', 'failed_with(int(killed[-1]["sig"])', "a signal is no exit code"),
+    ("launchers/open_mpi.py", 'failed_with(-int(killed[-1]["sig"])', 'failed_with(int(killed[-1]["sig"])', "a signal is no exit code"),
     ("launchers/base.py", "128 + signal if signal", "signal if signal", "a signal is no exit code"),
     ("launchers/msrun.py", '"master_port": reader.get(MASTER_PORT),', '"master_port": reader.get(MASTER_PORT) + 1,', "a port off by one"),
     ("launchers/msrun.py", "if index != job.node_index:", "if False:", "a table in another order passes"),
