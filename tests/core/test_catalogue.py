@@ -353,6 +353,16 @@ def test_earliest_cause_wins() -> None:
     assert name_of(f"{OOM}\n{full}\n") == "cuda-out-of-memory"
 
 
+def test_what_a_program_fails_of_while_it_handles_the_loss_of_a_peer_came_of_that() -> None:
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/last.pt'"
+    found = find(f"{FRAMES}{LOST}\n{between}{FRAMES}{missing}\n")
+    assert found
+    assert (found.error.name, found.line) == ("gloo-peer-connection-lost", f"{LOST}; after that: {missing}")
+    assert name_of(f"{FRAMES}KeyError: 'x'\n{between}{FRAMES}{missing}\n") == "python-file-not-found"
+    assert name_of(f"{FRAMES}{missing}\n{between}{FRAMES}{LOST}\n") == "python-file-not-found"
+
+
 def test_a_full_disk_in_the_words_of_numpy() -> None:
     assert name_of(f"{FRAMES}OSError: 4000000 requested and 1048544 written\n") == "no-space-left"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, GENERAL, REPORT, STOPPED
-from ranklaunch.catalogue.search import LOST_CHILDREN, Finding
+from ranklaunch.catalogue.search import AFTER_THAT, BEFORE_THAT, LAST_LINE, LOST_CHILDREN, Finding
 from ranklaunch.catalogue.survival import is_own
 from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, NAMES, OF_A_PROCESS, OF_A_THREAD
 from ranklaunch.catalogue.uncaught import bare_lines, parted, without_mark
@@ -26,7 +26,6 @@ _HEADINGS = (
 _NAME_OF_TASK = re.compile(r"<Task \w{1,20} name='(?P<name>[^']{1,80})'")
 _OF_SIGNALS, _INTERRUPTED = 128, 130  # codes above that are of a signal
 ENOUGH = 40  # characters by which a line is found
-BEFORE_THAT, AFTER_THAT, LAST_LINE = "; before that", "; after that", "; its last line"  # between the line that was found and another
 _NEAR = 6  # lines, from the heading to the traceback
 
 

@@ -38,6 +38,7 @@ from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
 _OF_NETWORKS = ("HCCL", "NCCL", "Gloo", "MPI")
+_OF_PEERS = (*_OF_NETWORKS, "PyTorch", "MindSpore", "TensorFlow", "JAX and Ray")
 _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
@@ -54,6 +55,7 @@ _LONGEST_LINE = 500  # characters of a finding, for people
 # Of two collectives that differ, what stands before and behind their kinds and shapes.
 _NUMBERED = re.compile(r"CollectiveFingerPrint\(SequenceNumber=\d{1,12}, (?=OpType)")
 _OF_TENSORS = re.compile(r", TensorDtypes=.{1,600}?(?=\), but Rank |\)\.?\s?Collectives differ)")
+BEFORE_THAT, AFTER_THAT, LAST_LINE = "; before that", "; after that", "; its last line"  # between the line that was found and another
 _MOST_VALUES = 4  # lines below it that say what it is about
 
 
@@ -80,6 +82,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     claims = _claims(lines, errors or shipped())
     _judge_exceptions(lines, claims, errors or shipped(), shared)
     _name_exception_of_a_process(lines, claims, errors or shipped())
+    later = _drop_what_came_of_a_lost_peer(lines, claims, shared)
     _drop_what_was_caught(lines, claims)
     _drop_waits_that_are_over(lines, claims)
     if not claims:
@@ -96,7 +99,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         if by_itself:
             _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
-    return [Finding(claims[number], _shown(lines, number, _compiled(claims[number])), number) for number in numbers]
+    return [Finding(claims[number], _told(lines, number, claims[number], later.get(number)), number) for number in numbers]
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:
@@ -146,6 +149,25 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
             any_exception = None if number in claims else of_exception(lines.bare[number], errors)
             if any_exception:
                 claims[number] = any_exception
+
+
+def _drop_what_came_of_a_lost_peer(lines: Lines, claims: dict[int, KnownError], shared: bool) -> dict[int, Finding]:
+    """What a program has failed of while it handled the loss of a peer, which would not have been without that: by the number of the line
+    that tells of the loss."""
+    found: dict[int, Finding] = {}
+    lost = {number for number, error in claims.items() if error.kind == CONSEQUENCE and error.family in _OF_PEERS}
+    for _, own in tracebacks(lines, (), of_one=not shared) if lost else ():
+        first, last = own[-1].endings[0], own[-1].endings[-1]
+        error = claims.get(last)
+        if first in lost and error and error.kind == CAUSE and not lines.bare[first + 1].startswith(RAISED_AGAIN):
+            found[first] = Finding(error, _shown(lines, last, _compiled(error)), last)
+            del claims[last]
+    return found
+
+
+def _told(lines: Lines, number: int, error: KnownError, later: Finding | None) -> str:
+    line = _shown(lines, number, _compiled(error))
+    return f"{line}{AFTER_THAT}: {later.line.strip()}" if later else line
 
 
 def _is_survivable(error: KnownError, line: str) -> bool:

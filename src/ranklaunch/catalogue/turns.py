@@ -11,9 +11,9 @@ from itertools import islice
 from ranklaunch import errors
 from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, LAST, NO, USUAL
 from ranklaunch.catalogue.layouts import below_warnings
-from ranklaunch.catalogue.parts import AFTER_THAT, BEFORE_THAT, ENOUGH, LAST_LINE, with_part, without_late_parts
+from ranklaunch.catalogue.parts import ENOUGH, with_part, without_late_parts
 from ranklaunch.catalogue.scripts import LOGGED_BY_TORCHRUN, Report, reported, since_launcher_went_on, tells_only_that
-from ranklaunch.catalogue.search import LOST_CHILDREN, Finding, is_of, is_of_program
+from ranklaunch.catalogue.search import AFTER_THAT, BEFORE_THAT, LAST_LINE, LOST_CHILDREN, Finding, is_of, is_of_program
 from ranklaunch.catalogue.survival import WHOLE_BAR, is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
 from ranklaunch.catalogue.uncaught import above, parted, plain, was_caught, was_printed, without_mark
