@@ -534,15 +534,18 @@ def test_the_rank_of_which_deepspeeds_mpirun_tells_is_on_its_own_node() -> None:
     assert (found.node, found.culprit.rank, found.exit_code, found.culprit.error.line) == (1, 1, 1, missing)
 
 
-def by_pdsh(*said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n") -> tuple[Suspect, ...]:
-    """Of two nodes through DeepSpeed's runner, which has all hosts in one output. said: node, what its rank said, and its exit code."""
+def by_pdsh(
+    *said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n", apart: bool = False
+) -> tuple[Suspect, ...]:
+    """Of two nodes through DeepSpeed's runner, which has all hosts in one output. said: node, what its rank said, and its exit code, which
+    is told once all have said theirs, or (apart) before the next says anything."""
     plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
     hosts = [node.host.partition(".")[0] for node in plan.job.nodes]  # as pdsh calls them, where they have one domain
     told = "[2026-11-25 23:42:46,282] [{}] [launch.py:25{}:sigkill_handler] {}\n"
     lines = [(node, begin.format(node) + text) for node, text, _ in said]
-    for node, _, code in said:
+    for number, (node, _, code) in enumerate(said):
         ends = told.format("INFO", 3, "Killing subprocess 1") + told.format("ERROR", 9, f"['python'] exits with return code = {code}")
-        lines.append((node, ends))
+        lines.insert(2 * number + 1 if apart else len(lines), (node, ends))
     tail = "".join(f"{hosts[node]}: {line}" for node, text in lines for line in text.splitlines(keepends=True))
     return of_deepspeed(plan, f"{tail}pdsh@{hosts[0]}: {hosts[0]}: ssh exited with exit code 241\n")
 
@@ -564,6 +567,14 @@ def test_by_pdsh_who_has_raised_why_is_to_blame_also_where_it_was_told_to_end_on
     assert found.culprit.error
     assert (found.node, found.culprit.rank, found.exit_code, found.culprit.signal) == (1, 1, 1, None)
     assert found.culprit.error.line == missing
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_by_pdsh_a_crash_that_was_told_before_another_rank_said_why_it_failed_was_first(apart: bool) -> None:
+    raised = "Traceback (most recent call last):\n  File \"p.py\", line 5, in <module>\nFileNotFoundError: No such file: '/nope'\n"
+    found, *_ = by_pdsh((1, "step 5\n", -9), (0, raised, 1), apart=apart)
+    assert found.culprit
+    assert (found.node, found.exit_code) == ((1, 137) if apart else (0, 1))
 
 
 @pytest.mark.parametrize(("code", "last"), [(7, "CRITICAL:root:lost the data server; stopping"), (1, "tokenizer has 3 tokens, want 4")])

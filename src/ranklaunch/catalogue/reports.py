@@ -21,11 +21,11 @@ def before_report(text: str, host: str = "", rank: int | None = None) -> str:
     """What ranks had written when their launcher said that one had failed; "" where it did not. host: whose lines these are, where pdsh has
     put the name of a host before each, all of them where it only says that it has lost that host; rank: which it was, so that lines which
     are marked as another's are left out."""
-    of_host = "".join(line[len(host) + 2 :] for line in text.splitlines(keepends=True) if line.startswith(f"{host}: ")) if host else ""
+    said = of_host(text, host) if host else ""
     lost = host and re.search(rf"^pdsh@\S{{1,300}}: {re.escape(host)}: ssh exited with .*", text, re.MULTILINE)
-    if lost and not of_host:
+    if lost and not said:
         return f"{lost[0]}\n"
-    return _of(rank, _before_end(of_host or text) or (of_host if lost else "") or _before_torchruns(text))
+    return _of(rank, before_end(said or text) or (said if lost else "") or _before_torchruns(text))
 
 
 def beside_report(text: str, rank: int | None = None) -> str:
@@ -38,6 +38,11 @@ def beside_report(text: str, rank: int | None = None) -> str:
 def tells_of_host(text: str, name: str) -> bool:
     """Whether pdsh has put this name before lines, or says it of a host itself."""
     return bool(re.search(rf"^(?:pdsh@\S{{1,300}}: )?{re.escape(name)}: ", text, re.MULTILINE))
+
+
+def of_host(text: str, name: str) -> str:
+    """Its lines, without the name before each."""
+    return "".join(line[len(name) + 2 :] for line in text.splitlines(keepends=True) if line.startswith(f"{name}: "))
 
 
 def of_hosts(text: str, hosts: Collection[str]) -> dict[str, str]:
@@ -65,7 +70,8 @@ def without_marked_ranks(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not _OF_A_RANK.match(line))
 
 
-def _before_end(text: str) -> str:
+def before_end(text: str) -> str:
+    """Up to the line in which a launcher tells that a rank has ended; "" where none does."""
     end = re.search(_ENDS, text, re.MULTILINE)
     return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 

@@ -190,11 +190,20 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     found.sort(key=lambda each: each.exit_code != told.exit_code if told.node is None else each.node != told.node)
     marked = [_with_marked_rank(each, text, plan, told) for each in found]
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
-    why = (each for each in marked if (error := said[each]) and error.kind == blame.CAUSE)
+    why = [each for each in marked if (error := said[each]) and error.kind == blame.CAUSE]
+    if marked and _is_first(marked[0], said[marked[0]]):
+        before = reports.before_end(text)
+        early = {nodes[name] for name in nodes if _says_why(reports.of_host(before, name).encode(), plan)}
+        why = [each for each in why if each is marked[0] or each.node in early]
     # Not by an exception that only tells of another, and not told to end.
     untold = [each for each in marked if each.signal != signal.SIGTERM]
     itself = (each for each in untold if each.exit_code != 1 or not said[each])
     return (*why, *itself, *untold, *marked, told)[0]
+
+
+def _is_first(told: Failure, error: KnownError | None) -> bool:
+    """Whether what is told first came of nothing else: a crash, or a code of its own, and by its own words no consequence."""
+    return told.exit_code != 1 and told.signal not in _TOLD_TO_END and (not error or error.kind == blame.CAUSE)
 
 
 def _called(nodes: Sequence[Node]) -> dict[str, int]:
