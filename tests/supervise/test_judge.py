@@ -577,6 +577,21 @@ def test_by_pdsh_a_crash_that_was_told_before_another_rank_said_why_it_failed_wa
     assert (found.node, found.exit_code) == ((1, 137) if apart else (0, 1))
 
 
+@pytest.mark.parametrize("by", ["pdsh", "openmpi"])
+def test_by_one_launcher_the_exception_of_a_rank_that_was_long_on_its_way_out_is_told(by: str) -> None:
+    """The others' steps go on meanwhile, in the same output."""
+    raised = "Traceback (most recent call last):\n  File \"p.py\", line 5, in <module>\nValueError: sample 2 is bad\n"
+    steps = ["".join(f"step {5 * number}\n" for number in numbers) for numbers in (range(1, 5), range(5, 11))]
+    text = f"{steps[0]}{raised}{steps[1]}"
+    if by == "pdsh":
+        (found,) = by_pdsh((1, text, 1))
+    else:
+        plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+        (found,) = of_deepspeed(plan, text + OF_MPIRUN)
+    assert (found.node, found.exit_code) == (1, 1)
+    assert found.reason.endswith("its last exception, with other lines behind it: ValueError: sample 2 is bad")
+
+
 @pytest.mark.parametrize(("code", "last"), [(7, "CRITICAL:root:lost the data server; stopping"), (1, "tokenizer has 3 tokens, want 4")])
 @pytest.mark.parametrize("where", ["<module>", "load"])
 def test_what_a_rank_said_behind_an_exception_that_it_had_caught_counts_by_pdsh_too(code: int, last: str, where: str) -> None:

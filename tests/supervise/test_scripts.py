@@ -326,7 +326,7 @@ def test_a_report_of_another_code_is_not_the_reason() -> None:
 def last_exception(text: str, code: int = 1) -> str:
     """That, or the last error, is told beside the last line where nothing is known of how it ended."""
     culprit = left_behind.culprit(exit_code=code)
-    found = words.with_failures([Suspect(0, 0.0, "failed", code, "", culprit)], 0, lambda _: text.encode())
+    found = words.with_failures([Suspect(0, 0.0, "failed", code, "", culprit)], lambda _: text.encode())
     return found[0].reason.partition("lines behind it: ")[2]
 
 

@@ -133,15 +133,10 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
     found = _with_parting(plan, ending, found, ended, circumstances)
     if any(each.culprit for each in found):
         found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
-        found = _words().with_failures(found, plan.job.node_index, lambda culprit: _written_by(culprit, ended, circumstances))
+        found = _words().with_failures(found, lambda each: _words().written_by(each, plan, ended, circumstances.tail_of_rank))
     if not found and not plan.processes and circumstances.memory.kills:
         found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
-
-
-def _written_by(culprit: Culprit, ended: Sequence[Child], circumstances: Circumstances) -> bytes:
-    own = next((child for child in ended if child.identity.pid == culprit.pid), None)
-    return own.last_words() if own else circumstances.tail_of_rank(culprit.rank)
 
 
 def _with_parting(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:

@@ -21,6 +21,7 @@ from ranklaunch.verdict.model import Culprit, Failure, KnownError
 if TYPE_CHECKING:
     from ranklaunch.catalogue import Finding
     from ranklaunch.catalogue import KnownError as Entry
+    from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.blame import Suspect
 
@@ -271,7 +272,7 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
     return result
 
 
-def with_failures(found: list[Suspect], here: int, tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
+def with_failures(found: list[Suspect], tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
     """Where nothing is known of how a rank ended that no signal has ended: the reason has its last exception or error too, although the
     rank seems to have gone on after it, as one that saves what it has before it ends. tail_of: what it wrote last."""
     from ranklaunch.catalogue import turns
@@ -279,7 +280,7 @@ def with_failures(found: list[Suspect], here: int, tail_of: Callable[[Culprit], 
     result = []
     for suspect in found:
         culprit = suspect.culprit
-        if culprit and culprit.node == here and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason):
+        if culprit and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason):
             which, said = turns.last_failure(tail_of(culprit).decode(errors="replace"), culprit.exit_code)
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
             told = blame.sentence(culprit)
@@ -287,6 +288,17 @@ def with_failures(found: list[Suspect], here: int, tail_of: Callable[[Culprit], 
                 suspect = replace(suspect, reason=f"{told}; {which}, with other lines behind it: {shown}")
         result.append(suspect)
     return result
+
+
+def written_by(culprit: Culprit, plan: Plan, ended: Sequence[Child], tail_of_rank: Callable[[int | None], bytes]) -> bytes:
+    """By a rank of this node, or into the output of its launcher, which may have ranks on others."""
+    here = culprit.node == plan.job.node_index
+    own = next((child for child in ended if here and child.identity.pid == culprit.pid), None)
+    found = own.last_words() if own else tail_of_rank(culprit.rank) if here else b""
+    launcher = next((child for child in ended if child.process.conduct.launches), None)
+    if found or not launcher:
+        return found
+    return of_ranks(launcher.last_words(), plan, Failure(culprit.rank, culprit.exit_code, node=culprit.node))
 
 
 def _looks_killed(culprit: Culprit) -> bool:
