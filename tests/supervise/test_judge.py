@@ -636,6 +636,7 @@ def test_of_a_host_that_has_said_nothing_pdshs_own_words_are_the_last() -> None:
     (found,) = of_deepspeed(plan, f"{told}\n{here}: step 1\n{ends}")
     assert found.culprit
     assert (found.node, found.culprit.name, found.culprit.last_lines) == (1, "ssh to launch.py", (told,))
+    assert found.culprit.error is None
 
 
 def test_a_node_that_srun_has_lost_is_the_one_to_leave_out() -> None:

@@ -430,3 +430,11 @@ def test_only_a_launcher_that_names_a_host_tells_the_node(env: dict[str, str], h
     failure = words.explained(": exited\n", plan, lambda text: Failure(1, 3, host=host))
     assert failure
     assert failure.node == node
+
+
+def test_a_name_that_pdsh_may_give_two_hosts_tells_no_node() -> None:
+    plan = helpers.plan({**helpers.local(2, "1"), "RANKLAUNCH_HOSTS": "w1,w1.job"}, method="spawn")
+    for host, node in (("w1", None), ("w1.job", 1)):
+        failure = words.explained("", plan, lambda text, host=host: Failure(None, 3, host=host))  # type: ignore[misc]
+        assert failure
+        assert failure.node == node

@@ -212,7 +212,7 @@ def _called(nodes: Sequence[Node]) -> dict[str, int]:
     short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
     times = Counter(name for name, _ in short)
     found = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
-    return {name: index for name, index in found.items() if name}
+    return {name: index for name, index in found.items() if name and times[name] <= 1}
 
 
 def _with_marked_rank(failure: Failure, text: str, plan: Plan, told: Failure) -> Failure:
