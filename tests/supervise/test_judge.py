@@ -580,7 +580,7 @@ def test_by_pdsh_a_crash_that_was_told_before_another_rank_said_why_it_failed_wa
 @pytest.mark.parametrize("by", ["pdsh", "openmpi"])
 def test_by_one_launcher_the_exception_of_a_rank_that_was_long_on_its_way_out_is_told(by: str) -> None:
     """The others' steps go on meanwhile, in the same output."""
-    raised = "Traceback (most recent call last):\n  File \"p.py\", line 5, in <module>\nValueError: sample 2 is bad\n"
+    raised = 'Traceback (most recent call last):\n  File "p.py", line 5, in <module>\nValueError: sample 2 is bad\n'
     steps = ["".join(f"step {5 * number}\n" for number in numbers) for numbers in (range(1, 5), range(5, 11))]
     text = f"{steps[0]}{raised}{steps[1]}"
     if by == "pdsh":
