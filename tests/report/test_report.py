@@ -16,6 +16,7 @@ from ranklaunch.report import model, verdicts, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
+from ranklaunch.tune import results
 from ranklaunch.values import replace
 from ranklaunch.verdict import events, folders
 from ranklaunch.verdict.model import KnownError, Verdict
@@ -38,6 +39,22 @@ def succeeded(left: LeftBehind) -> None:
 
 def shown(folder: Path) -> str:
     return text.shown(whole.report(str(folder)))
+
+
+def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its experiments, and what is run with the best, are jobs of their own below its folder."""
+    own = left.node(0).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 7, "none of 3 configurations worked")
+    own.verdict("failed", 7, "none of 3 configurations worked")
+    own.folder.rename(left.folder / "attempt_1")
+    assert folders.OF_TUNE == (results.EXPERIMENTS, results.RESULTS)
+    for below in (f"{folders.TUNE}/{results.EXPERIMENTS}/z1_mbs2/logs", folders.BEST):
+        succeeded(LeftBehind(left.folder / below, monkeypatch, nodes=2))
+    experiment = left.folder / folders.TUNE / results.EXPERIMENTS / "z1_mbs2"
+    shutil.copy(experiment / "logs" / "node_0" / "attempt_1" / "verdict.json", experiment)
+    report = whole.report(str(left.folder))
+    assert (report.outcome, report.exit_code, report.reason) == ("failed", 7, "none of 3 configurations worked")
+    assert any("tune: a search's experiments are left out" in trouble for trouble in report.troubles)
+    assert whole.report(str(left.folder / "run")).exit_code == 0
 
 
 def test_a_success(left: LeftBehind) -> None:

@@ -187,10 +187,19 @@ class Reader:
             if below and self._is_ours(folder):
                 yield below
             elif depth < DEEPEST:
-                names = (name for name in self._folders(below) if name != folders.EVIDENCE and not _RESTART.fullmatch(name))
+                names = (name for name in self._folders(below) if name not in self._apart(below) and not _RESTART.fullmatch(name))
                 waiting += [(os.path.join(below, name), depth + 1) for name in sorted(names, reverse=True)]
         if waiting:
             self.trouble(f"more than {MOST_FOLDERS} folders: the others are left out")
+
+    def _apart(self, below: str) -> tuple[str, ...]:
+        """What is none of the job's own: of a search, each experiment and what was run with the best is a job."""
+        folder = os.path.join(self.top, below, folders.TUNE)
+        if not any(os.path.lexists(os.path.join(folder, name)) for name in folders.OF_TUNE):
+            return (folders.EVIDENCE,)
+        where = os.path.join(below, folders.TUNE)
+        self.trouble(f"{where}: a search's experiments are left out, and what was run with the best ({folders.BEST})")
+        return (folders.EVIDENCE, folders.TUNE, folders.BEST)
 
     def _is_ours(self, folder: str) -> bool:
         """A folder of several that one player of a simulation has left files in, too, is none."""

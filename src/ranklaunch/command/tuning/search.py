@@ -23,7 +23,7 @@ from ranklaunch.tune.search import Search
 from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 
-RUN_LOGS = "run"  # in the log directory: of the program that is started with the best
+RUN_LOGS = folders.BEST  # in the log directory: of the program that is started with the best
 
 
 class Searches:

@@ -15,11 +15,12 @@ from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read import settings, tuning
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.tune import autotuning
+from ranklaunch.tune.results import EXPERIMENTS
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import folders
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
-FOLDER = "tune"  # in the log directory, which platforms keep
+FOLDER = folders.TUNE  # in the log directory, which platforms keep
 VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", "command.txt", "log"
 TOPIC = "tune"  # of words over the muster
 NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment, and so of its folder
@@ -73,7 +74,7 @@ def make(request: Request, key: bytes = b"") -> Site:
         request=request,
         config=path,
         text=text,
-        exps=absolute(str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), "exps")), reader.cwd),
+        exps=absolute(str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), EXPERIMENTS)), reader.cwd),
         results=absolute(str(values[tuning.RESULTS] or join(logs, FOLDER)), reader.cwd),
         timeout_s=float(str(values[tuning.TIMEOUT_S])),
         run=bool(values[tuning.RUN]),
