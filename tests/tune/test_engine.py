@@ -3,7 +3,9 @@ after whatever ended it, and leaves nothing running."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import random
 import signal
 import sys
@@ -76,6 +78,21 @@ def test_no_configuration_that_works_is_a_failure(as_process: Starter) -> None:
     assert job.end(4 * DEADLINE_S) == 1, job.err.text
     assert "none of" in job.verdict["reason"]
     assert "out of memory" in job.verdict["reason"]
+
+
+def test_a_search_waits_for_another_in_the_same_folder_and_is_refused_where_that_goes_on(as_process: Starter) -> None:
+    """They would remove each other's experiments, and write one file. The other one is this test."""
+    exps = as_process.folder / "logs" / "tune" / "exps"
+    exps.mkdir(parents=True)
+    fd = os.open(exps, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    refused = tune(as_process, "--grace-s", 0)
+    assert refused.end(2 * DEADLINE_S) == 75, refused.err.text
+    assert f"another search is at work in {exps}: wait for its end" in refused.verdict["reason"]
+    waits = tune(as_process, config=FEW)
+    waits.err.wait_for("waiting for its end")
+    os.close(fd)
+    assert waits.end(4 * DEADLINE_S) == 0, waits.err.text
 
 
 @pytest.mark.parametrize(

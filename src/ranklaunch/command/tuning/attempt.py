@@ -9,7 +9,7 @@ from ranklaunch.command.tuning.crew import Crew, Hands
 from ranklaunch.command.tuning.director import Director, Voice, failure
 from ranklaunch.command.tuning.search import Searches
 from ranklaunch.command.tuning.site import TOPIC, Site
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.muster.wire import WireError
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise.attempt import Attempt
@@ -22,6 +22,9 @@ from ranklaunch.typed import Any
 from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Finish
 from ranklaunch.verdict.model import Verdict
+
+ENDS_S = 5.0  # beyond the grace: for a search to end
+LOOK_S = 0.2
 
 
 class Tuning(Attempt):
@@ -43,11 +46,27 @@ class Tuning(Attempt):
 
     def _launch(self) -> None:
         if self.plan.job.node_index == 0:
+            self._wait_for_another()
+            if self.ending:
+                return
             voice = Voice(self._tell_nodes, self._say, self._searches.write, self._on_over, lambda: self.ending is not None)
             self._director = Director(self._site, self._searches.begin(self._say), self._loop, voice)
         self._crew.begin()
         if self._director:
             self._director.begin()
+
+    def _wait_for_another(self) -> None:
+        """Whose outer process was killed, say: it has the grace to end what it had started. Raises WaitError."""
+        until = self._loop.clock() + self.plan.limits.grace_s + ENDS_S
+        said = ""
+        while (folder := self._searches.held()) and not self.ending:
+            if self._loop.clock() >= until:
+                msg = f"another search is at work in {folder}: wait for its end, or give this one a --log-dir of its own"
+                raise WaitError(msg)
+            if not said:
+                said = f"tune: another search is at work in {folder}; waiting for its end, {until - self._loop.clock():.0f} s at most"
+                self._say(said)
+            self._loop.run_until(lambda: self.ending is not None, self._loop.clock() + LOOK_S)
 
     def _decide(self, child: Child) -> None:
         if child.role != EXPERIMENT:

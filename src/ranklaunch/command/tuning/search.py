@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +35,7 @@ class Searches:
     def __init__(self, site: Site) -> None:
         self.site = site
         self._began = time.monotonic()
+        self._locks: dict[str, int] = {}  # by folder, descriptors that keep other searches out as long as they are open
 
     def settings(self) -> Settings:
         """Raises ConfigError."""
@@ -86,6 +90,20 @@ class Searches:
             say(f"tune: {len(known)} experiments of an earlier start are in {self.site.exps}, and are not repeated")
         return found
 
+    def held(self) -> str:
+        """The folder in which another search still writes, "" where none does: then no other one will."""
+        for folder in sorted({self.site.results, self.site.exps} - self._locks.keys()):
+            disk.make_folder(folder)
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno == errno.EWOULDBLOCK:  # some mounts have no locks
+                    os.close(fd)
+                    return folder
+            self._locks[folder] = fd
+        return ""
+
     # Files
 
     def write(self, search: Search) -> None:
@@ -98,9 +116,12 @@ class Searches:
 
     def close(self, search: Search, say: Callable[[str], None]) -> None:
         """At the end, whichever it was."""
-        self.write(search)
         lines = [*table.lines(search), *self._use(search)]
-        self._write(results.SUMMARY, "".join(f"{line}\n" for line in lines))
+        try:
+            self.write(search)
+            self._write(results.SUMMARY, "".join(f"{line}\n" for line in lines))
+        except OSError as error:  # a full disk
+            say(f"tune: {error.filename or self.site.results}: cannot be written: {error.strerror}")
         for line in lines:
             say(line)
 
@@ -128,7 +149,11 @@ class Searches:
         return results.optimal(search) or {}
 
     def _write(self, name: str, text: str) -> None:
-        disk.write(join(self.site.results, name), text.encode(errors="backslashreplace"), 0o644)
+        path = join(self.site.results, name)
+        try:
+            disk.write(path, text.encode(errors="backslashreplace"), 0o644)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
 
     # The program with what was found
 
