@@ -105,8 +105,9 @@ place_of() {
 make_environment() {
     umask 022
     unset PIP_TARGET PIP_PREFIX PIP_ROOT
-    "$PYTHON" -I -m venv --clear "$PREFIX"
-    write_command  # before, too: by it an installation that has failed is known for one of these
+    "$PYTHON" -I -m venv --clear --without-pip "$PREFIX"
+    write_command  # before all that takes time, too: by it an installation that has failed is known for one of these
+    "$PREFIX/bin/python" -I -m ensurepip >/dev/null
     set -- "$SOURCE"
     if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
         set -- --no-index --find-links "$BESIDE" "$@"
