@@ -193,8 +193,8 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     said = {each: known(of_ranks(text.encode(), plan, each), plan, shared=True) for each in marked}
     why = [each for each in marked if (error := said[each]) and error.kind == blame.CAUSE]
     if marked and _is_first(marked[0], said[marked[0]]):
-        before = reports.before_end(text)
-        early = {nodes[name] for name in nodes if _says_why(reports.of_host(before, name).encode(), plan)}
+        before, others = reports.before_end(text), {each.node for each in why if each is not marked[0]}
+        early = {node for name, node in nodes.items() if node in others and _says_why(reports.of_host(before, name).encode(), plan)}
         why = [each for each in why if each is marked[0] or each.node in early]
     # Not by an exception that only tells of another, and not told to end.
     untold = [each for each in marked if each.signal != signal.SIGTERM]
