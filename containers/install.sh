@@ -11,6 +11,7 @@ set -eu
 PYTHON=python3
 PREFIX=/opt/ranklaunch
 BIN=/usr/local/bin
+MARK=.of-ranklaunch  # in the prefix, before anything else is
 
 main() {
     read_words "$@"
@@ -87,7 +88,12 @@ check_prefix() {
     [ -z "$(ls -A "$PREFIX/")" ] || is_earlier || stop "--prefix $PREFIX: there is something else in it, which would be removed; name a new folder"
 }
 
+# Also of one that failed or was interrupted, wherever that was.
 is_earlier() {
+    [ -f "$PREFIX/$MARK" ] || is_environment
+}
+
+is_environment() {
     [ -f "$PREFIX/pyvenv.cfg" ] && [ -f "$PREFIX/bin/ranklaunch" ] && [ "$(head -n 1 "$PREFIX/bin/ranklaunch")" = "$(first_line)" ]
 }
 
@@ -105,14 +111,20 @@ place_of() {
 make_environment() {
     umask 022
     unset PIP_TARGET PIP_PREFIX PIP_ROOT
-    "$PYTHON" -I -m venv --clear --without-pip "$PREFIX"
-    write_command  # before all that takes time, too: by it an installation that has failed is known for one of these
-    "$PREFIX/bin/python" -I -m ensurepip >/dev/null
+    : >"$PREFIX/$MARK"
+    clear_prefix
+    "$PYTHON" -I -m venv "$PREFIX"
     set -- "$SOURCE"
     if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
         set -- --no-index --find-links "$BESIDE" "$@"
     fi
     PIP_USER=0 "$PREFIX/bin/python" -I -m pip install --no-cache-dir --disable-pip-version-check --quiet "$@"
+}
+
+clear_prefix() {
+    for each in "$PREFIX"/* "$PREFIX"/.[!.]*; do
+        [ "$each" = "$PREFIX/$MARK" ] || rm -rf "$each"
+    done
 }
 
 # Not the script that pip makes: that one would follow PYTHONPATH and PYTHONHOME, in which a program's packages hide ranklaunch's. The

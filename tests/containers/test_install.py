@@ -28,6 +28,10 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
     others = {"PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
     (tmp_path / "venv.py").write_text("raise SystemExit('venv of PYTHONPATH')\n")
+    broken = tmp_path / "python"  # is ended while it makes the environment
+    broken.write_text(f'#!/bin/sh\ncase "$*" in *"-m venv"*) mkdir {tmp_path}/own/include; exit 137 ;; esac\nexec {sys.executable} "$@"\n')
+    broken.chmod(0o755)
+    assert install("--python", broken, *folders[2:], tmp_path).returncode == 137
     failed = install(*folders, tmp_path, blocks=200)  # too little for pip itself, as on a full disk
     assert failed.returncode != 0
     assert (tmp_path / "own/bin/python").exists()
