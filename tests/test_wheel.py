@@ -503,6 +503,7 @@ WHEEL = {
     "ranklaunch/verdict/events.py",
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
+    "ranklaunch/verdict/reading.py",
     "ranklaunch/watch/__init__.py",
     "ranklaunch/watch/deaf.py",
     "ranklaunch/watch/detector.py",

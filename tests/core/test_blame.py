@@ -15,7 +15,7 @@ from ranklaunch.catalogue import shipped
 from ranklaunch.muster import wire
 from ranklaunch.muster.node_0 import gone
 from ranklaunch.values import replace
-from ranklaunch.verdict import blame, endings
+from ranklaunch.verdict import blame, endings, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -384,18 +384,18 @@ def sent(value: Any) -> Any:
 @settings(max_examples=40)
 @given(SUSPECT)
 def test_a_suspect_arrives_as_it_was_cut(value: Suspect) -> None:
-    assert blame.suspect(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+    assert reading.suspect(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
 
 
 @settings(max_examples=30)
 @given(JUDGEMENT)
 def test_a_judgement_arrives_as_it_was_cut(value: Judgement) -> None:
-    assert blame.judgement(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+    assert reading.judgement(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
 
 
 @given(FINISH)
 def test_a_finish_arrives_as_it_was(value: Finish) -> None:
-    assert blame.finish(sent(value)) == value
+    assert reading.finish(sent(value)) == value
 
 
 def test_cutting_keeps_the_last_lines_and_the_beginning_of_each() -> None:
@@ -415,7 +415,7 @@ ANY = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-READERS = {"suspect": (blame.suspect, SUSPECT), "finish": (blame.finish, FINISH), "judgement": (blame.judgement, JUDGEMENT)}
+READERS = {"suspect": (reading.suspect, SUSPECT), "finish": (reading.finish, FINISH), "judgement": (reading.judgement, JUDGEMENT)}
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -456,12 +456,12 @@ def test_anything_is_a_value_error(read: Any, value: Any) -> None:
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 4.1e10, "1", None, True, []])
 def test_a_time_that_no_calendar_has_is_refused(at: Any) -> None:
     with pytest.raises(ValueError):
-        blame.suspect({**sent(suspect(1.0)), "at": at})
+        reading.suspect({**sent(suspect(1.0)), "at": at})
 
 
 def test_a_time_of_four_hundred_digits_is_a_value_error() -> None:
     with pytest.raises(ValueError):
-        blame.suspect({**sent(suspect(1.0)), "at": 10**400})
+        reading.suspect({**sent(suspect(1.0)), "at": 10**400})
 
 
 def test_another_nodes_word_is_shown_short_and_without_secrets() -> None:
@@ -479,29 +479,29 @@ def test_another_nodes_word_is_shown_short_and_without_secrets() -> None:
 
 def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
     told = {**sent(suspect(1.0)), "reason": "bad\nranklaunch: succeeded\x1b[2J"}
-    assert blame.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
+    assert reading.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143)])
 def test_what_a_node_tells_of_a_rank_is_no_end_with_0(outcome: str, code: int) -> None:
-    assert blame.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
+    assert reading.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
 
 
 def test_a_success_is_nothing_that_others_have_failed_of() -> None:
     with pytest.raises(ValueError, match="outcome 'succeeded'"):
-        blame.suspect({**sent(suspect(1.0)), "outcome": "succeeded", "exit_code": 0})
+        reading.suspect({**sent(suspect(1.0)), "outcome": "succeeded", "exit_code": 0})
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143), ("succeeded", 0)])
 def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> None:
     told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
-    assert blame.judgement(told).exit_code == code
+    assert reading.judgement(told).exit_code == code
 
 
 @pytest.mark.parametrize(("said", "code"), [(1, 143), (128, 143), (129, 129), (192, 192), (200, 143), (255, 143)])
 def test_what_was_stopped_ends_as_by_a_signal_whatever_another_node_says(said: int, code: int) -> None:
     told = {**sent(suspect(1.0)), "outcome": "stopped", "exit_code": said}
-    assert blame.clipped(blame.suspect(told)).exit_code == code
+    assert blame.clipped(reading.suspect(told)).exit_code == code
 
 
 # Last words on the console

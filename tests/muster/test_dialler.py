@@ -18,7 +18,7 @@ from ranklaunch.muster.driver import Calls, MemberDriver
 from ranklaunch.muster.node_0 import gone
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import reading
 from testbench.waiting import DEADLINE_S
 
 IDLE_S = 0.003
@@ -192,7 +192,7 @@ def test_a_node_finds_node_0_in_the_end() -> None:
         b.run(lambda: all(events.values()), "the release")
         assert [node.shared for node in nodes] == [{"key": "of 0"}] * 2
         assert b.node_0.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
-        value = blame.suspect(suspect(0, time.time()))
+        value = reading.suspect(suspect(0, time.time()))
         nodes[0].fail(value)
         b.run(lambda: all(len(each) > 1 for each in events.values()), "the order to stop")
         nodes[0].report([value], [], [])

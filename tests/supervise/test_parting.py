@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.catalogue.uncaught import CERTAIN, LIKELY, ends_by_exception
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -148,7 +148,7 @@ def test_one_that_is_late_counts_where_nobody_else_has_a_cause(other: Suspect, f
 
 def test_it_crosses_the_muster() -> None:
     late = suspect(1, 1.0, late=True)
-    assert blame.suspect(blame.as_message(late)) == late
+    assert reading.suspect(blame.as_message(late)) == late
     old = blame.as_message(late)
     del old["late"]  # of an older node
-    assert not blame.suspect(old).late
+    assert not reading.suspect(old).late

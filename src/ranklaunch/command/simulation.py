@@ -33,7 +33,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
-from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict import folders, reading
 from ranklaunch.verdict.blame import Judgement
 
 JOB = "modelarts-job-simulated"
@@ -235,6 +235,6 @@ def _node_judgement(job: Job, process: Process) -> Judgement | None:
         return None
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
-        return blame.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
+        return reading.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
     except (OSError, disk.NotRegularError, *wire.NOT_UNDERSTOOD):
         return None

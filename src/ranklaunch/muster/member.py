@@ -14,7 +14,7 @@ from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, reading
 
 # Before the first release; after it; once told to stop; before the release of a later round; nothing more will be heard. In each of them
 # it may be joined, or on its way to node 0.
@@ -282,7 +282,7 @@ class Member(Speaker):
 
     def _stop(self, message: Message) -> None:
         """Another node has failed: says that this one stops."""
-        judgement = blame.judgement(message["judgement"])
+        judgement = reading.judgement(message["judgement"])
         self.state = STOPPING
         self._say({"type": "stopping"})
         self._do(events.Stop(judgement))
@@ -293,14 +293,14 @@ class Member(Speaker):
 
     def _accept(self, message: Message) -> None:
         """The judgement; what is left to do is to write it down."""
-        judgement = blame.judgement(message["judgement"])
+        judgement = reading.judgement(message["judgement"])
         self.state = OVER
         self._do(events.Judged(judgement))
 
     def _go_again(self, message: Message) -> None:
         """The round has ended, and all start once more. Nothing that was said in it counts any more. A round that is not the next is one
         that this node is in, or has been in, already."""
-        judgement, following = blame.judgement(message["judgement"]), wire.following(message)
+        judgement, following = reading.judgement(message["judgement"]), wire.following(message)
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
         self.round += 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.typed import Any
-from ranklaunch.values import Value, as_dict, fields, replace
+from ranklaunch.values import Value, as_dict, replace
 from ranklaunch.verdict.model import ELSEWHERE, NO, YES, Culprit, KnownError
 
 CAUSE, STOPPED = "cause", "stopped"
@@ -31,6 +31,9 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 TIMEOUT = "timeout"  # in the name of a known error
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
+# Seconds between such an end, or what others notice of it, and when it is seen. Nothing that another rank's end brings about ends one by
+# SIGKILL; some libraries crash of it.
+_SEEN_AFTER_S = {"SIGKILL": 0.25, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
@@ -164,9 +167,12 @@ def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _rank(suspect: Suspect) -> tuple[bool, float]:
-    """Who has waited in vain ends its connections, and others may see that before it has ended itself."""
-    error = suspect.culprit.error if suspect.is_consequence and suspect.culprit else None
-    return suspect.is_consequence, suspect.at - (ENDS_S if error and TIMEOUT in error.name else 0.0)
+    """Who has waited in vain ends its connections, and others may see that before it has ended itself. So may they of one that has crashed,
+    and have said what they failed of before its end was seen."""
+    culprit = suspect.culprit
+    if suspect.is_consequence:
+        return True, suspect.at - (ENDS_S if culprit and culprit.error and TIMEOUT in culprit.error.name else 0.0)
+    return False, suspect.at - (_SEEN_AFTER_S.get(culprit.signal or "", 0.0) if culprit else 0.0)
 
 
 def _is_clear(suspect: Suspect) -> bool:
@@ -260,7 +266,7 @@ def as_message(value: Suspect | Finish | Judgement) -> dict[str, Any]:
 
 def clipped(value: Any) -> Any:
     """With texts short enough for a frame, and on one line each."""
-    changes: dict[str, Any] = {"reason": _cut(value.reason, SAID), "exit_code": _code_of(value.outcome, value.exit_code)}
+    changes: dict[str, Any] = {"reason": _cut(value.reason, SAID), "exit_code": code_of(value.outcome, value.exit_code)}
     if value.culprit:
         changes["culprit"] = _clip(value.culprit, LINES)
     if isinstance(value, Judgement):
@@ -302,98 +308,8 @@ def _cut(text: str, length: int) -> str:
     return showing.one_line(text[:length])[:length]
 
 
-def suspect(data: Any) -> Suspect:
-    """Raises ValueError where the data are not one, as with a success: it would end what others have failed of with 0."""
-    return Suspect(
-        node=_get(data, "node", int),
-        at=_at(data),
-        outcome=_outcome(data, "failed", "stopped"),
-        exit_code=_code_of_job(data),
-        reason=_get(data, "reason", str),
-        culprit=_culprit(data.get("culprit")),
-        late=data.get("late") is True,
-    )
-
-
-def finish(data: Any) -> Finish:
-    """Raises ValueError where the data are not one."""
-    return Finish(_get(data, "node", int), _get(data, "rank", (int, type(None))), _at(data))
-
-
-def judgement(data: Any) -> Judgement:
-    """Raises ValueError where the data are not one."""
-    return Judgement(
-        outcome=_outcome(data),
-        exit_code=_code_of_job(data),
-        reason=_get(data, "reason", str),
-        culprit=_culprit(data.get("culprit")),
-        failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
-        notes=tuple(map(showing.one_line, _texts(data, "notes"))),
-    )
-
-
-def _culprit(data: Any) -> Culprit | None:
-    if data is None:
-        return None
-    error = data.get("error") if isinstance(data, dict) else None
-    return Culprit(
-        node=_get(data, "node", int),
-        rank=_get(data, "rank", (int, type(None))),
-        pid=_get(data, "pid", (int, type(None))),
-        exit_code=_code(data),
-        signal=_get(data, "signal", (str, type(None))),
-        out_of_memory=_get(data, "out_of_memory", bool),
-        last_lines=tuple(_texts(data, "last_lines")),
-        name=_get(data, "name", str),
-        host=_get(data, "host", str),
-        time=_get(data, "time", str),
-        error=None if error is None else KnownError(*(_get(error, name, str) for name in fields(KnownError))),
-    )
-
-
-def _outcome(data: Any, *known: str) -> str:
-    outcome: str = _get(data, "outcome", str)
-    if outcome not in (known or ("succeeded", "failed", "stopped")):
-        msg = f"outcome {outcome!r}"
-        raise ValueError(msg)
-    return outcome
-
-
-def _at(data: Any) -> float:
-    """A time that a calendar has."""
-    at = _get(data, "at", (int, float))
-    if not 0 <= at <= 4e10:
-        msg = f"at {at!r:.80}"
-        raise ValueError(msg)
-    return float(at)
-
-
-def _code(data: Any) -> int:
-    code: int = _get(data, "exit_code", int)
-    if not 0 <= code <= 255:
-        msg = f"exit_code {code}"
-        raise ValueError(msg)
-    return code
-
-
-def _code_of_job(data: Any) -> int:
-    return _code_of(_outcome(data), _code(data))
-
-
-def _code_of(outcome: str, code: int) -> int:
+def code_of(outcome: str, code: int) -> int:
     """What failed does not end with 0, and what was stopped ends as by a signal, whatever a node says."""
     if outcome == "stopped":
         return code if 128 < code <= 192 else 128 + signal.SIGTERM
     return code or int(outcome != "succeeded")
-
-
-def _texts(data: Any, key: str) -> Iterable[str]:
-    return (text for text in _get(data, key, list) if isinstance(text, str))
-
-
-def _get(data: Any, key: str, kind: type | tuple[type, ...]) -> Any:
-    value = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        msg = f"{key} is {value!r:.80}"
-        raise ValueError(msg)
-    return showing.one_line(value) if isinstance(value, str) else value

@@ -17,7 +17,7 @@ from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept
 from ranklaunch.values import replace
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
@@ -228,13 +228,13 @@ class Reports:
     # DeepSpeed's runner starts.
 
     def _own(self, node: Node, message: Message) -> Suspect:
-        said: Suspect = blame.clipped(blame.suspect(message))
+        said: Suspect = blame.clipped(reading.suspect(message))
         if node.inside and not node.index:
             return said
         return replace(said, node=node.index, culprit=said.culprit and replace(said.culprit, node=node.index, host=self._host(node)))
 
     def _finish(self, node: Node, message: Message) -> Finish:
-        said = blame.finish(message)
+        said = reading.finish(message)
         return said if node.inside and not node.index else replace(said, node=node.index)
 
     # What is seen of it

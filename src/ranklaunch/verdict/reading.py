@@ -1,0 +1,101 @@
+"""What other nodes say of an end, out of their messages: whatever these are made of, a value or ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ranklaunch import showing
+from ranklaunch.typed import Any
+from ranklaunch.values import fields
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect, code_of
+from ranklaunch.verdict.model import Culprit, KnownError
+
+
+def suspect(data: Any) -> Suspect:
+    """Raises ValueError where the data are not one, as with a success: it would end what others have failed of with 0."""
+    return Suspect(
+        node=_get(data, "node", int),
+        at=_at(data),
+        outcome=_outcome(data, "failed", "stopped"),
+        exit_code=_code_of_job(data),
+        reason=_get(data, "reason", str),
+        culprit=_culprit(data.get("culprit")),
+        late=data.get("late") is True,
+    )
+
+
+def finish(data: Any) -> Finish:
+    """Raises ValueError where the data are not one."""
+    return Finish(_get(data, "node", int), _get(data, "rank", (int, type(None))), _at(data))
+
+
+def judgement(data: Any) -> Judgement:
+    """Raises ValueError where the data are not one."""
+    return Judgement(
+        outcome=_outcome(data),
+        exit_code=_code_of_job(data),
+        reason=_get(data, "reason", str),
+        culprit=_culprit(data.get("culprit")),
+        failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
+        notes=tuple(map(showing.one_line, _texts(data, "notes"))),
+    )
+
+
+def _culprit(data: Any) -> Culprit | None:
+    if data is None:
+        return None
+    error = data.get("error") if isinstance(data, dict) else None
+    return Culprit(
+        node=_get(data, "node", int),
+        rank=_get(data, "rank", (int, type(None))),
+        pid=_get(data, "pid", (int, type(None))),
+        exit_code=_code(data),
+        signal=_get(data, "signal", (str, type(None))),
+        out_of_memory=_get(data, "out_of_memory", bool),
+        last_lines=tuple(_texts(data, "last_lines")),
+        name=_get(data, "name", str),
+        host=_get(data, "host", str),
+        time=_get(data, "time", str),
+        error=None if error is None else KnownError(*(_get(error, name, str) for name in fields(KnownError))),
+    )
+
+
+def _outcome(data: Any, *known: str) -> str:
+    outcome: str = _get(data, "outcome", str)
+    if outcome not in (known or ("succeeded", "failed", "stopped")):
+        msg = f"outcome {outcome!r}"
+        raise ValueError(msg)
+    return outcome
+
+
+def _at(data: Any) -> float:
+    """A time that a calendar has."""
+    at = _get(data, "at", (int, float))
+    if not 0 <= at <= 4e10:
+        msg = f"at {at!r:.80}"
+        raise ValueError(msg)
+    return float(at)
+
+
+def _code(data: Any) -> int:
+    code: int = _get(data, "exit_code", int)
+    if not 0 <= code <= 255:
+        msg = f"exit_code {code}"
+        raise ValueError(msg)
+    return code
+
+
+def _code_of_job(data: Any) -> int:
+    return code_of(_outcome(data), _code(data))
+
+
+def _texts(data: Any, key: str) -> Iterable[str]:
+    return (text for text in _get(data, key, list) if isinstance(text, str))
+
+
+def _get(data: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+    value = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        msg = f"{key} is {value!r:.80}"
+        raise ValueError(msg)
+    return showing.one_line(value) if isinstance(value, str) else value
