@@ -53,6 +53,17 @@ def test_a_consequence_does_not_win_over_a_cause_however_early_it_is() -> None:
     assert [other.rank for other in judgement.failures] == [10, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("signal", "later_s", "rank"),
+    [("SIGKILL", 0.03, 2), ("SIGKILL", 1.0, 1), ("SIGSEGV", 0.03, 2), ("SIGSEGV", 0.2, 1), ("SIGABRT", 0.03, 1), (None, 0.03, 1)],
+)
+def test_a_crash_was_before_what_others_failed_of_while_its_end_was_not_seen_yet(signal: str | None, later_s: float, rank: int) -> None:
+    crash = Suspect(0, 10.0 + later_s, "failed", 137, "", culprit(2, signal=signal))
+    judgement = blame.judge([suspect(10.0, 1, CAUSE), crash])
+    assert judgement.culprit
+    assert judgement.culprit.rank == rank
+
+
 @pytest.mark.parametrize(("later_s", "rank"), [(1.0, 2), (3.0, 1)])
 def test_who_has_timed_out_comes_before_those_that_saw_its_connections_end(later_s: float, rank: int) -> None:
     """All had waited for another, and the others noticed it first."""

@@ -363,6 +363,21 @@ def test_what_a_program_fails_of_while_it_handles_the_loss_of_a_peer_came_of_tha
     assert name_of(f"{FRAMES}{missing}\n{between}{FRAMES}{LOST}\n") == "python-file-not-found"
 
 
+@pytest.mark.parametrize(
+    ("between", "name"),
+    [
+        ("", "gloo-peer-connection-lost"), ("evaluating\n", "gloo-peer-connection-lost"), ("step 7 | loss 0.3\n", "python-uncaught-exception"),
+        ("reconnected\n", "python-uncaught-exception"),
+    ],
+)  # fmt: skip
+def test_what_a_program_fails_of_once_it_has_logged_the_loss_of_a_peer_came_of_that(between: str, name: str) -> None:
+    said = f"WARNING trainer: epoch 0 failed: {LOST}\n"
+    found = find(f"step 5 | loss 0.4\n{said}{between}{FRAMES}KeyError: 'accuracy'\n")
+    assert found
+    assert found.error.name == name
+    assert found.line.endswith("; after that: KeyError: 'accuracy'" if name != UNCAUGHT else "KeyError: 'accuracy'")
+
+
 def test_a_full_disk_in_the_words_of_numpy() -> None:
     assert name_of(f"{FRAMES}OSError: 4000000 requested and 1048544 written\n") == "no-space-left"
 

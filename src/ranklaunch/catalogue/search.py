@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.catalogue import layouts
 from ranklaunch.catalogue.entry import (
@@ -32,7 +32,7 @@ from ranklaunch.catalogue.entry import (
 from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.last_words import at_work_after, cause_of_another, causes_before, last_words, of_exception, wrong_after
 from ranklaunch.catalogue.places import Places
-from ranklaunch.catalogue.survival import WHOLE_BAR, counted_on, said_more, went_on
+from ranklaunch.catalogue.survival import WHOLE_BAR, counted_on, said_more, shows_steps, went_on
 from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, tracebacks
 from ranklaunch.typed import NamedTuple
 
@@ -42,6 +42,7 @@ _OF_PEERS = (*_OF_NETWORKS, "PyTorch", "MindSpore", "TensorFlow", "JAX and Ray")
 _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
+_GOT_OVER = r"(?i)\b(?:retr(?:y|ie)|skip|ignor|fall\w* back|reconnect|recover|resum|restor|continu|going on|once more|again)"
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _CAUGHT = r"(?:[Cc]aught|[Hh]andled|[Rr]ecovered from)\b"  # says a program of an exception before another one ends it
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
@@ -156,13 +157,32 @@ def _drop_what_came_of_a_lost_peer(lines: Lines, claims: dict[int, KnownError], 
     that tells of the loss."""
     found: dict[int, Finding] = {}
     lost = {number for number, error in claims.items() if error.kind == CONSEQUENCE and error.family in _OF_PEERS}
-    for _, own in tracebacks(lines, (), of_one=not shared) if lost else ():
+    for group, own in tracebacks(lines, (), of_one=not shared) if lost else ():
         first, last = own[-1].endings[0], own[-1].endings[-1]
         error = claims.get(last)
-        if first in lost and error and error.kind == CAUSE and not lines.bare[first + 1].startswith(RAISED_AGAIN):
-            found[first] = Finding(error, _shown(lines, last, _compiled(error)), last)
+        if not error or error.kind != CAUSE or lines.bare[first + 1].startswith(RAISED_AGAIN):
+            continue
+        logged = () if shared else [number for number in lost.intersection(group) if _is_of_network(claims[number])]
+        loss = first if first in lost else _logged_loss(lines, claims, logged, first)
+        if loss >= 0:
+            found[loss] = Finding(error, _shown(lines, last, _compiled(error)), last)
             del claims[last]
     return found
+
+
+def _is_of_network(error: KnownError) -> bool:
+    return error.standing == USUAL and error.family in _OF_NETWORKS
+
+
+def _logged_loss(lines: Lines, claims: Mapping[int, KnownError], logged: Iterable[int], raised: int) -> int:
+    """The last that is told of before an exception, where the program was not at work between, nor tells of anything else that may be why;
+    -1 where there is none."""
+    begin = lines.begin(raised)
+    number = max((number for number in logged if number < begin), default=-1)
+    between = lines.said[number + 1 : begin]
+    others = any(number < other < begin and claims[other].kind == CAUSE for other in claims)
+    over = others or shows_steps("\n".join(between)) or _compiled_text(_GOT_OVER).search("\n".join(lines.told[number:begin]))
+    return -1 if number < 0 or over or len(between) > _MOST_LINES else number
 
 
 def _told(lines: Lines, number: int, error: KnownError, later: Finding | None) -> str:
