@@ -340,7 +340,7 @@ def test_nothing_known() -> None:
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 LOST = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:10895"
-UNCAUGHT = "python-uncaught-exception"
+UNCAUGHT, GLOO_LOST = "python-uncaught-exception", "gloo-peer-connection-lost"
 
 
 def test_causes_win_over_consequences_wherever_they_stand() -> None:
@@ -365,11 +365,8 @@ def test_what_a_program_fails_of_while_it_handles_the_loss_of_a_peer_came_of_tha
 
 @pytest.mark.parametrize(
     ("between", "name"),
-    [
-        ("", "gloo-peer-connection-lost"), ("evaluating\n", "gloo-peer-connection-lost"), ("step 7 | loss 0.3\n", "python-uncaught-exception"),
-        ("reconnected\n", "python-uncaught-exception"),
-    ],
-)  # fmt: skip
+    [("", GLOO_LOST), ("evaluating\n", GLOO_LOST), ("step 7 | loss 0.3\n", UNCAUGHT), ("reconnected\n", UNCAUGHT)],
+)
 def test_what_a_program_fails_of_once_it_has_logged_the_loss_of_a_peer_came_of_that(between: str, name: str) -> None:
     said = f"WARNING trainer: epoch 0 failed: {LOST}\n"
     found = find(f"step 5 | loss 0.4\n{said}{between}{FRAMES}KeyError: 'accuracy'\n")

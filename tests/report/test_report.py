@@ -51,10 +51,25 @@ def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.M
         succeeded(LeftBehind(left.folder / below, monkeypatch, nodes=2))
     experiment = left.folder / folders.TUNE / results.EXPERIMENTS / "z1_mbs2"
     shutil.copy(experiment / "logs" / "node_0" / "attempt_1" / "verdict.json", experiment)
+    (experiment / folders.COMMAND).touch()
+    shutil.copytree(experiment, experiment.with_name("z2_mbs2"))
     report = whole.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason) == ("failed", 7, "none of 3 configurations worked")
     assert any("tune: a search's experiments are left out" in trouble for trouble in report.troubles)
     assert whole.report(str(left.folder / "run")).exit_code == 0
+    with pytest.raises(ConfigError, match=f"experiments of a search, each a job of its own; name one of them, such as {experiment}"):
+        whole.report(str(experiment.parent))
+
+
+def test_attempts_that_have_another_job_name_are_told_of(left: LeftBehind) -> None:
+    for attempt in (1, 2):
+        node = left.node(0, attempt).starts(10.0 * attempt, 10.0 * attempt + 1, 10.0 * attempt + 2)
+        node.ends(10.0 * attempt + 3, 10.0 * attempt + 4, "failed", 1, "rank 0").verdict("failed", 1, "rank 0 exited with code 1")
+    assert not any("job name" in trouble for trouble in whole.report(str(left.folder)).troubles)
+    plan = left.folder / "node_0" / "attempt_1" / "plan.json"
+    plan.write_text(plan.read_text().replace('"bert"', '"gpt"'))
+    troubles = whole.report(str(left.folder)).troubles
+    assert any(trouble.startswith("attempt 1 has another job name (gpt), and may be of another job") for trouble in troubles)
 
 
 def test_a_success(left: LeftBehind) -> None:

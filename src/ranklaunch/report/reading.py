@@ -92,6 +92,10 @@ class Reader:
             found = [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
         if not found:
             raise ConfigError(list(self._nothing()))
+        tried = [place.path for place in found if os.path.lexists(os.path.join(place.path, folders.COMMAND))]
+        if len(tried) > 1:
+            msg = f"{self.top}: experiments of a search, each a job of its own; name one of them, such as {tried[0]}"
+            raise ConfigError(msg)
         return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
 
     def _open_file(self) -> None:

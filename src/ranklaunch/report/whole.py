@@ -37,6 +37,7 @@ def report(top: str) -> Report:
     job = verdicts.job(plans[node] for node in sorted(plans))
     made = _attempts(reader, found, job)
     last = _deciding(made)
+    _tell_of_names(reader, found)
     together = [each for one in found for each in one.together]
     gaps = tuple(_gaps(made))
     return Report(
@@ -46,6 +47,23 @@ def report(top: str) -> Report:
         differences=verdicts.differences(compared), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
     )  # fmt: skip
+
+
+def _tell_of_names(reader: Reader, found: Sequence[Gathered]) -> None:
+    """Of attempts that may be of another job: nothing else shows whether it was one."""
+    names = {each.number: name for each in found if (name := _name_of(each))}
+    others = [number for number in names if names[number] != names[max(names)]]
+    if others:
+        are = "attempt {} has" if len(others) == 1 else "attempts {} have"
+        shown = f"{are.format(', '.join(map(str, others[:8])))}{' and more' if len(others) > 8 else ''}"
+        reader.trouble(
+            f"{shown} another job name ({names[others[0]]}), and may be of another job: jobs in one log folder are counted as one"
+        )
+
+
+def _name_of(gathered: Gathered) -> str:
+    plans = (left.plan for lefts in gathered.lefts.values() for left in lefts.values())
+    return next((given.text(given.mapping(plan.get("job")).get("name", ""), 120) for plan in plans if plan), "")
 
 
 def _tells(left: Left) -> bool:

@@ -20,6 +20,7 @@ HANG = "hang.json"  # what was said of the last alarm, where a command is told o
 EVIDENCE = "evidence"
 TUNE, BEST = "tune", "run"  # of a search, and of what was run with the best that it found: beside its own attempt
 OF_TUNE = ("exps", "results.json")  # in the former, where it has tried something
+COMMAND = "command.txt"  # of an experiment
 RANK_TABLE = "ranktable.json"  # as HCCL reads it
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 

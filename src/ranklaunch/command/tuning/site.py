@@ -21,7 +21,7 @@ from ranklaunch.verdict import folders
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
 FOLDER = folders.TUNE  # in the log directory, which platforms keep
-VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", "command.txt", "log"
+VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", folders.COMMAND, "log"
 TOPIC = "tune"  # of words over the muster
 NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment, and so of its folder
 AUTOTUNING = "--autotuning"
