@@ -144,6 +144,25 @@ raise RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiti
 """
 
 
+BARRIER = """\
+import atexit, os, time
+if os.environ["RANK"] == "0":  # which takes its time to end
+    atexit.register(time.sleep, 20)
+    raise RuntimeError("[Rank 0]: Rank 2 failed to pass monitoredBarrier in 10000 ms")
+time.sleep(0.3)
+raise RuntimeError("Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.")
+"""
+
+
+def test_who_says_which_rank_did_not_come_is_named_and_not_who_lost_it(as_process: Starter, tmp_path: Path) -> None:
+    """It was told to end on its way out."""
+    (tmp_path / "train.py").write_text(BARRIER)
+    job = as_process.spawn(2, tmp_path / "train.py", options=("--grace-s", 5))
+    assert job.end() == 1, job.err.text
+    assert job.verdict["culprit"]["rank"] == 0
+    assert "Rank 2 failed to pass monitoredBarrier in 10000 ms" in job.verdict["reason"]
+
+
 def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:
     notes = noted_beside(as_process, WRITES, 2, culprit=1)
     why = "its thread writer had failed: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step_2.pt'"
