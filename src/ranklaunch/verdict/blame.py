@@ -172,7 +172,8 @@ def _rank(suspect: Suspect) -> tuple[bool, float]:
     culprit = suspect.culprit
     if suspect.is_consequence:
         return True, suspect.at - (ENDS_S if culprit and culprit.error and TIMEOUT in culprit.error.name else 0.0)
-    return False, suspect.at - (_SEEN_AFTER_S.get(culprit.signal or "", 0.0) if culprit else 0.0)
+    of_rank = culprit.signal if culprit and culprit.rank is not None else None  # a supervisor may have been killed as it ended the others
+    return False, suspect.at - _SEEN_AFTER_S.get(of_rank or "", 0.0)
 
 
 def _is_clear(suspect: Suspect) -> bool:
