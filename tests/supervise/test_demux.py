@@ -111,6 +111,16 @@ def test_an_exception_stands_behind_a_line_that_has_only_begun(written: bytes) -
         demux.finish()
 
 
+def test_the_end_of_mpirun_is_no_time_at_which_a_rank_has_written() -> None:
+    clock = [5.0]
+    outputs = [Output((), "", lambda *lines: None, lambda: clock[0], pytest.fail) for _ in range(2)]
+    demux = Demux(TAGGED["4"], outputs[0], lambda key: outputs[1])
+    demux.feed(tag(0) + b"step 1\n")
+    clock[0] = 7.0
+    demux.finish()
+    assert outputs[1].written_at == 5.0
+
+
 def test_empty_lines_take_no_longer_than_others() -> None:
     began = time.process_time()
     told = Told()

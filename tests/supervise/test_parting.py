@@ -53,6 +53,8 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
         ("".join(f"[rank3]: {line}\n" for line in CHAINED.splitlines()), LIKELY),
         (OF_HOOK.replace("[rank3]:     load", "    load"), LIKELY),
         (f"{OF_HOOK}[rank3]: \n", CERTAIN),
+        (OF_HOOK.replace("no image 17", "worker 3 died with exit code 1"), CERTAIN),
+        (PLAIN.replace("no image 17", "Command '['false']' returned non-zero exit status 1."), LIKELY),
         (f"{PLAIN}sample 17 left out\n", ""),
         (f"E1124 04:50:00.123456 140 data.py:33] sample 17 is unreadable\n{PLAIN}", ""),
         (f"\x1b[32m2026-11-24\x1b[0m | \x1b[31m\x1b[1mERROR\x1b[0m | sample 17\n{PLAIN}", ""),

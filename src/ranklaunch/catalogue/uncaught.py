@@ -42,7 +42,7 @@ def ends_by_exception(text: str, rank: int, most: int = 1, threads: bool = False
     mark = marked[1] if marked else ""
     bare = [line[len(mark) :] if line.startswith(mark) else line for line in lines]
     behind = [number for number in range(begins[-1] + 1, len(bare)) if bare[number][:1].strip()]
-    told = [number for number in behind if not (_BY_CPP.match(bare[number]) or _PARTING.search(bare[number].lower()))]
+    told = [number for number in behind if not (_BY_CPP.match(bare[number]) or _is_parting(bare, number, behind[0]))]
     first = begins[-1]
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
@@ -56,6 +56,12 @@ def ends_by_exception(text: str, rank: int, most: int = 1, threads: bool = False
     if len(told) > (MOST_OF_MESSAGE if how == CERTAIN else most) or (first and how == LIKELY and re.search(LOGGED, bare[first - 1])):
         return "", ""
     return how, "\n".join(lines[first:])
+
+
+def _is_parting(bare: Sequence[str], number: int, first: int) -> bool:
+    """But for the line that names the exception, which may tell of another process's code, as that of subprocess does."""
+    names = number == first and bare[number - 1][:1].isspace()
+    return not names and bool(_PARTING.search(bare[number].lower()))
 
 
 def _of_thread(lines: Sequence[str], bare: Sequence[str], first: int, told: Sequence[int]) -> tuple[str, str]:

@@ -59,7 +59,8 @@ class Demux:
         self._left = b""
         self._at_end = {key.decode(): self.tail_of(key.decode()) for key in self._by_key}
         for stream in self._streams.values():
-            stream.output.feed(bytes(stream.begun))
+            if stream.begun:  # with nothing, it would seem to have written now
+                stream.output.feed(bytes(stream.begun))
             stream.output.end_line()
         for output in (*self._by_key.values(), self._own):
             output.finish()
