@@ -90,7 +90,7 @@ check_prefix() {
 
 # Also of one that failed or was interrupted, wherever that was.
 is_earlier() {
-    [ -f "$PREFIX/$MARK" ] || is_environment
+    { [ -f "$PREFIX/$MARK" ] && [ ! -L "$PREFIX/$MARK" ]; } || is_environment
 }
 
 is_environment() {

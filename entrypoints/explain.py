@@ -43,7 +43,7 @@ MOST_OF_END = 1024 * 1024  # characters in which an exception is looked for that
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
-_COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh"}
+_COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh91AY&SY"}
 _LINES = bytes.maketrans(b"\r", b"\n")
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
 

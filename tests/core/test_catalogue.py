@@ -365,7 +365,7 @@ def test_what_a_program_fails_of_while_it_handles_the_loss_of_a_peer_came_of_tha
 
 @pytest.mark.parametrize(
     ("between", "name"),
-    [("", GLOO_LOST), ("evaluating\n", GLOO_LOST), ("step 7 | loss 0.3\n", UNCAUGHT), ("reconnected\n", UNCAUGHT)],
+    [("", GLOO_LOST), ("evaluating\n", GLOO_LOST), ("step 7 | loss 0.3\n", UNCAUGHT), ("reconnected\n", UNCAUGHT), ("a\nb\nc\n", UNCAUGHT)],
 )
 def test_what_a_program_fails_of_once_it_has_logged_the_loss_of_a_peer_came_of_that(between: str, name: str) -> None:
     said = f"WARNING trainer: epoch 0 failed: {LOST}\n"

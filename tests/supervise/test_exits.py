@@ -163,6 +163,28 @@ def test_who_says_which_rank_did_not_come_is_named_and_not_who_lost_it(as_proces
     assert "Rank 2 failed to pass monitoredBarrier in 10000 ms" in job.verdict["reason"]
 
 
+RUNS_A_COMMAND = """\
+import atexit, os, subprocess, sys, time, traceback
+def hook(*error):  # as PyTorch's
+    print("".join(f"[rank0]: {line}\\n" for line in "".join(traceback.format_exception(*error)).splitlines()), end="", file=sys.stderr)
+if os.environ["RANK"] == "0":
+    sys.excepthook = hook
+    atexit.register(time.sleep, 20)
+    subprocess.run(["false"], check=True)
+time.sleep(0.5)
+print("lost a peer, leaving", flush=True)
+os._exit(5)
+"""
+
+
+def test_a_rank_whose_command_failed_is_named_and_not_who_left_for_that(as_process: Starter, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RUNS_A_COMMAND)
+    job = as_process.spawn(2, tmp_path / "train.py", options=("--grace-s", 5))
+    assert job.end() == 1, job.err.text
+    assert job.verdict["culprit"]["rank"] == 0
+    assert "returned non-zero exit status 1." in job.verdict["reason"]
+
+
 def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:
     notes = noted_beside(as_process, WRITES, 2, culprit=1)
     why = "its thread writer had failed: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step_2.pt'"

@@ -42,7 +42,7 @@ _OF_PEERS = (*_OF_NETWORKS, "PyTorch", "MindSpore", "TensorFlow", "JAX and Ray")
 _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
-_GOT_OVER = r"(?i)\b(?:retr(?:y|ie)|skip|ignor|fall\w* back|reconnect|recover|resum|restor|continu|going on|once more|again)"
+_GOT_OVER = r"(?i)\b(?:retr(?:y|ie)|skip|ignor|fall\w* back|reconnect|recover|resum|restor|continu|going on|once more|again|from now on|disabl|rebuil|new one|only)"
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _CAUGHT = r"(?:[Cc]aught|[Hh]andled|[Rr]ecovered from)\b"  # says a program of an exception before another one ends it
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
@@ -50,6 +50,7 @@ LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  
 _BY_CPP = "terminate called "  # by no handler of Python's
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES_AT_ALL = 3000
+_MOST_BETWEEN = 2  # lines of a program that has told of a lost peer and then fails of that
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _MOST_TEXTS = 600  # that entries need and the output may have, of 900: real ones have 200, and hundreds of failures together 400
 _LONGEST_LINE = 500  # characters of a finding, for people
@@ -182,7 +183,7 @@ def _logged_loss(lines: Lines, claims: Mapping[int, KnownError], logged: Iterabl
     between = lines.said[number + 1 : begin]
     others = any(number < other < begin and claims[other].kind == CAUSE for other in claims)
     over = others or shows_steps("\n".join(between)) or _compiled_text(_GOT_OVER).search("\n".join(lines.told[number:begin]))
-    return -1 if number < 0 or over or len(between) > _MOST_LINES else number
+    return -1 if number < 0 or over or len([line for line in between if line.strip()]) > _MOST_BETWEEN else number
 
 
 def _told(lines: Lines, number: int, error: KnownError, later: Finding | None) -> str:

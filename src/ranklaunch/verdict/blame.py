@@ -33,7 +33,7 @@ TIMEOUT = "timeout"  # in the name of a known error
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
 # Seconds between such an end, or what others notice of it, and when it is seen. Nothing that another rank's end brings about ends one by
 # SIGKILL; some libraries crash of it.
-_SEEN_AFTER_S = {"SIGKILL": 0.25, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
+_SEEN_AFTER_S = {"SIGKILL": 0.1, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
