@@ -42,7 +42,10 @@ _OF_PEERS = (*_OF_NETWORKS, "PyTorch", "MindSpore", "TensorFlow", "JAX and Ray")
 _ERRNO = "System"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
-_GOT_OVER = r"(?i)\b(?:retr(?:y|ie)|skip|ignor|fall\w* back|reconnect|recover|resum|restor|continu|going on|once more|again|from now on|disabl|rebuil|new one|only)"
+_GOT_OVER = (
+    r"(?i)\b(?:retr(?:y|ie)|skip|ignor|fall\w* back|reconnect|recover|resum|restor|continu|rebuil|disabl)"
+    r"|\b(?:going on|once more|again|from now on|new one|only)\b"
+)
 _MISSED_BY_SCRIPT = r"(?!(?:\S{0,80}/)?(?:da)?sh: )(?:\S{1,80}: )?line \d{1,6}: .{1,120}: command not found$"
 _CAUGHT = r"(?:[Cc]aught|[Hh]andled|[Rr]ecovered from)\b"  # says a program of an exception before another one ends it
 _WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
