@@ -375,6 +375,11 @@ def test_what_a_program_fails_of_once_it_has_logged_the_loss_of_a_peer_came_of_t
     assert found.line.endswith("; after that: KeyError: 'accuracy'" if name != UNCAUGHT else "KeyError: 'accuracy'")
 
 
+def test_an_exception_may_be_the_last_of_a_text_that_is_cut() -> None:
+    lost = "mpirun has exited due to process rank 3 with PID 0 on node worker-1 exiting improperly. There are three reasons:"
+    assert find(f"{lost}{FRAMES}EI0003: 2024-05-21 In [HcclAllReduce], value [255] for parameter [op] is invalid.")
+
+
 def test_a_full_disk_in_the_words_of_numpy() -> None:
     assert name_of(f"{FRAMES}OSError: 4000000 requested and 1048544 written\n") == "no-space-left"
 

@@ -164,7 +164,7 @@ def _drop_what_came_of_a_lost_peer(lines: Lines, claims: dict[int, KnownError], 
     for group, own in tracebacks(lines, (), of_one=not shared) if lost else ():
         first, last = own[-1].endings[0], own[-1].endings[-1]
         error = claims.get(last)
-        if not error or error.kind != CAUSE or lines.bare[first + 1].startswith(RAISED_AGAIN):
+        if not error or error.kind != CAUSE or any(line.startswith(RAISED_AGAIN) for line in lines.bare[first + 1 : first + 2]):
             continue
         logged = () if shared else [number for number in lost.intersection(group) if _is_of_network(claims[number])]
         loss = first if first in lost else _logged_loss(lines, claims, logged, first)
