@@ -50,7 +50,8 @@ def with_parting(
         if not child or _raised(last) > _raised(tail) or _was_at_work(last):
             continue  # what has ended it came later
         error = words.known(said.encode(errors="replace"), plan, by_itself=False)  # what it had caught before is another matter
-        if not error or not (blame.tells_why(error) or blame.TIMEOUT in error.name):  # who waited in vain ended before others lost it
+        why = error and (error.kind == blame.CAUSE or error.name in blame.OF_ITS_OWN)
+        if not error or not (why or blame.TIMEOUT in error.name):  # who waited in vain ended before others lost it
             continue
         known = [each for each in result if each.culprit and each.culprit.rank == rank]  # which with mpirun may be another node's
         by_itself, end = _end_of(rank, child)
