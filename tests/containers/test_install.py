@@ -35,7 +35,8 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     failed = install(*folders, tmp_path, blocks=200)  # too little for pip itself, as on a full disk
     assert failed.returncode != 0
     assert (tmp_path / "own/bin/python").exists()
-    assert not (tmp_path / "bin/ranklaunch").exists()
+    failed = install(*folders, tmp_path, env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""})  # without Jinja2
+    assert (failed.returncode, (tmp_path / "bin/ranklaunch").exists()) == (1, False)
     for _ in range(2):
         done = install(*folders, tmp_path, env=others)
         assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr

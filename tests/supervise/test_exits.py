@@ -144,45 +144,39 @@ raise RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiti
 """
 
 
-BARRIER = """\
-import atexit, os, time
-if os.environ["RANK"] == "0":  # which takes its time to end
-    atexit.register(time.sleep, 20)
-    raise RuntimeError("[Rank 0]: Rank 2 failed to pass monitoredBarrier in 10000 ms")
-time.sleep(0.3)
-raise RuntimeError("Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.")
-"""
-
-
-def test_who_says_which_rank_did_not_come_is_named_and_not_who_lost_it(as_process: Starter, tmp_path: Path) -> None:
-    """It was told to end on its way out."""
-    (tmp_path / "train.py").write_text(BARRIER)
-    job = as_process.spawn(2, tmp_path / "train.py", options=("--grace-s", 5))
-    assert job.end() == 1, job.err.text
-    assert job.verdict["culprit"]["rank"] == 0
-    assert "Rank 2 failed to pass monitoredBarrier in 10000 ms" in job.verdict["reason"]
-
-
-RUNS_A_COMMAND = """\
+# Rank 0 fails first, as PyTorch's hook writes it, and takes its time to end; rank 1 leaves for that, and has ended before.
+ON_ITS_WAY_OUT = """\
 import atexit, os, subprocess, sys, time, traceback
-def hook(*error):  # as PyTorch's
+def hook(*error):
     print("".join(f"[rank0]: {line}\\n" for line in "".join(traceback.format_exception(*error)).splitlines()), end="", file=sys.stderr)
+    open("raised", "w").close()
 if os.environ["RANK"] == "0":
     sys.excepthook = hook
-    atexit.register(time.sleep, 20)
-    subprocess.run(["false"], check=True)
-time.sleep(0.5)
-print("lost a peer, leaving", flush=True)
-os._exit(5)
+    atexit.register(time.sleep, 600)
+    FIRST
+while not os.path.exists("raised"):
+    time.sleep(0.02)
+SECOND
 """
+TOO_LATE = "Rank 2 failed to pass monitoredBarrier in 10000 ms"
+PASSED = "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0."
 
 
-def test_a_rank_whose_command_failed_is_named_and_not_who_left_for_that(as_process: Starter, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(RUNS_A_COMMAND)
-    job = as_process.spawn(2, tmp_path / "train.py", options=("--grace-s", 5))
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (f"raise RuntimeError('[Rank 0]: {TOO_LATE}')", f"raise RuntimeError('{PASSED}')", TOO_LATE),
+        ("subprocess.run(['false'], check=True)", "os._exit(5)", "returned non-zero exit status 1."),
+    ],
+    ids=["monitored barrier", "subprocess"],
+)
+def test_who_was_on_its_way_out_is_named_and_not_who_left_for_that(as_process: Starter, first: str, second: str, said: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(ON_ITS_WAY_OUT.replace("FIRST", first).replace("SECOND", second))
+    job = as_process.spawn(2, program, options=("--grace-s", 5))
     assert job.end() == 1, job.err.text
     assert job.verdict["culprit"]["rank"] == 0
-    assert "returned non-zero exit status 1." in job.verdict["reason"]
+    assert said in job.verdict["reason"]
 
 
 def test_a_thread_that_has_failed_is_told_where_others_waited_for_its_rank(as_process: Starter) -> None:

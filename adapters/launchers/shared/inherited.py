@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from ranklaunch.plan.model import Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import OF_KEY
 from ranklaunch.values import replace
 
-SECRETS = ("RANKLAUNCH_SECRET", "RANKLAUNCH_JOB_UID")
 # Names, or with * at the end all that begin so; and why they go.
 MISLEADING: tuple[tuple[tuple[str, ...], str], ...] = (
     (
@@ -42,7 +42,7 @@ MISLEADING: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
-    (SECRETS, "the key of the job's muster, which is ranklaunch's alone"),
+    (OF_KEY, "the key of the job's muster, which is ranklaunch's alone"),
     (
         ("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
         "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",
@@ -74,7 +74,7 @@ def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
 
 def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """The same of those that nobody but ranklaunch may know."""
-    return tuple(sorted(name for name in env if name in SECRETS))
+    return tuple(sorted(name for name in env if name in OF_KEY))
 
 
 def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:

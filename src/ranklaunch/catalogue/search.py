@@ -1,7 +1,8 @@
 """From the last output of a rank to the entry that explains its end best.
 
 A line belongs to the first entry that matches it. Then causes win over consequences, and anything over an AFTERMATH; of one kind the
-entries whose standing is not the usual come last; otherwise the earliest line wins.
+entries whose standing is not the usual come last; otherwise the earliest line wins. But an exception that came of a lost peer, which the
+program was handling or had just told of, is no cause: it is told behind that loss.
 
 No pattern matches the end of a line.
 """

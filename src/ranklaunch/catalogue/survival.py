@@ -211,7 +211,8 @@ PARTING = "|".join(
         r"^(?:[\d/]{10} [\d:]{8} info )?(?:connection|server|handleinform\w+|processoutgoing\w+): (?:.+ id=\d+\(|is shut|all c|listener c)",
         r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads
         r"^warning: all log messages before absl::initializelog\(\)",  # TensorFlow, before its first line of absl's
-        r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]|^={9} ",  # Nsight Systems; compute-sanitizer
+        r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
+        r"^={9} (?:target application|error summary)\b",  # compute-sanitizer
         rf"{CODE}\b",
         r"^extension modules: |^ {1,12}\d{1,10} done {2,40}\| ",  # Python's handler of faults; bash, of the rest of a pipe
     )

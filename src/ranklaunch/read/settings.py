@@ -46,8 +46,7 @@ LOG_TAG = Variable(
 PASS = Variable(
     "pass", ("RANKLAUNCH_PASS",), parse.text, "",
     "template of arguments that are appended to the program's; knows nodes, node_index, slots, first_rank, world_size, master_addr, "
-    "master_port and job",
-    option="--pass",
+    "master_port and job", option="--pass",
 )  # fmt: skip
 PRE_START = Variable(
     "pre_start", ("RANKLAUNCH_PRE_START",), parse.flag, True,
@@ -111,6 +110,7 @@ JOB_UID = Variable(
     "job_uid", ("RANKLAUNCH_JOB_UID",), parse.text, "", "id of this job that nobody guesses, the same on every node, from the platform: "
     "the key of the muster where no other is given", "platform",
 )  # fmt: skip
+OF_KEY = (*SECRET.names, *JOB_UID.names)  # of which the muster's key follows, which nothing that is started needs
 FEWER_RANKS = Variable(
     "fewer_ranks", ("RANKLAUNCH_FEWER_RANKS",), parse.flag, False, "a launcher that started fewer ranks than planned has succeeded",
 )  # fmt: skip

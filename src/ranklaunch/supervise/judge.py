@@ -249,8 +249,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
     own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and itself else b"")
     shared = child.process.conduct.launches and not of_rank
-    says_why = not own.startswith(b"pdsh@")  # that it has ended
-    error = _words().known(own if told else tail, plan, itself, shared, failure.exit_code) if says_why else None
+    error = None if _words().tells_only_of_end(own) else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
@@ -261,21 +260,15 @@ def _run_ids(path: str) -> dict[str, str]:
 
 
 def _locked(folder: str) -> int:
-    """A descriptor: as long as it is open, no other start changes what is kept there. -1 where there is no lock to be had in time, as on
-    some mounts."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return -1
+    """As disk.lock; -1 where it is not to be had in time."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except OSError as error:
-            if error.errno != errno.EWOULDBLOCK or time.monotonic() > until:
-                os.close(fd)
-                return -1
+            fd = disk.lock(folder)
+        except OSError:
+            return -1
+        if fd is not None or time.monotonic() > until:
+            return -1 if fd is None else fd
         time.sleep(0.01)
 
 

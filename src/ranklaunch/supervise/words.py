@@ -163,6 +163,11 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
 
+def tells_only_of_end(own: bytes) -> bool:
+    """Whether it is pdsh's word of a host that has said nothing itself, as of_ranks gives it: no reason of anything."""
+    return own.startswith(b"pdsh@")
+
+
 def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
     """What Open MPI says of a rank that has called it wrongly, or has ended without it, which stands in mpirun's output alone."""
     places = [tail.find(text.encode()) for text in _WRONG_CALLS if text.encode() in tail]
@@ -174,7 +179,8 @@ def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
 
 def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -> Failure | None:
     """What a launcher says of the rank that failed. Where it tells of several hosts, as by pdsh, one that tells first may tell what came of
-    another's failure: then of one before whose ranks' end a cause stands."""
+    another's failure: then of one before whose ranks' end a cause stands, and where the first is a crash or a code of its own, one that had
+    said its cause before that was told."""
     told, nodes = explain(text), _called(plan.job.nodes)
     if told and told.rank is not None and told.rank >= plan.job.world_size:  # whatever has written that
         told = replace(told, rank=None)

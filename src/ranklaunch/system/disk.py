@@ -8,6 +8,7 @@ nothing is written through it.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterable
@@ -64,6 +65,19 @@ def working_folder() -> str:
         return os.getcwd()
     except OSError:  # it was removed; absolute paths still work
         return "/"
+
+
+def lock(folder: str) -> int | None:
+    """A descriptor: as long as it is open, nobody else gets one of this folder; None where somebody else has it. On mounts that have no
+    locks everybody gets one. Raises OSError where the folder cannot be opened."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.EWOULDBLOCK:
+            os.close(fd)
+            return None
+    return fd
 
 
 def absolute(path: str, option: str = "") -> str:

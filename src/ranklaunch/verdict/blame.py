@@ -31,8 +31,8 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 TIMEOUT = "timeout"  # in the name of a known error
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
-# Seconds between such an end, or what others notice of it, and when it is seen. Nothing that another rank's end brings about ends one by
-# SIGKILL; some libraries crash of it.
+# Seconds by which a crash is seen later than its peers may notice it, and write what they fail of. The end of a peer kills nobody by
+# SIGKILL, and some libraries crash of it.
 _SEEN_AFTER_S = {"SIGKILL": 0.1, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one

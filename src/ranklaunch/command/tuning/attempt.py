@@ -58,14 +58,14 @@ class Tuning(Attempt):
     def _wait_for_another(self) -> None:
         """Whose outer process was killed, say: it has the grace to end what it had started. Raises WaitError."""
         until = self._loop.clock() + self.plan.limits.grace_s + ENDS_S
-        said = ""
+        is_told = False
         while (folder := self._searches.held()) and not self.ending:
             if self._loop.clock() >= until:
                 msg = f"another search is at work in {folder}: wait for its end, or give this one a --log-dir of its own"
                 raise WaitError(msg)
-            if not said:
-                said = f"tune: another search is at work in {folder}; waiting for its end, {until - self._loop.clock():.0f} s at most"
-                self._say(said)
+            if not is_told:
+                self._say(f"tune: another search is at work in {folder}; waiting for its end, {until - self._loop.clock():.0f} s at most")
+            is_told = True
             self._loop.run_until(lambda: self.ending is not None, self._loop.clock() + LOOK_S)
 
     def _decide(self, child: Child) -> None:

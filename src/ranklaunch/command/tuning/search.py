@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -94,13 +91,9 @@ class Searches:
         """The folder in which another search still writes, "" where none does: then no other one will."""
         for folder in sorted({self.site.results, self.site.exps} - self._locks.keys()):
             disk.make_folder(folder)
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno == errno.EWOULDBLOCK:  # some mounts have no locks
-                    os.close(fd)
-                    return folder
+            fd = disk.lock(folder)
+            if fd is None:
+                return folder
             self._locks[folder] = fd
         return ""
 

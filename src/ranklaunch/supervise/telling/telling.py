@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from ranklaunch.files import own_program
-from ranklaunch.read.settings import JOB_UID, SECRET
+from ranklaunch.read.settings import OF_KEY
 from ranklaunch.secrets.redact import argv as without_secrets
 from ranklaunch.supervise.desk import standing
 from ranklaunch.supervise.given import Seen, Teller
@@ -32,7 +32,6 @@ LOOK_S = 0.5
 LEAST_S = 0.2  # that are worth to begin with
 POST = own_program("post_trainjob_status.py")
 HANG, RESTART, VERDICT = "hang", "restart", "verdict"
-OF_MUSTER = (*SECRET.names, *JOB_UID.names)  # its key, which the command does not need
 OF_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK_ID", "SLURM_PROCID")  # who has one is taken for a rank
 SCHEMA_OF_HANG = "ranklaunch.hang/1"
 
@@ -42,7 +41,7 @@ class Telling(Teller):
 
     def __init__(self, seen: Seen, loop: Loop, say: Callable[[str], None], env: Mapping[str, str]) -> None:
         self._seen, self._loop, self._say = seen, loop, say
-        self._env = {name: value for name, value in env.items() if name not in (*OF_RANKS, *OF_MUSTER)}
+        self._env = {name: value for name, value in env.items() if name not in (*OF_RANKS, *OF_KEY)}
         self._tell = seen.plan().tell
         self._began = time.time()
         self._growing, self._round = metrics.Growing(), -1
