@@ -1441,6 +1441,8 @@ def test_memory_that_jax_then_reserves_less_of_is_no_cause() -> None:
     wanted = "E1127 21:19:04.35{}    1508 cuda_executor.cc:1365] [0] Failed to allocate device memory of {}GiB (39255429120 bytes): "
     lines = "\n".join(wanted.format(*each) + "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory" for each in ((1, 40), (2, 36)))
     assert name_of(f"{lines}\n") == "cuda-smaller-allocation"
+    raised = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    assert name_of(f"{lines}\n{FRAMES}{raised}\n") == "jax-out-of-memory"
     found = find(f"{lines}\n=== Source Location Trace: ===\n{FRAMES}FloatingPointError: invalid value (nan) encountered in log\n")
     assert found
     assert (found.error.name, found.line) == (UNCAUGHT, "FloatingPointError: invalid value (nan) encountered in log")

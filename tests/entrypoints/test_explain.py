@@ -395,5 +395,8 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(OOM.encode()))
     found = helpers.call("explain", str(packed))
     assert (found.code, found.err) == (78, f"ranklaunch: {packed}: it is compressed: zcat FILE | ranklaunch explain -\n")
+    plain = tmp_path / "rank_1.log"
+    plain.write_text(f"BZhao: started\n{OOM}\n")
+    assert helpers.call("explain", str(plain)).code == 0
     found = helpers.call("explain", str(tmp_path))
     assert (found.code, found.err.partition(": a ")[2]) == (78, "folder is there, where ranklaunch needs a regular file: name another\n")

@@ -48,9 +48,11 @@ def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.M
     own.folder.rename(left.folder / "attempt_1")
     assert folders.OF_TUNE == (results.EXPERIMENTS, results.RESULTS)
     for below in (f"{folders.TUNE}/{results.EXPERIMENTS}/z1_mbs2/logs", folders.BEST):
-        succeeded(LeftBehind(left.folder / below, monkeypatch, nodes=2))
+        one = LeftBehind(left.folder / below, monkeypatch, nodes=1).node(0).starts(0.0, 1.0, 2.0).tell(3.0, "done").ends(3.0, 4.0)
+        one.verdict()
+        one.folder.rename(left.folder / below / "attempt_1")
     experiment = left.folder / folders.TUNE / results.EXPERIMENTS / "z1_mbs2"
-    shutil.copy(experiment / "logs" / "node_0" / "attempt_1" / "verdict.json", experiment)
+    shutil.copy(experiment / "logs" / "attempt_1" / "verdict.json", experiment)
     (experiment / folders.COMMAND).touch()
     shutil.copytree(experiment, experiment.with_name("z2_mbs2"))
     report = whole.report(str(left.folder))

@@ -95,6 +95,16 @@ def test_a_search_waits_for_another_in_the_same_folder_and_is_refused_where_that
     assert waits.end(4 * DEADLINE_S) == 0, waits.err.text
 
 
+def test_what_cannot_be_written_at_the_end_is_said_and_changes_nothing(as_process: Starter) -> None:
+    """A folder stands in the file's place."""
+    (as_process.folder / "logs" / "tune" / "summary.txt").mkdir(parents=True)
+    job = tune(as_process, config=FEW)
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    assert f"tune: {job.log_dir}/tune/summary.txt: a folder is there" in job.err.text
+    assert f"best: {BEST} with" in job.err.text
+    assert BEST in job.verdict["reason"]
+
+
 @pytest.mark.parametrize(
     ("number", "moments"),
     [

@@ -115,6 +115,8 @@ class Searches:
             self._write(results.SUMMARY, "".join(f"{line}\n" for line in lines))
         except OSError as error:  # a full disk
             say(f"tune: {error.filename or self.site.results}: cannot be written: {error.strerror}")
+        except disk.NotRegularError as error:
+            say(f"tune: {error}")
         for line in lines:
             say(line)
 
