@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import helpers
 import pytest
 
+from ranklaunch.system import tree
 from testbench.jobs.job import Starter, attempts
+from testbench.waiting import sleep_until
 
 LONG_S = 240  # MindSpore and DeepSpeed take their time where there is much else to do
 LINES = 20  # that a verdict has of a culprit
@@ -249,6 +254,55 @@ def test_what_one_had_caught_that_was_told_to_end_is_no_cause(as_process: Starte
     assert job.end(LONG_S) == 1
     assert job.verdict["culprit"]["rank"] == 0, job.err.text + job.out.text
     assert job.verdict["culprit"]["error"]["line"].startswith("TimeoutError: read of s3://b/shard-7")
+
+
+# Rank 0 fails, and rank 1 ends as one does that is told to, each when a file says so.
+ENDS_WHEN_IT_MAY = """
+import logging, os, pathlib, signal, sys, time
+def wait_for(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.02)
+def leave(number, frame):
+    logging.error("got SIGTERM, saved")
+    pathlib.Path("told").touch()
+    wait_for("leave")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+wait_for("fail" if os.environ["RANK"] == "0" else "never")
+raise TimeoutError("read of s3://b/shard-7 timed out")
+"""
+
+
+def _watched_by(pid: int) -> Iterator[int]:
+    """Processes of which it has a pidfd."""
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        yield from map(int, re.findall(r"^Pid:\t([0-9]+)$", info.read_text(), re.MULTILINE))
+
+
+@pytest.mark.launchers
+def test_a_launcher_that_is_faster_than_we(as_process: Starter) -> None:
+    """On a busy machine, torchrun has fetched the end of rank 0, and told rank 1, before we see either."""
+    folder = as_process.folder
+    program = folder / "train.py"
+    program.write_text(ENDS_WHEN_IT_MAY)
+    job = as_process.run(program, options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=30, cwd=folder)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready", timeout=LONG_S)
+    (launcher,) = tree.generation(job.supervisor, 1)
+    ranks = tree.generation(launcher.pid, 1)
+    sleep_until(lambda: {each.pid for each in ranks} <= set(_watched_by(job.supervisor)), "the ranks are watched")
+    os.kill(job.supervisor, signal.SIGSTOP)
+    (folder / "fail").touch()
+    sleep_until((folder / "told").exists, "rank 1 is told to end")
+    tree.send(launcher, signal.SIGSTOP)
+    (folder / "leave").touch()
+    sleep_until(lambda: {tree.state(each) for each in ranks} == {"X", "Z"}, "both have ended")
+    os.kill(job.supervisor, signal.SIGCONT)
+    job.wait_for_event("failing", timeout=LONG_S)
+    tree.send(launcher, signal.SIGCONT)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["culprit"]["rank"] == 0, job.err.text + job.out.text
 
 
 # At a stop, rank 1 cannot save, and rank 0, which has saved, loses its peer.

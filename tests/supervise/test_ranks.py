@@ -112,6 +112,16 @@ def test_whoever_was_told_has_not_failed(scene: Scene) -> None:
     assert scene.ranks.failed == scene.ranks.unknown == []
 
 
+def test_who_ends_as_told_after_another_was_told(scene: Scene) -> None:
+    """By its launcher, which had heard of the other's end before we did."""
+    scene.ranks.read(scene.said)
+    scene.kill(0, signal.SIGTERM)
+    scene.kill(1)
+    sleep_until(lambda: all(tree.state(tree.identify(pid)) == "Z" for pid in scene.pids[:2]), "dead")
+    scene.ranks.look()
+    assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, True), (4, False)]
+
+
 def test_a_parent_that_was_faster(scene: Scene) -> None:
     """Nobody knows how they ended then; that they did is known, whether they were watched by that time or not."""
     scene.ranks.read(scene.said.splitlines(keepends=True)[0])

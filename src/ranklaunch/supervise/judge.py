@@ -15,7 +15,7 @@ from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system import disk
 from ranklaunch.system.memory import Memory
-from ranklaunch.system.signals import name_of
+from ranklaunch.system.signals import TOLD, name_of
 from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
@@ -30,7 +30,6 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
-TOLD = 128 + signal.SIGTERM  # with which programs end that were told to
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 

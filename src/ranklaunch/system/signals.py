@@ -13,6 +13,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 HALT = signal.SIGRTMIN + 3
 ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGXCPU, HALT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, *(n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != HALT))
+TOLD = 128 + signal.SIGTERM  # the exit code of a program that ended as it was told to
 OURS = (*STOPPING, *ALARMS, *PASSED_ON, signal.SIGCHLD)
 # Without the names that Python gives to each of the signals that were blocked before, real-time ones by an exception: twice for each rank.
 _mask = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)

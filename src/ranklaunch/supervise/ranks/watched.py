@@ -14,7 +14,7 @@ from signal import SIGABRT
 
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import code_of, signal_of
+from ranklaunch.system.signals import TOLD, code_of, signal_of
 
 AT_ONCE_S = 0.05  # ends that are heard of so soon after each other may have been the other way round
 
@@ -90,11 +90,11 @@ class Ranks:
         return {rank.rank: rank.identity for rank in self.alive if rank.rank is not None}
 
     def look(self) -> None:
-        """At those of which the loop has not heard yet."""
-        for rank in self.alive:
-            found = tree.entry(rank.pid)
-            if not found or found.state in "ZX":
-                self._end(rank)
+        """At those of which the loop has not heard yet. Of several, whoever ended as one does that is told to ended last."""
+        found = [(rank, tree.entry(rank.pid)) for rank in self.alive]
+        dead = [(rank, entry) for rank, entry in found if not entry or entry.state in "ZX"]
+        for rank, _ in sorted(dead, key=lambda each: bool(each[1] and code_of(each[1].status) == TOLD)):
+            self._end(rank)
 
     def close(self) -> None:
         """No more of them is wanted to be known."""
@@ -127,7 +127,9 @@ class Ranks:
         self._on_end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        return self._told()
+        """Also who ends like that after another has ended, of which its launcher may have heard, and told the others, before we did."""
+        after_another = rank.code == TOLD and any(each.code != 0 for each in self.ended)
+        return after_another or self._told()
 
     def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
