@@ -18,11 +18,12 @@ from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
-from ranklaunch.supervise.ranks.child import Child, End
+from ranklaunch.supervise.ranks.child import SILENT_S, Child, End, Lone
 from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
 from ranklaunch.supervise.ranks.watched import Announced, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict.model import Failure
 from testbench.waiting import sleep_until
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
@@ -196,6 +197,59 @@ def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(
         for each in (*tree.generation(popen.pid, 1), child.identity):
             tree.send(each, signal.SIGKILL)
         popen.wait(60)
+
+
+@pytest.mark.parametrize(("code", "silent"), [("import time; time.sleep(600)", True), ("while True: pass", False)])
+def test_a_launcher_that_is_busy_is_not_silent(code: str, silent: bool) -> None:
+    """It may be slow to write what it knows of a failure; one that waits, as for other nodes, may for long."""
+    popen = subprocess.Popen([sys.executable, "-c", code])
+    child = Child(Process("torchrun", (), ""), tree.identify(popen.pid), IS_LAUNCHER)
+    clock = [0.0]
+    lone = Lone(lambda: clock[0], grace_s=3 * SILENT_S)
+    try:
+        sleep_until(lambda: tree.state(child.identity) == ("S" if silent else "R"), "it is not there yet")
+        assert not lone.is_silent(child)
+        clock[0] = 2 * SILENT_S
+        assert lone.is_silent(child) == silent
+        clock[0] = 5 * SILENT_S  # the budget is over
+        assert lone.is_silent(child)
+    finally:
+        popen.kill()
+        popen.wait(60)
+
+
+@pytest.mark.parametrize("said", ["", "rank 0 exited with 3"])
+def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed where it has told which rank failed; else that it does not tell is why the job fails."""
+    popen = subprocess.Popen(["sleep", "600"])
+    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    child.reader = Mock(output=Mock(tail=said.encode()))
+    loop, endings = Loop(), []
+    around = Mock(ending=lambda: None, fail=endings.append, explain=lambda child, tail: Failure(0, 3, node=0) if tail else None)
+    plan = around.plan()
+    plan.limits.grace_s, plan.muster, plan.job.everyone = 60, None, [Mock(host="")]
+    launchers = Launchers(around, {popen.pid: child}, loop, Mock(), Mock(wall=lambda at: at))
+    monkeypatch.setattr(launchers._lone, "is_silent", lambda child: True)
+    try:
+        launchers._on_failing(child)
+        tick = lambda: loop.after(0.05, tick)  # noqa: E731
+        tick()
+        loop.run_until(lambda: bool(endings) or popen.poll() is not None)
+        assert (popen.poll(), len(endings)) == ((-signal.SIGKILL, 0) if said else (None, 1))
+    finally:
+        popen.kill()
+        popen.wait(60)
+
+
+def test_whose_end_nobody_knows_has_failed_where_its_launcher_says_no_more_than_that_one_has(scene: Scene, tmp_path: Path) -> None:
+    below = Below(tree.identify(os.getpid()), 1, RankOutputs(str(tmp_path), "", ()), scene.loop, Mock(), Mock(), lambda: False)
+    gone = Watched(0, tree.Identity(77, 0))
+    told = Watched(1, tree.Identity(78, 0))
+    told.by_itself, told.status = False, 143 << 8
+    below.ended += [gone, told]
+    found = below.complete(None, ends_ranks=True)
+    assert found
+    assert (found.rank, found.pid, found.exit_code) == (0, 77, 1)
 
 
 def test_no_more_than_expected(scene: Scene) -> None:

@@ -81,9 +81,12 @@ class Below(Ranks):
         """Processes that write into files of their own, and are no ranks."""
         return [process for process, rank in self._found.items() if rank is None]
 
-    def complete(self, failure: Failure | None) -> Failure | None:
-        """What the launcher says, with what is known here: which rank it was, and whether another had failed before."""
+    def complete(self, failure: Failure | None, ends_ranks: bool = False) -> Failure | None:
+        """What the launcher says, with what is known here: which rank it was, and whether another had failed before. ends_ranks: it has
+        said that it does, and so that one has failed: where it says no more, that is the one whose end nobody knows."""
         failed = [end for end in self.ended if end.code]
+        if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
+            return replace(_told(self.unknown[0], None), exit_code=1)
         if failure is None or failure.pid in [end.pid for end in failed]:
             return _told(failed[0], failure) if failed else failure
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]

@@ -28,6 +28,8 @@ UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
 TELLS_S = 1.0  # that a launcher takes at most to act on a failure that it has seen
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
+SILENT_S = 5.0  # for one whose ranks are all gone to end itself after a failure, while it only waits
+BUSY = "RD"  # states of a process, as /proc has them, that runs or waits for a disk
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
@@ -204,6 +206,7 @@ class Lone:
         self._grace_s = grace_s
         self._since: dict[tree.Identity, float] = {}
         self._beside: dict[tree.Identity, list[tree.Identity]] = {}
+        self._empty: dict[tree.Identity, tuple[float, float]] = {}  # since when it is, and since when it only waits
         self._told: dict[tree.Identity, tuple[int, float]] = {}  # how often, and when first
 
     @property
@@ -225,6 +228,19 @@ class Lone:
 
     def for_long(self, child: Child) -> bool:
         return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
+
+    def is_silent(self, child: Child) -> bool:
+        """After a failure: whether it has had nothing below it for long, and only waits. One that has much to do may be slow on a busy
+        machine, and is left to it as long as the budget lasts."""
+        now, process = self._clock(), child.identity
+        if tree.descendants(process.pid):
+            self._empty.pop(process, None)
+            return False
+        first, waits_since = self._empty.setdefault(process, (now, now))
+        if tree.state(process) in BUSY and now - first < self._grace_s:
+            self._empty[process] = first, now
+            return False
+        return now - waits_since > SILENT_S
 
     def tell(self, process: tree.Identity) -> None:
         """SIGTERM, once, and once more after half of the budget."""

@@ -36,7 +36,6 @@ LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
 SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
-SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
 
 Ranks = list[tuple[str, tree.Identity]]
 
@@ -182,7 +181,7 @@ class Launchers:
         if child.role not in DECIDING:
             return None
         failure = self._around.explain(child, tail)
-        return child.below.complete(failure) if child.below and not child.told else failure
+        return child.below.complete(failure, child.ends_ranks) if child.below and not child.told else failure
 
     def leave(self, child: Child) -> None:
         if child.below:
@@ -324,27 +323,28 @@ class Launchers:
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
-        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
+        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
         if child.process.conduct.halt_failure_s:
             self._loop.after(child.process.conduct.halt_failure_s, lambda: self._halt(child))
         if child.process.conduct.deaf and (child.announced or not child.process.conduct.impatient):  # not watched where there is no pidfd
             self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
-    def _look_at(self, child: Child, alone_since: float | None) -> None:
+    def _look_at(self, child: Child) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
         if not child.alive or self._around.ending():
             return
-        now = self._loop.clock()
         if not child.process.conduct.carriers and self._lone.look(child):  # with carriers they may be on other nodes
             child.go_on()
             for target in tree.descendants(child.identity.pid):
                 self._lone.tell(target)
             self._lone.end_beside()
-        alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
-        if alone_since and now - alone_since > SILENT_LAUNCHER_S:
+        if not self._lone.is_silent(child):
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
+        elif self._said(child, 0.0) or (child.announced and child.announced.failed):
             tree.send(child.identity, signal.SIGKILL)
         else:
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, alone_since))
+            reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
+            self._around.fail(Ending("failed", 1, reason))
 
     def _halt(self, child: Child) -> None:
         if not self._around.ending():
