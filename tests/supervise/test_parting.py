@@ -24,6 +24,7 @@ def by_hook(text: str, mark: str = "[rank3]: ") -> str:
 OF_HOOK = by_hook(PLAIN)
 IN_FUNCTION = PLAIN.replace("<module>", "main")
 CHAINED = f"{PLAIN}\nDuring handling of the above exception, another exception occurred:\n\n{PLAIN.replace('ValueError', 'OSError')}"
+BY_MINDSPORE = "[INFO] DISTRIBUTED(8,7fe2f1ffb6c0,python):2026-11-24-01:07:55.233.056 [a/tcp_client.cc:367] Start] dispatch success!\n"
 WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_group() was not called\n"
 
 
@@ -55,6 +56,7 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
         (f"{OF_HOOK}[rank3]: \n", CERTAIN),
         (OF_HOOK.replace("no image 17", "worker 3 died with exit code 1"), CERTAIN),
         (PLAIN.replace("no image 17", "Command '['false']' returned non-zero exit status 1."), LIKELY),
+        (f"{PLAIN}{BY_MINDSPORE}{BY_MINDSPORE}", LIKELY),
         (f"{PLAIN}sample 17 left out\n", ""),
         (f"E1124 04:50:00.123456 140 data.py:33] sample 17 is unreadable\n{PLAIN}", ""),
         (f"\x1b[32m2026-11-24\x1b[0m | \x1b[31m\x1b[1mERROR\x1b[0m | sample 17\n{PLAIN}", ""),
