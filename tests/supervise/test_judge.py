@@ -534,6 +534,18 @@ def test_the_rank_of_which_deepspeeds_mpirun_tells_is_on_its_own_node() -> None:
     assert (found.node, found.culprit.rank, found.exit_code, found.culprit.error.line) == (1, 1, 1, missing)
 
 
+@pytest.mark.parametrize(("code", "is_own"), [(7, False), (1, True)])
+def test_a_loss_that_some_rank_tells_of_is_not_the_first_ranks_where_that_ended_by_a_code_of_its_own(code: int, is_own: bool) -> None:
+    """All ranks write into one output; who has lost a peer ends with 1, mostly."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+    lost = "[pair.cc:537] Read error [10.0.0.1]:52426: Connection reset by peer"
+    (found,) = of_deepspeed(plan, f"step 20\nERROR trainer: epoch failed: {lost}\n{OF_MPIRUN.replace('code:    1', f'code:    {code}')}")
+    assert found.culprit
+    assert (found.culprit.rank, found.exit_code, bool(found.culprit.error), found.is_consequence) == (1, code, is_own, is_own)
+    assert lost in found.reason or (found.culprit.error and lost in found.culprit.error.line)
+    assert ("among the last lines of all ranks: " in found.reason) != is_own
+
+
 def by_pdsh(
     *said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n", apart: bool = False
 ) -> tuple[Suspect, ...]:

@@ -258,7 +258,10 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
-        reason = _words().reported(culprit, of_rank if told else tail)
+        if told and shared and _words().is_anothers(culprit):
+            culprit, reason = _words().without_anothers(culprit)
+        else:
+            reason = _words().reported(culprit, of_rank if told else tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks
 

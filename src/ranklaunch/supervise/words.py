@@ -13,6 +13,7 @@ from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Node
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.signals import TOLD
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
@@ -237,6 +238,20 @@ def _with_marked_rank(failure: Failure, text: str, plan: Plan, told: Failure) ->
 def _says_why(tail: bytes, plan: Plan) -> bool:
     error = known(tail, plan, shared=True)
     return bool(error and error.kind == blame.CAUSE)
+
+
+def is_anothers(culprit: Culprit) -> bool:
+    """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since it is told as the
+    first that ended, and ended as nobody does for another."""
+    consequence = culprit.error and not (blame.tells_why(culprit.error) or _is_report(culprit.error))
+    return bool(consequence) and culprit.rank is not None and (culprit.signal or culprit.exit_code) not in (*blame.OF_PEERS, TOLD, "SIGTERM")
+
+
+def without_anothers(culprit: Culprit) -> tuple[Culprit, str]:
+    """With the reason, which has them as what they are."""
+    line = culprit.error.line[: blame.SEEN] if culprit.error else ""
+    culprit = replace(culprit, error=None)
+    return culprit, f"{blame.sentence(replace(culprit, last_lines=()))}; among the last lines of all ranks: {line}"
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:
