@@ -1161,6 +1161,12 @@ def test_what_libraries_and_scripts_say_at_the_end_does_not_hide_an_error_of_the
     assert found.line == error.splitlines()[-1]
 
 
+@pytest.mark.parametrize("error", ["ModuleNotFoundError: No module named 'foo'", "ImportError: numpy.core.multiarray failed to import"])
+def test_a_module_without_which_the_program_went_on_explains_no_later_exception(error: str) -> None:
+    went_on = "going on without\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n"
+    assert name_of(f"{FRAMES}{error}\n{went_on}{FRAMES}ZeroDivisionError: division by zero\n") == "python-uncaught-exception"
+
+
 def test_what_a_script_says_of_its_success_shows_that_an_error_was_survived() -> None:
     assert find(f"step 9 loss 0.5\n{FRAMES}ValueError: bad sample\ntraining finished, exit code 0\n") is None
 
