@@ -241,10 +241,11 @@ def _says_why(tail: bytes, plan: Plan) -> bool:
 
 
 def is_anothers(culprit: Culprit) -> bool:
-    """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since it is told as the
-    first that ended, and ended as nobody does for another."""
+    """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since its launcher
+    names it as the first, and it ended as nobody does for another."""
     consequence = culprit.error and not (blame.tells_why(culprit.error) or _is_report(culprit.error))
-    return bool(consequence) and culprit.rank is not None and (culprit.signal or culprit.exit_code) not in (*blame.OF_PEERS, TOLD, "SIGTERM")
+    how = culprit.signal or culprit.exit_code
+    return bool(consequence) and culprit.rank is not None and how not in (*blame.OF_PEERS, TOLD, "SIGTERM")
 
 
 def without_anothers(culprit: Culprit) -> tuple[Culprit, str]:
