@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers.shared import open_mpi
 
 Plan = dict[str, Any]
 Item = tuple[str, str]  # what it is, by which it is found in another node's plan; its lines
@@ -24,7 +25,7 @@ LONG_NAME = 20  # characters of a host's name from which on its number takes its
 SHORT_FILE = 10  # lines of a file that are shown; of a longer one, its hash
 USUAL = {
     "timeout_s": 600.0, "wait_s": 600.0, "grace_s": 25.0, "lost_after_s": 20.0, "end_timeout_s": 600.0, "hang": "observe", "hang_s": 300.0,
-    "first_step_s": 1800.0, "all_said": torchrun.ALL_SAID,
+    "first_step_s": 1800.0, "all_said": torchrun.ALL_SAID, "reports": open_mpi.REPORTS,
 }  # fmt: skip
 COUNTED_FROM_0 = ("rank", "local_rank", "node")
 TOLD_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")

@@ -78,7 +78,8 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
     failing = (*FAILING, *(remote.FAILING if by == remote.PDSH else ()))
-    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=failing)
+    reports = open_mpi.REPORTS if by == remote.OPEN_MPI else ""
+    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=failing, reports=reports)
     process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader), extra)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)

@@ -118,7 +118,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    conduct = Conduct(carriers=CARRIERS, deaf=True, sessions=ssh.sessions(reader))
+    conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
     return without_slurm_tasks(replace(process, argv=argv, conduct=conduct, rival=RIVAL), reader)
 
 

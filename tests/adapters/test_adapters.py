@@ -207,6 +207,7 @@ PROCESS = {
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
     "conduct": {
         "ranks_below": int, "carriers": [str], "deaf": bool, "to_groups": bool, "impatient": bool, "failing": [str], "all_said": str,
+        "reports": str,
         "spawned": str,
         "alone_s": (int, float),
         "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": [str],

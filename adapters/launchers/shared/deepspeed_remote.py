@@ -30,11 +30,11 @@ from ranklaunch.verdict.model import Failure
 ENDS = join(folder_of(ranklaunch.__file__), "programs/end_as_rank.py")
 
 OWN_NODE = "no_ssh"
-PDSH, MPICH, SLURM = "pdsh", "mpich", "slurm"
+PDSH, OPEN_MPI, MPICH, SLURM = "pdsh", "openmpi", "mpich", "slurm"
 BY = Variable(
     "deepspeed_launcher",
     ("RANKLAUNCH_DEEPSPEED_LAUNCHER",),
-    parse.OneOf(OWN_NODE, PDSH, "openmpi", MPICH, "impi", "mvapich", SLURM),
+    parse.OneOf(OWN_NODE, PDSH, OPEN_MPI, MPICH, "impi", "mvapich", SLURM),
     OWN_NODE,
     "how DeepSpeed starts the ranks of several nodes: its launcher on each node, or one on node 0 that reaches the others so",
 )
@@ -162,7 +162,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
     if by != PDSH and any(node.devices for node in job.nodes):
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
-    if by == "openmpi" and not which("prterun", reader.env.get("PATH", ""), reader.files):
+    if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
         from_node_0.refuse_addresses(job, reader, told)
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)

@@ -31,6 +31,10 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 _IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
 
+# What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile, and says which was the first at its own end.
+REPORTS = r"Primary job  terminated normally, but|MPI_ABORT was invoked on rank|\*\*\* reported by process \["
+
+
 def cpus(files: Files) -> int | None:
     """That processes of this container may use at a time; None where that cannot be seen."""
     allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status", MOST_BYTES), re.MULTILINE)

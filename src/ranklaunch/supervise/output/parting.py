@@ -71,8 +71,9 @@ def _rank_of(ending: Ending) -> int | None:
 
 
 def _failed(ended: Sequence[Child]) -> list[tuple[float, int | None]]:
-    """When ranks of launchers have, and which."""
-    return [(each.ended_at, each.rank) for child in ended for each in _ends(child) if each.code != 0]
+    """When ranks of launchers have, and which, or when their launcher began to tell of one."""
+    told = [(child.reported_at, None) for child in ended if child.reported_at is not None]
+    return [*told, *((each.ended_at, each.rank) for child in ended for each in _ends(child) if each.code != 0)]
 
 
 def _started(rank: int, ended: Sequence[Child]) -> Child | None:

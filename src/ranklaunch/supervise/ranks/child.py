@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from types import ModuleType
@@ -67,8 +68,8 @@ class Success(Value):
 class Child:
     """end: None while it lives. told: the signals that it was sent, and when the first was, monotonic seconds. said: the last of its
     output when that stopped to count: at the end of a rank, for what its workers write then is about that. below, announced: the ranks
-    that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was seen to have at one time.
-    dismissed: it had said all that it had to say, and was killed then."""
+    that it has started, where they are watched. ends_ranks: it has said that it does. reported_at: when it began to tell of a failure.
+    most_ranks: that it was seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -81,6 +82,7 @@ class Child:
         self.below: Below | None = None
         self.announced: Announced | None = None
         self.ends_ranks = False
+        self.reported_at: float | None = None
         self.most_ranks = 0
         self.halted = False
         self.dismissed = False
@@ -118,10 +120,17 @@ class Child:
         of a lone rank only how that ended."""
         return self.ends_ranks or bool(self.process.conduct.failing and self.said is not None)
 
+    def look_for_report(self, said: bytes, now: float) -> None:
+        """Of a launcher, in what it has written by now."""
+        pattern = self.process.conduct.reports
+        if pattern and self.reported_at is None and re.search(pattern.encode(), said):
+            self.reported_at = now
+
     def ended_at_of(self, rank: int | None) -> float:
-        """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself did."""
+        """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself began to tell of it, or
+        ended."""
         ranks = self.below.ended if self.below and self.ended.told else ()
-        return next((each.ended_at for each in ranks if each.rank == rank), self.ended.at)
+        return next((each.ended_at for each in ranks if each.rank == rank), self.reported_at or self.ended.at)
 
     def last_words(self) -> bytes:
         """The last that it has written; where an exception may have ended it, with which Python ends with 1, in the order in which it was

@@ -124,6 +124,7 @@ class Launchers:
         said = child.reader.output.tail if child.reader else b""
         if child.announced:
             child.announced.read(said)
+        child.look_for_report(said, self._loop.clock())
         failing = any(re.search(pattern.encode(), said, re.MULTILINE) for pattern in child.process.conduct.failing)
         if failing and not (self._around.ending() or child.told or child.ends_ranks):
             self._on_failing(child)
@@ -365,10 +366,8 @@ class Launchers:
         before what it has told by now."""
         if child.alive:
             self._nodes.tell_more(lambda: self._said(child, at))
-            between = child.between()
-            for target in tree.descendants(child.identity.pid):
-                if target not in between:
-                    tree.send(target, signal.SIGKILL)
+            for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
+                tree.send(target, signal.SIGKILL)
 
     def _said(self, child: Child, at: float) -> Suspect | None:
         failure = self.explained(child, judge.decoded(child.reader.output.tail)) if child.reader else None
