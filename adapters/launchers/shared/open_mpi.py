@@ -31,7 +31,7 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 _IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
 
-# What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile, and says which was the first at its own end.
+# What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
 REPORTS = r"Primary job  terminated normally, but|MPI_ABORT was invoked on rank|\*\*\* reported by process \["
 
 
