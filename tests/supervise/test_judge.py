@@ -99,6 +99,29 @@ def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
     )  # fmt: skip
 
 
+SEEN_BY_MPIRUN = """Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+mpirun noticed that process rank 0 with PID 77 on node h0 exited on signal 11 (Segmentation fault).
+"""
+
+
+@pytest.mark.parametrize(("raised_at", "first"), [(7.2, 0), (4.0, 1)])
+def test_mpirun_begins_to_tell_of_a_failure_long_before_it_has_ended_the_others(raised_at: float, first: int) -> None:
+    """One of which may raise an exception meanwhile, or had, before the other crashed."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
+    child = of_torchrun(plan, 139 << 8, tail=SEEN_BY_MPIRUN.encode())
+    child.end = End(139 << 8, 8.0)
+    for now, said in ((1.0, b"step 1\n"), (5.0, SEEN_BY_MPIRUN[:60].encode()), (8.0, SEEN_BY_MPIRUN.encode())):
+        child.look_for_report(said, now)
+    raised = "".join(f"[rank1]: {line}\n" for line in f"{TRACEBACK.decode()}IndexError: tile 8".splitlines()).encode()
+    around = replace(
+        circumstances(tail=raised), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, raised, raised_at)]
+    )
+    found = blame.ordered(judge.suspects(plan, Ending("failed", 139, "", child, at=8.0), [child], around))[0].culprit
+    assert found
+    assert found.rank == first
+
+
 @pytest.mark.parametrize(("told_at", "ranks"), [(5.0, []), (1.5, [1])])
 def test_a_rank_that_its_launcher_had_seen_end_well_has_not_failed(told_at: float, ranks: list[int]) -> None:
     """How it ended nobody else knows; an exception that it had caught stands at the end of its output."""
