@@ -1161,6 +1161,26 @@ def test_what_libraries_and_scripts_say_at_the_end_does_not_hide_an_error_of_the
     assert found.line == error.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("t.sh: line 1: syntax error near unexpected token `do'\nt.sh: line 1: `if [ 1 ]; do'", "script-syntax-error"),
+        ("sh: 1: Syntax error: Unterminated quoted string", "script-syntax-error"),
+        ("t.sh: line 9: unexpected EOF while looking for matching `\"'", "script-syntax-error"),
+        ("awk: line 1: syntax error at or near }", "script-syntax-error"),
+        ("sh: 1: ./prepare.sh: Permission denied", "file-permission-denied"),
+        ("bash: /data/out.log: Permission denied", "file-permission-denied"),
+        ("touch: cannot touch '/data/x': Permission denied", "file-permission-denied"),
+        ("tee: x.log: Permission denied", "file-permission-denied"),
+        ("root@10.0.0.1: Permission denied (publickey).", "ssh-denied"),
+        (f"t.sh: line 3: ./prepare.sh: Permission denied\nepoch 1 loss 0.3\n{FRAMES}ZeroDivisionError: 1 / 0", "python-uncaught-exception"),
+        ("t.sh: line 3: ./prepare.sh: Permission denied\nstep 1 loss 0.3\nstep 2 loss 0.2\nsaved", None),
+    ],
+)
+def test_what_shells_and_their_tools_say_is_of_no_host(said: str, name: str | None) -> None:
+    assert name_of(f"{said}\n") == name
+
+
 @pytest.mark.parametrize("error", ["ModuleNotFoundError: No module named 'foo'", "ImportError: numpy.core.multiarray failed to import"])
 def test_a_module_without_which_the_program_went_on_explains_no_later_exception(error: str) -> None:
     went_on = "going on without\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n"
