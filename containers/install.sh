@@ -66,7 +66,7 @@ first_of() {
 
 check_python() {
     command -v "$PYTHON" >/dev/null || stop "$PYTHON: not found; name the Python by --python"
-    "$PYTHON" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
+    [ "$("$PYTHON" -I -c 'import sys; print(sys.version_info >= (3, 9))')" = True ] ||
         stop "$PYTHON: too old, or broken; ranklaunch needs Python 3.9 or newer"
     "$PYTHON" -I -c 'import ensurepip, venv' 2>/dev/null ||
         stop "$PYTHON cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"
@@ -75,11 +75,17 @@ check_python() {
 check_folders() {
     case $PREFIX in /*) ;; *) stop "--prefix $PREFIX: expected an absolute path" ;; esac
     case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: only letters, digits and /._+- can stand in a script's first line" ;; esac
-    PREFIX=${PREFIX%/} BIN=${BIN%/}
+    case $PREFIX/ in */./* | */../*) stop "--prefix $PREFIX: expected a path without . and .." ;; esac
+    PREFIX=$(plain "$PREFIX") BIN=$(plain "$BIN")
     [ "$BIN" != "$PREFIX/bin" ] || stop "--bin $BIN: that is the environment's own; name a folder of PATH"
     [ ! -d "$BIN/ranklaunch" ] || stop "--bin $BIN: there is a folder at $BIN/ranklaunch, where the command's link belongs"
     [ ! -e "$PREFIX/" ] || check_prefix
     mkdir -p "$PREFIX" "$BIN" || stop "choose folders that you may write: --prefix, --bin"
+}
+
+# Without a slash that says nothing.
+plain() {
+    echo "$1" | sed 's#//*#/#g; s#/$##'
 }
 
 # What is in it will be removed.

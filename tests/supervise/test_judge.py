@@ -114,9 +114,7 @@ def test_mpirun_begins_to_tell_of_a_failure_long_before_it_has_ended_the_others(
     for now, said in ((1.0, b"step 1\n"), (5.0, SEEN_BY_MPIRUN[:60].encode()), (8.0, SEEN_BY_MPIRUN.encode())):
         child.look_for_report(said, now)
     raised = "".join(f"[rank1]: {line}\n" for line in f"{TRACEBACK.decode()}IndexError: tile 8".splitlines()).encode()
-    around = replace(
-        circumstances(tail=raised), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, raised, raised_at)]
-    )
+    around = replace(circumstances(tail=raised), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, raised, raised_at)])
     found = blame.ordered(judge.suspects(plan, Ending("failed", 139, "", child, at=8.0), [child], around))[0].culprit
     assert found
     assert found.rank == first
