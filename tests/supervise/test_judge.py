@@ -120,6 +120,20 @@ def test_mpirun_begins_to_tell_of_a_failure_long_before_it_has_ended_the_others(
     assert found.rank == first
 
 
+@pytest.mark.parametrize(("told_at", "outcome"), [(6.0, "failed"), (4.5, "stopped")])
+def test_a_stop_once_mpirun_has_begun_to_tell_of_a_failure_came_after_that(told_at: float, outcome: str) -> None:
+    """Who it was is said seconds later, when mpirun itself has ended."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
+    child = of_torchrun(plan, 139 << 8, signal.SIGTERM, tail=SEEN_BY_MPIRUN.encode())
+    child.told_at, child.said = told_at, SEEN_BY_MPIRUN[:60].encode()
+    child.end = End(139 << 8, 8.0, told=(signal.SIGTERM,))
+    child.look_for_report(SEEN_BY_MPIRUN.encode(), 5.0)
+    around = replace(circumstances(), explain=lambda child, tail: mpirun.explain(tail), stop=(signal.SIGTERM, told_at))
+    stopped = Ending("stopped", 143, "stopped by SIGTERM", at=told_at)
+    found = blame.judge(judge.suspects(plan, stopped, [child], around))
+    assert (found.outcome, found.exit_code) == ((outcome, 139) if outcome == "failed" else (outcome, 143))
+
+
 @pytest.mark.parametrize(("told_at", "ranks"), [(5.0, []), (1.5, [1])])
 def test_a_rank_that_its_launcher_had_seen_end_well_has_not_failed(told_at: float, ranks: list[int]) -> None:
     """How it ended nobody else knows; an exception that it had caught stands at the end of its output."""
@@ -553,6 +567,18 @@ def test_the_rank_of_which_deepspeeds_mpirun_tells_is_on_its_own_node() -> None:
     assert found.culprit
     assert found.culprit.error
     assert (found.node, found.culprit.rank, found.exit_code, found.culprit.error.line) == (1, 1, 1, missing)
+
+
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_who_was_ending_by_an_exception_before_another_was_killed_is_named_in_an_output_of_all_ranks(begins: str) -> None:
+    """PyTorch takes some tenths of a second from its traceback to its end."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+    raised = MARKED.format(rank=1, raised="FileNotFoundError: No such file: '/nope'")
+    report = SEEN_BY_MPIRUN.replace("signal 11 (Segmentation fault)", "signal 9 (Killed)")
+    first, _, rest = report.partition("mpirun noticed")
+    (found,) = of_deepspeed(plan, f"{raised}{report}" if begins == "before" else f"{first}{raised}mpirun noticed{rest}")
+    assert found.culprit
+    assert (found.culprit.rank, found.exit_code) == ((1, 1) if begins == "before" else (0, 137))
 
 
 @pytest.mark.parametrize(("code", "is_own"), [(7, False), (1, True)])

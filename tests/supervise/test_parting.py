@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.catalogue.uncaught import CERTAIN, LIKELY, ends_by_exception
+from ranklaunch.values import replace
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
@@ -148,6 +149,16 @@ def suspect(rank: int, at: float, error: str = "", *, late: bool = False, signal
 def test_one_that_is_late_counts_where_nobody_else_has_a_cause(other: Suspect, first: int | None) -> None:
     found = blame.ordered([suspect(1, 1.0, "python-uncaught-exception", late=True), other])[0].culprit
     assert (found and found.rank) == first
+
+
+def test_a_failure_that_it_may_have_caught_is_noted_beside_a_crash() -> None:
+    raised = suspect(1, 1.0, "python-uncaught-exception", late=True)
+    assert raised.culprit
+    assert raised.culprit.error
+    raised = replace(raised, culprit=replace(raised.culprit, error=replace(raised.culprit.error, line="KeyError: 'a'")))
+    found = blame.judge([raised, suspect(0, 1.5, signal="SIGSEGV", code=139)])
+    assert found.exit_code == 139
+    assert found.notes == ("0.5 s before, rank 1 on node 0 had said KeyError: 'a', which it may have caught",)
 
 
 def test_it_crosses_the_muster() -> None:

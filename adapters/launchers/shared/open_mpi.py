@@ -32,7 +32,8 @@ _IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) wit
 
 
 # What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
-REPORTS = r"Primary job  terminated normally, but|MPI_ABORT was invoked on rank|\*\*\* reported by process \["
+_ENDED = "Primary job  terminated normally, but"
+REPORTS = rf"{_ENDED}|MPI_ABORT was invoked on rank|\*\*\* reported by process \["
 
 
 def cpus(files: Files) -> int | None:
@@ -67,18 +68,27 @@ def _size(part: str) -> int:
 
 
 def explain(tail: str) -> Failure | None:
-    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with."""
+    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
+    when it has lost another one, of whose end mpirun had begun to tell by then."""
     aborted = _ABORTED.search(tail)
-    if aborted:
+    told = _ended(tail)
+    if aborted and not (told and 0 <= tail.find(_ENDED) < aborted.start()):
         return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
+    if told:
+        return told
+    improper = _IMPROPER.search(tail)
+    if improper:
+        return failed_with(1, int(improper["rank"]))
+    fatal = _FATAL.search(tail)
+    return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
+
+
+def _ended(tail: str) -> Failure | None:
+    """Of the rank that ended first, by what mpirun says at its own end."""
     killed = list(_KILLED.finditer(tail))
     if killed:
         return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
     exited = list(_EXITED.finditer(tail))
     if exited:
         return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
-    improper = _IMPROPER.search(tail)
-    if improper:
-        return failed_with(1, int(improper["rank"]))
-    fatal = _FATAL.search(tail)
-    return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
+    return None

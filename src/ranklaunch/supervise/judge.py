@@ -233,7 +233,8 @@ def placed(plan: Plan, text: str) -> str:
 
 
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
-    tail = child.said if (child.ended.told or child.had_said_all) and child.said is not None else child.last_words()
+    said = child.said if (child.ended.told or child.had_said_all) and not child.had_begun_to_tell else None
+    tail = child.last_words() if said is None else said
     told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
     itself = not child.ended.told or bool(told and child.tells_of_ranks and told.exit_code != TOLD)  # it had said so before it was told
     circumstances = replace(circumstances, stop=None if itself else circumstances.stop)

@@ -188,7 +188,7 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     if told and told.node is None and told.host in nodes:
         told = replace(told, node=nodes[told.host])
     if not told or told.rank is not None or len(plan.job.nodes) == 1:
-        return told
+        return told and _with_one_before(told, text, plan)
     from ranklaunch.catalogue import reports
 
     of_hosts = {nodes[host]: explain(lines) for host, lines in reports.of_hosts(text, nodes).items()}
@@ -207,6 +207,19 @@ def explained(text: str, plan: Plan, explain: Callable[[str], Failure | None]) -
     untold = [each for each in marked if each.signal != signal.SIGTERM]
     itself = (each for each in untold if each.exit_code != 1 or not said[each])
     return (*why, *itself, *untold, *marked, told)[0]
+
+
+def _with_one_before(told: Failure, text: str, plan: Plan) -> Failure:
+    """Where all ranks write into the output of their launcher, one of which PyTorch's marks show that it was ending by an exception before
+    that began to tell of another's end, which may have come sooner."""
+    from ranklaunch.catalogue import reports, uncaught
+
+    pattern = next((process.conduct.reports for process in plan.processes if process.conduct.reports), "")
+    begin = re.search(pattern, text) if pattern else None
+    for rank, said in reports.of_marked_ranks(text[: begin.start()]).items() if begin else ():
+        if uncaught.ends_by_exception(said, rank)[0] == uncaught.CERTAIN and _says_why(said.encode(), plan):
+            return told if rank == told.rank else Failure(rank, 1)
+    return told
 
 
 def _is_first(told: Failure, error: KnownError | None) -> bool:

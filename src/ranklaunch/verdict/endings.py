@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict.model import ELSEWHERE, Culprit
@@ -79,6 +80,17 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], no
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
         early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
         yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
+    elif not lost:
+        yield from islice(_may_have_failed_before(first, others), _MOST_EARLY)
+
+
+def _may_have_failed_before(first: Suspect, others: Sequence[Suspect]) -> Iterable[str]:
+    """Ranks with an exception that they may have caught, or that was ending them."""
+    for each in others:
+        error = each.culprit.error if each.culprit else None
+        if each.late and each.culprit and error and each.at < first.at:
+            who = f"rank {each.culprit.rank} on node {each.culprit.node}"
+            yield f"{first.at - each.at:.1f} s before, {who} had said {error.line}, which it may have caught"
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:

@@ -118,7 +118,12 @@ class Child:
     def tells_of_ranks(self) -> bool:
         """Of a launcher that was told to end: whether what it had said by then counts. After a failure it says that it ends the others, and
         of a lone rank only how that ended."""
-        return self.ends_ranks or bool(self.process.conduct.failing and self.said is not None)
+        return self.ends_ranks or self.had_begun_to_tell or bool(self.process.conduct.failing and self.said is not None)
+
+    @property
+    def had_begun_to_tell(self) -> bool:
+        """Of a failure, when it was told to end: what it writes then is about that failure too."""
+        return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
     def look_for_report(self, said: bytes, now: float) -> None:
         """Of a launcher, in what it has written by now."""
