@@ -66,8 +66,7 @@ class Conduct(Value):
     failing: tuple[str, ...] = ()
     # Regular expression of the last that it writes after a failure or a stop: nobody waits for it to unload itself once its ranks are gone.
     all_said: str = ""
-    # Regular expression of the first that it writes of the failure that it tells of: it may end, with all of its ranks, seconds later.
-    reports: str = ""
+    reports: str = ""  # regular expression of the first that it writes of the failure that it tells of: it may end seconds later
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
