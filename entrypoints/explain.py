@@ -44,6 +44,7 @@ MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
 _COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh91AY&SY"}
+_OURS = re.compile(r"^ranklaunch: (?:last lines of .*(?:\n  .*)*|.*)$", re.MULTILINE)
 _LINES = bytes.maketrans(b"\r", b"\n")
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
 
@@ -72,10 +73,16 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
-    earlier = without_late_parts(looked.text)
-    found = _findings(earlier, own, errors) or (_findings(looked.text, own, errors) if earlier != looked.text else [])
+    of_program = _without_ours(looked.text)
+    texts = dict.fromkeys((without_late_parts(of_program), of_program, looked.text))
+    found = next(filter(None, (_findings(text, own, errors) for text in texts)), [])
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
     return 0 if found else NOTHING_KNOWN
+
+
+def _without_ours(text: str) -> str:
+    """A console without what ranklaunch itself says there, of the program's end too; each line keeps its number."""
+    return _OURS.sub(lambda found: re.sub(r"[^\r\n]+", "", found[0]), text)
 
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:

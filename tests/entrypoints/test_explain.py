@@ -50,6 +50,16 @@ def test_what_explains_most_comes_first(tmp_path: Path) -> None:
     assert f"  {path}:2: gloo-peer-connection-lost (consequence): RuntimeError: [" in said.out
 
 
+def test_what_ranklaunch_says_on_a_console_is_not_the_programs(tmp_path: Path) -> None:
+    """Of a job of one rank, as kubectl logs shows it; where there is nothing else, that counts too."""
+    wrong = "./train.sh: line 2: ./prepare.sh: Permission denied"
+    ended = f"ranklaunch: failed with exit code 126: rank 0 on node 0 exited with code 126: {wrong}"
+    path = log(tmp_path, "step 1", f"[rank 0] {wrong}", "ranklaunch: last lines of rank 0:", f"  {wrong}", ended, "ranklaunch: logs /l")
+    assert helpers.call("explain", str(path)).out.startswith(f"{path}:2: [rank 0] {wrong}\n  file-permission-denied (cause)\n")
+    path.write_text("ranklaunch: rank 1 died\n")
+    assert helpers.call("explain", str(path)).out.startswith(f"{path}:1: ranklaunch: rank 1 died\n")
+
+
 def test_what_a_thread_failed_of_when_the_program_had_ended_is_no_reason(tmp_path: Path) -> None:
     frames = 'Traceback (most recent call last):\n  File "t.py", line 2, in {}\n    go()\n'
     late = f"Exception in thread heartbeat:\n{frames.format('beat')}ConnectionResetError: [Errno 104] Connection reset by peer\n"
