@@ -465,6 +465,17 @@ def test_a_launcher_that_says_neither_who_nor_why_is_behind_its_rank_that_says_w
     assert found[0].exit_code == code
 
 
+def test_words_that_no_entry_knows_count_where_mpirun_names_no_rank() -> None:
+    """As where one has ended while mpirun was still starting the others."""
+    plan = helpers.plan(helpers.local(), method="mpirun")
+    child = of_torchrun(plan, 1 << 8, tail=b"Primary job  terminated normally, but 1 process returned\na non-zero exit code.\n")
+    around = circumstances(tail=b"./b.sh: line 3: cd: /nope: No such file or directory\n")
+    found = blame.ordered(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))[0].culprit
+    assert found
+    assert found.error
+    assert (found.rank, found.error.line) == (1, "./b.sh: line 3: cd: /nope: No such file or directory")
+
+
 def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
     said = TRACEBACK + b"IndexError: tile 8\n"

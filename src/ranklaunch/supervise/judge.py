@@ -254,7 +254,8 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
     on_its_way = error and error.kind == blame.CAUSE and not of_signal
-    ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)] if child.role in DECIDING else []
+    victims, untold = failure.victims, not told and itself
+    ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, victims, untold)] if child.role in DECIDING else []
     if not (told or error or child.ended.signal):  # it says neither which has failed nor why; one of them may say so itself
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
@@ -295,10 +296,11 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
 
 
 def _below(
-    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances, victims: Iterable[tuple[int, int]] = ()
-) -> Iterable[Suspect]:
+    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances,
+    victims: Iterable[tuple[int, int]] = (), untold: bool = False,
+) -> Iterable[Suspect]:  # fmt: skip
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
-    for sure. victims: as in Failure."""
+    for sure. victims: as in Failure. untold: it has ended by itself, and named nobody: then whatever a rank wrote last may be why."""
     ended, by_themselves = (child.below.ended, child.below.failed) if child.below else ([], [])
     held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]  # which may have been sent before it was held
     sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
@@ -312,7 +314,7 @@ def _below(
         end = end or by_launcher.get(rank)
         if end and (end.signal == signal.SIGTERM or end.exit_code == TOLD) and not alone:
             continue  # it was told to end; of an exception that was ending it then, with_parting knows
-        error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone))
+        error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone) or untold)
         # Where another is named, an exception that no entry knows may have been caught, of a rank whose end nobody knows.
         if alone or (error and error.kind == blame.CAUSE and (end or error.meaning or not {*seen} - {None})):
             at = failed[rank] if alone else circumstances.wall(child.ended.at) + AFTER
