@@ -250,7 +250,7 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
         fault = at_fault([lines.bare[number] for number in group]) if places else -1
         by_cpp = max((place for place in range(fault) if said[place].startswith(_BY_CPP)), default=-1)
         own = [place for place in places if claims[group[place]].standing not in (REPORT, AFTERMATH)]  # a launcher's words end no work
-        later = (own or places or [-1])[-1]
+        later, deciding = (own or places or [-1])[-1], {*own}
         for place in reversed(places):
             number, is_last = group[place], place == later
             ran_on = place < by_cpp or (not is_last and place < fault)
@@ -258,7 +258,7 @@ def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
             told = not is_last and lines.begin(number) < 0 and is_of_program(claims[number])
             if (of_main and ran_on) or ((of_main or told) and counted_on(said, place, len(said) if is_last else later)):
                 del claims[number]
-            elif place in own:
+            elif place in deciding:
                 later = place
 
 
