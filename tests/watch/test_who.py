@@ -40,6 +40,8 @@ def test_who_runs_on_while_most_have_ended() -> None:
     assert suspects(ended) == (Suspect(0, 0, "it runs on, and most others have ended"),)
     ended = [each._replace(state="" if each.rank < 4 else "S") for each in IDLE]
     assert sentence(suspects(ended)) == "ranks 0-3: its process is gone"
+    elsewhere = [each._replace(stack=IN_LOADER) for each in ended]
+    assert sentence(suspects(elsewhere)) == "ranks 4-7: it runs on outside communication, and others have ended"
 
 
 def test_who_waits_while_all_others_spin() -> None:
@@ -114,7 +116,9 @@ def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on(
     why = "an exception has ended a thread of it: ValueError: label 1003"
     assert found == Suspect(5, 1, why)
     ended, runs = Known(0, 0, state=""), Known(1, 0, state="S", raised=of_thread._replace(rank=1), stack=IN_LOADER)
-    assert [(each.rank, each.why) for each in suspects([ended, runs])] == [(1, why), (0, "its process is gone")]
+    assert [(each.rank, each.why) for each in suspects([ended, runs])] == [(1, why)]
+    waits = runs._replace(stack=IN_TORCH.format(n=1))
+    assert [(each.rank, each.why) for each in suspects([ended, waits])] == [(1, why), (0, "its process is gone")]
 
 
 def test_where_all_have_an_exception_it_sets_nobody_apart() -> None:

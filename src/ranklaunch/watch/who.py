@@ -26,6 +26,7 @@ STOPPED, STUCK = "T", "D"
 ENDED = ("", "Z")
 _MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program
 RUNS_ON = "it runs on, and most others have ended"
+RUNS_ALONE = "it runs on outside communication, and others have ended"
 _STATES = {
     STOPPED: "its process is stopped (state T)",
     STUCK: "its process is stuck in the kernel (state D)",
@@ -92,8 +93,9 @@ def suspects(
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
     for kind in kinds:
         found = found or tuple(kind(known))
-    if any(at[each.rank].state in ENDED for each in found if each.rank in at):  # which may well have done all that it had to do
-        found = tuple({each.rank: each for each in (*_by_exception_of_thread(known), *found)}.values())
+    if any(each.why == RUNS_ALONE or at[each.rank].state in ENDED for each in found if each.rank in at):  # which may have done all
+        of_threads = tuple(_by_exception_of_thread(known))
+        found = (*of_threads, *(each for each in found if each.rank not in {one.rank for one in of_threads}))
     return (found or tuple(_told(mute, at)))[:MOST_SUSPECTS]
 
 
@@ -140,15 +142,17 @@ def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspe
 
 
 def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Where not all are so. Where most have ended, those that have not are apart."""
+    """Where not all are so. Where most have ended, or none of the others waits for anybody, those that have not are apart."""
     running = [each for each in known if each.state not in ENDED]
     most_ended = 2 * len(running) < len(known)
-    for state in (STOPPED, STUCK, *(() if most_ended else ENDED)):
+    alone = 0 < len(running) < len(known) and all(each.stack and not _WAITS.search(_frames(each.stack)) for each in running)
+    for state in (STOPPED, STUCK, *(() if most_ended or alone else ENDED)):
         found = [each for each in known if each.state == state]
         if 0 < len(found) < len(known):
             yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
-    if most_ended:
-        yield from (Suspect(each.rank, each.node, RUNS_ON, each.file) for each in running if each.state not in (STOPPED, STUCK))
+    if most_ended or alone:
+        why = RUNS_ON if most_ended else RUNS_ALONE
+        yield from (Suspect(each.rank, each.node, why, each.file) for each in running if each.state not in (STOPPED, STUCK))
 
 
 def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
