@@ -124,7 +124,8 @@ def _by_own(text: str, folder: str, by_itself: bool, shared: bool) -> Finding | 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
     """What they are now, as far as the plan has them."""
     found = {reading.name: reading for reading in plan.values}
-    told = [f"{name} {found[name].value} ({found[name].source})" for name in settings if name in found and found[name].value]
+    now = [found[name] for name in settings if name in found and found[name].value]
+    told = [f"{each.name} {each.value} ({each.source})" if each.value != each.name else f"{each.name} of {each.source}" for each in now]
     return f" Now: {', '.join(told)}." if told else ""
 
 
