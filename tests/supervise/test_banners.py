@@ -68,6 +68,15 @@ def test_servers_that_are_there(loop: Loop, serve: Serve) -> None:
     found.close()
 
 
+def test_the_port_of_a_question_does_not_keep_a_service_of_this_node_from_listening_there(loop: Loop, serve: Serve) -> None:
+    """As its own sshd, which starts at the same time: the kernel chooses from the range that sshd's port is in too."""
+    found = Banners([serve(None)], loop)
+    wait(loop, lambda: any(sock.getsockname()[1] for sock in found._open))
+    (asking,) = found._open
+    with socket.create_server(("0.0.0.0", asking.getsockname()[1])):
+        found.close()
+
+
 def test_a_server_that_comes_late(loop: Loop, serve: Serve) -> None:
     port = free_port()
     found = Banners([f"127.0.0.1:{port}"], loop)

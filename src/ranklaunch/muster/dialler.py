@@ -77,7 +77,7 @@ class Dialler:
         """To one address after the other."""
         address, *others = addresses
         try:
-            sock = socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            sock = address.open()
         except OSError as error:
             self._next(others, error)
             return

@@ -18,6 +18,13 @@ class Address(NamedTuple):
     family: socket.AddressFamily
     sockaddr: Any
 
+    def open(self) -> socket.socket:
+        """A socket to connect to it with. The kernel gives that any port that is free, at which a service of this job, such as its sshd,
+        may be about to listen: SO_REUSEADDR lets that one in. Raises OSError."""
+        found = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return found
+
 
 OnAnswer = Callable[[list[Address], str], object]
 

@@ -51,7 +51,7 @@ class Banners:
         if not found:
             self._again(server, why)
             return
-        sock = socket.socket(found[0].family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock = found[0].open()
         self._open[sock] = self._loop.after(ANSWER_S, lambda: self._failed(server, sock, "no SSH banner"))
         error = sock.connect_ex(found[0].sockaddr)
         if error not in (0, errno.EINPROGRESS):
