@@ -1183,7 +1183,7 @@ def test_what_libraries_and_scripts_say_at_the_end_does_not_hide_an_error_of_the
         ("root@10.0.0.1: Permission denied (publickey).", "ssh-denied"),
         ("\ngzip: stdin: unexpected end of file\ntar: Skipping to next header\ntar: Child returned status 1", "archive-broken"),
         ("bzip2: a.xz is not a bzip2 file.", "archive-broken"),
-        ("tar: Unexpected EOF in archive\nusing the cached copy\nERROR: batch shape mismatch", "words-of-an-error"),
+        ("tar: Unexpected EOF in archive\nstep 1 loss 2\nstep 2 loss 2\nERROR: batch shape mismatch", "words-of-an-error"),
         ("conf.sh: line 2: syntax error near unexpected token `fi'\nstep 1 loss 2\nERROR:root:batch shape mismatch", "words-of-an-error"),
         ("tar: data.bin: Cannot open: Permission denied", "file-permission-denied"),
         ("sleep 1; exit 3\nmake: *** [Makefile:3: a] Error 3\nmake: *** Waiting for unfinished jobs....", "launcher-command-failed"),
