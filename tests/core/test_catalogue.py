@@ -1186,6 +1186,8 @@ def test_what_libraries_and_scripts_say_at_the_end_does_not_hide_an_error_of_the
         ("tar: Unexpected EOF in archive\nstep 1 loss 2\nstep 2 loss 2\nERROR: batch shape mismatch", "words-of-an-error"),
         ("conf.sh: line 2: syntax error near unexpected token `fi'\nstep 1 loss 2\nERROR:root:batch shape mismatch", "words-of-an-error"),
         ("tar: data.bin: Cannot open: Permission denied", "file-permission-denied"),
+        ("mkdir: cannot create directory '/c': Permission denied\nt.sh: line 3: pyton: command not found", "command-not-found"),
+        ("ERROR: worker 3: exit 1", "words-of-a-peer"),
         ("sleep 1; exit 3\nmake: *** [Makefile:3: a] Error 3\nmake: *** Waiting for unfinished jobs....", "launcher-command-failed"),
         (f"t.sh: line 3: ./prepare.sh: Permission denied\nepoch 1 loss 0.3\n{FRAMES}ZeroDivisionError: 1 / 0", "python-uncaught-exception"),
         ("t.sh: line 3: ./prepare.sh: Permission denied\nstep 1 loss 0.3\nstep 2 loss 0.2\nsaved", None),

@@ -108,8 +108,9 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     return [Finding(claims[number], _told(lines, number, claims[number], later.get(number)), number) for number in numbers]
 
 
-def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:
-    return error.standing == AFTERMATH, error.standing == FAINT, error.kind != CAUSE, error.standing != USUAL
+def _rank(error: KnownError) -> tuple[bool, ...]:
+    little = error.standing == VAGUE and error.survivable  # as a script's command, behind which another has failed
+    return error.standing == AFTERMATH, error.standing == FAINT, error.kind != CAUSE, error.standing != USUAL, little
 
 
 def _says_little(error: KnownError) -> bool:
