@@ -369,6 +369,7 @@ KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited 
         (KILLED_5, Failure(1, 139, 11, 4711)),
         (ABORTED_4, Failure(3, 9)),
         (ABORTED_5 + EXITED_4, Failure(2, 1)),
+        (EXITED_4 + ABORTED_5, Failure(2, 1)),
         (f"Primary job  terminated normally, but 1 process returned\n{ABORTED_4}{KILLED_4}", Failure(2, 137, 9)),  # and 3 has lost it
         (f"Primary job  terminated normally, but 1 process returned\n{ABORTED_4}", Failure(3, 9)),
         (FATAL_4, Failure(3, 8)),

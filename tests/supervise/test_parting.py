@@ -25,7 +25,7 @@ def by_hook(text: str, mark: str = "[rank3]: ") -> str:
 OF_HOOK = by_hook(PLAIN)
 IN_FUNCTION = PLAIN.replace("<module>", "main")
 CHAINED = f"{PLAIN}\nDuring handling of the above exception, another exception occurred:\n\n{PLAIN.replace('ValueError', 'OSError')}"
-BY_MINDSPORE = "[INFO] DISTRIBUTED(8,7fe2f1ffb6c0,python):2026-11-24-01:07:55.233.056 [a/tcp_client.cc:367] Start] dispatch success!\n"
+BY_MINDSPORE = "[INFO] DISTRIBUTED(8,7fe2f1ffb6c0,python):2026-11-24-01:07:55.233.056 [a.cc:367] Start] Event base dispatch success!\n"
 WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_group() was not called\n"
 
 

@@ -199,10 +199,12 @@ def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(
         popen.wait(60)
 
 
-@pytest.mark.parametrize(("code", "silent"), [("import time; time.sleep(600)", True), ("while True: pass", False)])
+@pytest.mark.parametrize(("code", "silent"), [("time.sleep(600)", True), ("while True: pass", False)])
 def test_a_launcher_that_is_busy_is_not_silent(code: str, silent: bool) -> None:
     """It may be slow to write what it knows of a failure; one that waits, as for other nodes, may for long."""
-    popen = subprocess.Popen([sys.executable, "-c", code])
+    popen = subprocess.Popen([sys.executable, "-c", f"import time; print(flush=True)\n{code}"], stdout=subprocess.PIPE)
+    assert popen.stdout
+    popen.stdout.readline()
     child = Child(Process("torchrun", (), ""), tree.identify(popen.pid), IS_LAUNCHER)
     clock = [0.0]
     lone = Lone(lambda: clock[0], grace_s=3 * SILENT_S)
@@ -215,7 +217,7 @@ def test_a_launcher_that_is_busy_is_not_silent(code: str, silent: bool) -> None:
         assert lone.is_silent(child)
     finally:
         popen.kill()
-        popen.wait(60)
+        popen.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("said", ["", "rank 0 exited with 3"])

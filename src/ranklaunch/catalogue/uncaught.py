@@ -12,8 +12,7 @@ from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, HOOKED, IGNORED, NA
 CERTAIN, LIKELY, OF_THREAD = "certain", "likely", "of a thread"
 _MARKED = re.compile(rf"((?P<one>{HOOKED})(?P=one){{0,3}})(?:Original )?{re.escape(BEGINS)}$")  # again for each new process group
 _HOOK = re.compile(f"^(?:{HOOKED}){{1,4}}")  # again for each new process group
-# What may stand behind: of PyTorch, of Python's own end, of MindSpore as its threads end.
-_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,8} |terminate called|\[(?:INFO|WARNING|ERROR|CRITICAL)\] [A-Z_]{2,40}\([0-9]{1,8},")
+_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,8} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PARTING = re.compile(PARTING)
 _OF_PROGRAM = re.compile(r'  File "[^"]*", line [0-9]+, in (?:<module>|_run_module_as_main)$')  # the frame with which Python begins one
