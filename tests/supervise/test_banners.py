@@ -41,14 +41,15 @@ def serve() -> Iterator[Serve]:
                         if words is None:
                             held.append(connection)
                             continue
-                        connection.sendall(words)
-                        connection.close()
+                        with connection:
+                            connection.sendall(words)
 
             thread = threading.Thread(target=greet)
             thread.start()
+            # Called in reverse: what the thread accepts at the very end is closed too.
+            open_ones.callback(lambda: [connection.close() for connection in held])
             open_ones.callback(thread.join, DEADLINE_S)
             open_ones.callback(server.shutdown, socket.SHUT_RDWR)
-            open_ones.callback(lambda: [connection.close() for connection in held])
             return f"{'[::1]' if ':' in host else host}:{server.getsockname()[1]}"
 
         yield start
