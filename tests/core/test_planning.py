@@ -271,6 +271,7 @@ def test_settings_without_effect_are_said(method: str, env: dict[str, str], opti
     [
         ("RANKLAUNCH_GRACE", ", did you mean RANKLAUNCH_GRACE_S?"),
         ("RANKLAUNCH_NPROC_PER_NODE", ", did you mean RANKLAUNCH_SLOTS?"),
+        ("RANKLAUNCH_HANG_AFTER_S", ", did you mean RANKLAUNCH_HANG_S?"),  # not LOST_AFTER_S, though that has more letters of it
         ("RANKLAUNCH_zebra", ""),
     ],
 )

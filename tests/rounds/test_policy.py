@@ -85,13 +85,13 @@ def test_the_same_failure_at_the_same_place_twice_ends_the_job() -> None:
     found = play(*nan)
     assert [decision.again for decision in found[:2]] == [True, False]
     assert found[1].exit_code == NO_PROGRESS
-    assert found[1].sentence == "not started again: the same failure at step 5 twice, without progress between them"
+    assert found[1].sentence == "not started again: the same failure came twice at step 5, without progress between them"
 
 
 def test_the_place_is_where_it_failed_and_not_how_far_the_job_had_come() -> None:
     far, *found = play(seen(0, 137, culprit(137, killed="SIGKILL"), place=(0, 33)), *(seen(n, 1, place=(0, 25)) for n in (1, 2)))
     assert far.again
-    assert "the same failure at step 25 twice" in found[1].sentence
+    assert "the same failure came twice at step 25" in found[1].sentence
 
 
 def test_what_was_waited_for_in_vain_twice_may_be_there_for_another_job() -> None:
@@ -99,7 +99,7 @@ def test_what_was_waited_for_in_vain_twice_may_be_there_for_another_job() -> Non
     found = play(seen(0, 137), *(seen(n, judgement=waited, launched=False, place=None) for n in (1, 2)))
     assert [decision.again for decision in found] == [True, True, False]
     assert found[2].exit_code is None
-    assert found[2].sentence.startswith("not started again: the same failure at step 5 twice")
+    assert found[2].sentence.startswith("not started again: the same failure came twice at step 5")
 
 
 def test_the_same_failure_after_progress_is_no_loop() -> None:

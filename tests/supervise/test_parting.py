@@ -156,9 +156,13 @@ def test_a_failure_that_it_may_have_caught_is_noted_beside_a_crash() -> None:
     assert raised.culprit
     assert raised.culprit.error
     raised = replace(raised, culprit=replace(raised.culprit, error=replace(raised.culprit.error, line="KeyError: 'a'")))
-    found = blame.judge([raised, suspect(0, 1.5, signal="SIGSEGV", code=139)])
+    crash = suspect(0, 1.5, signal="SIGSEGV", code=139)
+    found = blame.judge([raised, crash])
     assert found.exit_code == 139
     assert found.notes == ("0.5 s before, rank 1 on node 0 had said KeyError: 'a', which it may have caught",)
+    assert crash.culprit
+    too = replace(crash, culprit=replace(crash.culprit, last_lines=("KeyError: 'a'", "going on")))
+    assert not blame.judge([raised, too]).notes
 
 
 def test_it_crosses_the_muster() -> None:

@@ -80,7 +80,7 @@ def test_a_failure_that_comes_again_at_its_place_ends_the_job_for_good(as_proces
     assert job.end() == 76
     verdict = job.verdict
     assert (verdict["exit_code"], verdict["culprit"]["exit_code"], len(verdict["restarts"])) == (76, 1, 1)
-    assert "the same failure at step 3 twice" in "\n".join(verdict["notes"])
+    assert "the same failure came twice at step 3" in "\n".join(verdict["notes"])
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
 )  # fmt: skip
-ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which absolute paths are looked up", option="--root")
+ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which paths are looked up (not run's program)", option="--root")
 FORMATS = ("text", "json", "sh", "vscode")
 FORMAT = Variable(
     "format", ("RANKLAUNCH_FORMAT",), parse.OneOf(*FORMATS), "text",

@@ -81,7 +81,7 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
     if why:
         return Decision(False, f"not started again: {why}", past)
     if last and past.signature and past.signature == last.signature and not past.progress:
-        text = f"not started again: the same failure {_where(seen.place or past.best)} twice, without progress between them"
+        text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
         in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
         return Decision(False, text, past, None if in_vain else NO_PROGRESS)  # what this job waited for may be there for a new one
     used = spent([*history, past])
@@ -164,4 +164,4 @@ def _what(seen: Seen) -> str:
 
 
 def _where(place: Place | None) -> str:
-    return f"at step {place[1]}" if place else "before the first step"
+    return f"at step {place[1]}" if place else "before any step was recognised"

@@ -85,10 +85,11 @@ def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], no
 
 
 def _may_have_failed_before(first: Suspect, others: Sequence[Suspect]) -> Iterable[str]:
-    """Ranks with an exception that they may have caught, or that was ending them."""
+    """Ranks with an exception that they may have caught, or that was ending them. Not what the first said too."""
+    said = first.culprit.last_lines if first.culprit else ()
     for each in others:
         error = each.culprit.error if each.culprit else None
-        if each.late and each.culprit and error and each.at < first.at:
+        if each.late and each.culprit and error and each.at < first.at and not any(error.line in line for line in said):
             who = f"rank {each.culprit.rank} on node {each.culprit.node}"
             yield f"{first.at - each.at:.1f} s before, {who} had said {error.line}, which it may have caught"
 

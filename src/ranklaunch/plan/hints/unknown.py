@@ -36,9 +36,16 @@ def _each(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
     endings = [name[len("RANKLAUNCH_") :] for name in sorted(known)]
     for name in names:
         ending = name[len("RANKLAUNCH_") :].upper()
-        near = [ELSEWHERE[ending]] if ending in ELSEWHERE else difflib.get_close_matches(ending, endings, n=1, cutoff=0.6)
-        hint = f", did you mean RANKLAUNCH_{near[0]}?" if near else ""
+        near = ELSEWHERE.get(ending) or _nearest(ending, endings)
+        hint = f", did you mean RANKLAUNCH_{near}?" if near else ""
         yield f"{clipped(name)} is no variable of ranklaunch's and has no effect{hint}"
+
+
+def _nearest(ending: str, endings: Iterable[str]) -> str:
+    """One that begins with the same word is meant rather than one that has more letters in common. "" where none is near."""
+    near = difflib.get_close_matches(ending, endings, n=SAID, cutoff=0.6)
+    word = ending.partition("_")[0]
+    return next((each for each in near if each.partition("_")[0] == word), near[0] if near else "")
 
 
 def _is_link(name: str, value: str) -> bool:
