@@ -13,7 +13,9 @@ PREFIX=/opt/ranklaunch
 BIN=/usr/local/bin
 MARK=.of-ranklaunch  # in the prefix, before anything else is
 
+# Everyone may read what it makes, whatever the umask is: the container's user is rarely the one that installs.
 main() {
+    umask 022
     read_words "$@"
     check_python
     check_folders
@@ -77,10 +79,12 @@ check_folders() {
     case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: only letters, digits and /._+- can stand in a script's first line" ;; esac
     case $PREFIX/ in */./* | */../*) stop "--prefix $PREFIX: expected a path without . and .." ;; esac
     PREFIX=$(plain "$PREFIX") BIN=$(plain "$BIN")
+    [ -n "$PREFIX" ] || stop "--prefix /: expected a folder of its own"
+    [ ! -L "$PREFIX" ] || stop "--prefix $PREFIX: that is a link, where no environment can be made; name the folder itself"
     [ "$BIN" != "$PREFIX/bin" ] || stop "--bin $BIN: that is the environment's own; name a folder of PATH"
     [ ! -d "$BIN/ranklaunch" ] || stop "--bin $BIN: there is a folder at $BIN/ranklaunch, where the command's link belongs"
     [ ! -e "$PREFIX/" ] || check_prefix
-    mkdir -p "$PREFIX" "$BIN" || stop "choose folders that you may write: --prefix, --bin"
+    { mkdir -p "$PREFIX" "$BIN/" && [ -w "$PREFIX" ] && [ -w "$BIN/" ]; } || stop "choose folders that you may write: --prefix, --bin"
 }
 
 # Without a slash that says nothing.
@@ -112,10 +116,9 @@ place_of() {
     if [ -d "$1" ]; then (cd "$1" && pwd -P); else echo "$(cd "$(dirname "$1")" && pwd -P)/$(basename "$1")"; fi
 }
 
-# Everyone may read it, whatever the umask is: the container's user is rarely the one that installs. -I: variables and folders that are
-# meant for the training program's Python are not for this one. Settings of pip's index and proxies count, those of its target do not.
+# -I: variables and folders that are meant for the training program's Python are not for this one. Settings of pip's index and proxies
+# count, those of its target do not.
 make_environment() {
-    umask 022
     unset PIP_TARGET PIP_PREFIX PIP_ROOT
     : >"$PREFIX/$MARK"
     clear_prefix

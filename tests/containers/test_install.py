@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
 
 def install(*words: object, env: dict[str, str] | None = None, blocks: int | str = "unlimited") -> subprocess.CompletedProcess[str]:
-    """blocks: of 512 bytes, that a file may have."""
-    command = ["sh", "-c", f'ulimit -f {blocks}; exec sh "$@"', "sh", str(docker.CONTAINERS / "install.sh"), *map(str, words)]
+    """By somebody whose files nobody else may read. blocks: of 512 bytes, that a file may have."""
+    start = f'umask 077; ulimit -f {blocks}; exec sh "$@"'
+    command = ["sh", "-c", start, "sh", str(docker.CONTAINERS / "install.sh"), *map(str, words)]
     return subprocess.run(command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600, check=False)
 
 
@@ -42,6 +43,8 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
     assert (tmp_path / "bin/ranklaunch").resolve() == tmp_path / "own/bin/ranklaunch"
     assert not (tmp_path / "elsewhere").exists()
+    made = [tmp_path / "own", tmp_path / "bin", *(tmp_path / "own").rglob("*")]  # the container's user is another
+    assert not [path for path in made if path.exists() and path.stat().st_mode & 0o044 != 0o044]
 
 
 def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
@@ -63,6 +66,8 @@ def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
     (tmp_path / "bin/ranklaunch").mkdir(parents=True)
     assert f"there is a folder at {tmp_path}/bin/ranklaunch" in refused("--bin", tmp_path / "bin", wheel)
     (tmp_path / "bin/ranklaunch").rmdir()
+    (tmp_path / "link").symlink_to("own")
+    assert f"--prefix {tmp_path}/link: that is a link" in refused("--prefix", tmp_path / "link", "--bin", tmp_path / "bin", wheel)
     inside = wheel.rename(tmp_path / "own" / wheel.name)
     assert "is in it, and would be removed" in refused("--bin", tmp_path / "bin", inside)
 
@@ -90,6 +95,7 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
         (("--python", "true", docker.CONTAINERS.parent), "true: too old, or broken"),
         (("--python", sys.executable, "--prefix", "/opt/x/../y", docker.CONTAINERS.parent), "expected a path without . and .."),
         (("--python", sys.executable, "--prefix", "/opt/x//", "--bin", "/opt/x/bin", docker.CONTAINERS.parent), "environment's own"),
+        (("--python", sys.executable, "--prefix", "//", docker.CONTAINERS.parent), "--prefix /: expected a folder of its own"),
         (("--python", sys.executable, "--prefix", "own", docker.CONTAINERS.parent), "--prefix own: expected an absolute path"),
         (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: only letters"),
     ],
