@@ -16,7 +16,7 @@ from tune_landscapes import LANDSCAPES, experiments
 
 from ranklaunch.command.tuning import measure
 from ranklaunch.tune import metrics, plot, results, table
-from ranklaunch.tune.model import PROFILE, TRIAL, TUNERS, Experiment
+from ranklaunch.tune.model import PROFILE, TRIAL, TUNERS, Experiment, Result
 from ranklaunch.tune.search import Search
 
 
@@ -127,8 +127,11 @@ def test_without_any_figure_nothing_is_claimed() -> None:
         "0.0 samples/s",
         "time (ms) | fwd: 0.00 | bwd: 0.00 | step: 0.00",
         "9" * 400 + " samples/s",
+        *["samples/s: 1e308"] * 2,
+        "samples/s: 1e-323",
     ):
-        assert metrics.measured(experiment(), '{"latency": 0, "throughput": 1e999}', text) == metrics.Measured()
+        for file in ('{"latency": 0, "throughput": 1e999}', '{"latency": 1e-323, "throughput": 1}'):
+            assert metrics.measured(experiment(), file, text) == metrics.Measured()
 
 
 WORDS = [
@@ -188,6 +191,18 @@ def test_the_picture_has_a_point_for_each_result() -> None:
     assert len(root.findall(f".//{tag}circle")) == statuses.count("ok") + 1  # and the ring of the best
     assert search.best
     assert search.best.name in root.attrib["aria-label"]
+
+
+@pytest.mark.parametrize("figure", [1e308, 5e-324])
+def test_a_figure_that_no_machine_has_is_none(figure: float) -> None:
+    """As a folder of an earlier start may have it."""
+    landscape = LANDSCAPES["micro-batches"]
+    search = Search(landscape.settings("model_based", trials=9))
+    while not search.over:
+        for found in search.next(1):
+            search.tell(Result(found.name, found.kind, "ok", {"throughput": figure}))
+    ET.fromstring(plot.drawn(search))
+    assert search.best is None
 
 
 def test_a_second_run_that_is_far_from_the_first_is_said() -> None:

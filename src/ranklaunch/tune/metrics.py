@@ -24,7 +24,7 @@ from typing import Any
 from ranklaunch.files import join
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
-from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment, as_object
+from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment, as_object, is_figure
 from ranklaunch.values import NOTHING, Value
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
@@ -189,7 +189,7 @@ def _bar(line: str) -> Speed | None:
 
 def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0) -> Speed | None:
     known = [value for value in (seconds, samples) if value]
-    return Speed(step, seconds, samples) if known and all(0 < value < math.inf for value in known) else None
+    return Speed(step, seconds, samples) if known and all(map(is_figure, known)) else None
 
 
 SHAPES: dict[str, Callable[[str], Speed | None]] = {
@@ -204,7 +204,7 @@ SHAPES: dict[str, Callable[[str], Speed | None]] = {
 
 def _positive(value: Any) -> float:
     """0 where it is no number that says anything."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e300:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not is_figure(value):
         return 0.0
     return float(value)
 

@@ -22,6 +22,14 @@ STOPPED = "stopped"  # the search itself was ended: this one is tried again at t
 STATUSES = (OK, OUT_OF_MEMORY, FAILED, HUNG, NO_METRIC, STOPPED)
 
 
+_LEAST, _MOST = 1e-100, 1e100  # sums, quotients and logarithms of what lies between are finite
+
+
+def is_figure(value: float) -> bool:
+    """Whether a machine can have it: samples or operations a second, seconds of a step, numbers of parameters or bytes."""
+    return _LEAST < value < _MOST
+
+
 class Experiment(Value):
     """One start of the program. name: stable from one start of the search to the next, and fit for a folder. config: complete, but for
     the paths that `ranklaunch.tune.metrics.placed` puts in once the folder is known. args: what options of the program have to be for it,

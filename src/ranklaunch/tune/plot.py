@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from ranklaunch.showing import one_line
-from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row
+from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row, is_figure
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import UNITS
 
@@ -58,7 +58,7 @@ class Scale:
         self.metric = metric
         micros = [row.micro for row in rows]
         self.low, self.high = math.log2(min(micros)), math.log2(max(micros))
-        self.top = max((value(row) for row in rows if row.status == OK), default=1.0) * 1.05
+        self.top = (max((value(row) for row in rows if row.status == OK), default=0.0) or 1.0) * 1.05
 
     def x(self, micro: int) -> float:
         share = (math.log2(micro) - self.low) / (self.high - self.low) if self.high > self.low else 0.5
@@ -69,7 +69,7 @@ class Scale:
 
 
 def value(row: Row) -> float:
-    return row.value if row.value is not None and math.isfinite(row.value) else 0.0
+    return row.value if row.value is not None and is_figure(row.value) else 0.0
 
 
 def _field(root: ET.Element, scale: Scale, rows: Sequence[Row], best: str) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from ranklaunch.tune.model import GRID, LATENCY, MODEL, OK, OUT_OF_MEMORY, RANDOM, Candidate, Result, Settings
+from ranklaunch.tune.model import GRID, LATENCY, MODEL, OK, OUT_OF_MEMORY, RANDOM, Candidate, Result, Settings, is_figure
 from ranklaunch.tune.surrogate import Surrogate
 from ranklaunch.values import Value
 
@@ -40,7 +40,7 @@ class Choice(Value):
 def score(result: Result, metric: str) -> float | None:
     """Larger is better; None where there is no figure."""
     value = result.metrics.get(metric) if result.status == OK else None
-    if value is None or not math.isfinite(value) or value <= 0:
+    if value is None or not is_figure(value):
         return None
     return -value if metric == LATENCY else value
 
