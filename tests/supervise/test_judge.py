@@ -604,6 +604,15 @@ def test_a_loss_that_some_rank_tells_of_is_not_the_first_ranks_where_that_ended_
     assert ("among the last lines of all ranks: " in found.reason) != is_own
 
 
+@pytest.mark.parametrize("last", ["step 20", "ERROR trainer: [pair.cc:537] Read error [10.0.0.1]:52426: Connection reset by peer"])
+def test_nothing_that_stands_last_in_an_output_of_all_ranks_is_the_killed_ranks_own(last: str) -> None:
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+    report = SEEN_BY_MPIRUN.replace("signal 11 (Segmentation fault)", "signal 9 (Killed)")
+    (found,) = of_deepspeed(plan, f"step 19\n{last}\n{report}")
+    assert (found.exit_code, found.is_consequence) == (137, False)
+    assert found.reason.endswith(f" was killed by SIGKILL; among the last lines of all ranks: {last}")
+
+
 def by_pdsh(
     *said: tuple[int, str, int], begin: str = "nnodes=2, num_local_procs=1, node_rank={}\n", apart: bool = False
 ) -> tuple[Suspect, ...]:

@@ -254,9 +254,12 @@ def _says_why(tail: bytes, plan: Plan) -> bool:
     return bool(error and error.kind == blame.CAUSE)
 
 
-def is_anothers(culprit: Culprit) -> bool:
+def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
     """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since its launcher
-    names it as the first, and it ended as nobody does for another."""
+    names it as the first, and it ended as nobody does for another. Of one that was killed where nothing tells their lines apart (mixed),
+    none that is no cause is known to be its own."""
+    if mixed and culprit.signal == "SIGKILL" and not culprit.error:
+        return bool(showing.last_line(culprit.last_lines))
     consequence = culprit.error and not (blame.tells_why(culprit.error) or _is_report(culprit.error))
     how = culprit.signal or culprit.exit_code
     return bool(consequence) and culprit.rank is not None and how not in (*blame.OF_PEERS, TOLD, "SIGTERM")
@@ -264,9 +267,9 @@ def is_anothers(culprit: Culprit) -> bool:
 
 def without_anothers(culprit: Culprit) -> tuple[Culprit, str]:
     """With the reason, which has them as what they are."""
-    line = culprit.error.line[: blame.SEEN] if culprit.error else ""
+    line = culprit.error.line if culprit.error else showing.printable(showing.last_line(culprit.last_lines)).strip()
     culprit = replace(culprit, error=None)
-    return culprit, f"{blame.sentence(replace(culprit, last_lines=()))}; among the last lines of all ranks: {line}"
+    return culprit, f"{blame.sentence(replace(culprit, last_lines=()))}; among the last lines of all ranks: {line[: blame.SEEN]}"
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:
