@@ -64,9 +64,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     config = File(join(attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
     extra = _without_file(extra)
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
+    shown = torchrun.with_dollars_doubled(job)
     argv = templates.command(
         "accelerate/command.j2",
-        job=torchrun.with_dollars_doubled(job),
+        job=shown,
         main_process_ip=host,
         main_process_port=port,
         config_file=config.path,
@@ -74,6 +75,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         log_dir=outputs.folder if outputs else "",
         extra=extra,
     )
+    told = words.before(argv, shown.program.path)
+    if outputs and words.last(told, "--log_dir", words.with_underscores) != outputs.folder:
+        outputs = None  # by a template of the user's
+    options = words.options(told, words.with_underscores)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
     if outputs:
         # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.

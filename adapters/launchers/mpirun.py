@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh
+from ranklaunch import showing
+from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
     attempt_dir,
     check_before_much,
@@ -26,7 +27,7 @@ from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOut
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import WAIT_S, WHERE_IT_STANDS, spread
+from ranklaunch.read.settings import FEWER_RANKS, WAIT_S, WHERE_IT_STANDS, spread
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
@@ -84,10 +85,20 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     from_node_0.refuse_twice(job, reader, f"method {NAME}")
     if _version(job, reader) == "4":
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
-    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [contradictions.Count("-np", job.world_size, contradictions.RANKS)], _spelled)
+    count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
+    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [count], _spelled)
+    _refuse_template(job, reader, templates, whole.processes[0], count)
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), private="", waits=(), outputs=None, by_address=False) if job.node_index else whole
     return ssh.served(own, server) if server else own
+
+
+def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Process, count: contradictions.Count) -> None:
+    """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen."""
+    told = contradictions.told(words.before(process.argv, job.program.path), count, _spelled)
+    if told and not process.conduct.may_start_fewer and not contradictions.told(reader.get(EXTRA), count, _spelled):
+        what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
+        reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
 
 
 def _refuse_many(job: Job, reader: Reader) -> None:
@@ -108,7 +119,9 @@ def _with_slots(job: Job, reader: Reader) -> Job:
 
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None, shell: str) -> Process:
     mpirun = _mpirun(job, reader)
-    process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
+    # Told to stop, it gives its ranks a second; told by us, they have the grace.
+    conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
+    process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader), conduct=conduct)
     recorders = {each.name: each.value for each in of_python(reader)}  # paths of others are those of node 0
     forwarded = _forwarded(reader, {**process.env, **recorders})
     added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
@@ -117,9 +130,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         port=server.port if server else 0, shell=shell, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
-    # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
-    return without_slurm_tasks(replace(process, argv=argv, conduct=conduct, rival=RIVAL), reader)
+    return without_slurm_tasks(replace(process, argv=argv, rival=RIVAL), reader)
 
 
 def _spelled(name: str) -> str:

@@ -4,6 +4,7 @@ has MindSpore's scheduler alone, started as msrun would."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ranklaunch import ranktable, showing
 from ranklaunch.adapters.launchers.shared import contradictions, words
@@ -105,7 +106,6 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     table = _table(job, reader)
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
-    outputs = None if words.abbreviated(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
     told = {
         "master_addr": address(reader.address_of(master)),
         "master_port": reader.get(MASTER_PORT),
@@ -116,26 +116,32 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     }
     ranks = bool(job.node.slots)
     contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else ())
-    conduct = Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING, repeats=outputs is not None)
-    process = _msrun(job, reader, templates, told, conduct) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
+    process = _msrun(job, reader, templates, told) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
+    repeats = ranks and _writes_into(log_dir, words.before(process.argv, job.program.path))
     plan = Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(process,),
+        processes=(replace(process, conduct=replace(process.conduct, repeats=repeats)),),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),
-        outputs=outputs if ranks else None,
+        outputs=_outputs(job, reader, templates, log_dir) if repeats else None,
         by_address=len(job.nodes) > 1,  # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
     )
     return _beside_scheduler(plan, reader) if _without_ranks(job) else plan
 
 
-def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, object], conduct: Conduct) -> Process:
+def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, object]) -> Process:
     node_rank, interpreter = _with_ranks(job).node_index, _interpreter(job, reader)
     argv = templates.command("msrun/command.j2", job=job, node_rank=node_rank, **told, interpreter=interpreter)
-    return launcher_process(job, reader, NAME, argv, conduct=conduct)
+    return launcher_process(job, reader, NAME, argv, conduct=Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING))
+
+
+def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
+    """Whether msrun writes the files of ranks there, by what it is told."""
+    folder = words.last(told, "--log_dir", lambda name: words.whole(name, "--log_dir"))
+    return folder == log_dir and not words.abbreviated(told, ("--worker_log_name",))
 
 
 def explain(tail: str) -> Failure | None:

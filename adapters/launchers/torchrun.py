@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
@@ -95,16 +95,18 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
     contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), words.with_underscores)
+    shown = with_dollars_doubled(job)
     argv = templates.command(
         template,
-        job=with_dollars_doubled(job),
+        job=shown,
         node_rank=node_rank,
         master_addr=job.nodes[master_index].host,
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
-    outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, extra) else None
-    options = words.options(extra, words.with_underscores)
+    told = words.before(argv, shown.program.path)
+    outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
+    options = words.options(told, words.with_underscores)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
@@ -213,13 +215,14 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
     return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
 
 
-def knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
-    """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself."""
-    return not words.options(extra, words.with_underscores).intersection(_OUTPUT) and (len(job.nodes) == 1 or _backend(extra) != "c10d")
+def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
+    """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself. told: what torchrun
+    is, by whatever template."""
+    return not words.options(told, words.with_underscores).intersection(_OUTPUT) and (len(job.nodes) == 1 or _backend(told) != "c10d")
 
 
-def _backend(extra: tuple[str, ...]) -> str:
-    return words.first(extra, "--rdzv_backend", words.with_underscores)
+def _backend(told: Sequence[str]) -> str:
+    return words.last(told, "--rdzv_backend", words.with_underscores)
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:

@@ -430,12 +430,19 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     assert before_report(f"step 1\n{ends}") == ""
 
 
+BY_MSRUN = (
+    "[ERROR] ME(10088:140375963057024,MainProcess):2026-11-28-04:30:56.764.000 [mindspore/parallel/cluster/process_entity/_api.py:365] "
+    "Worker process 10094 exit with exception. Error code: 1.\n"
+)
+
+
 @pytest.mark.parametrize(
     "report",
     [
         "rank 3 exits with return code = 1\n\n====\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n",
         "srun: error: h1: task 3: Exited with exit code 1\nsrun: error: h0: tasks 0-1: Terminated\n",
         "[2026-11-25 23:42:46,282] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 7\n",
+        BY_MSRUN,
     ],
 )
 def test_of_what_ranks_wrote_before_what_pytorch_marks_as_anothers_is_left_out(report: str) -> None:

@@ -80,6 +80,13 @@ def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: P
     assert counted.success(found, children) == Success(f"{text} succeeded")
 
 
+def test_whether_mpiruns_ranks_ran_is_not_known_where_it_may_start_fewer(tmp_path: Path) -> None:
+    found = plan(tmp_path, "mpirun", RANKLAUNCH_FEWER_RANKS="true")
+    assert counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER)]) == Success(
+        "mpirun succeeded; 0 of 2 ranks were seen, and whether the others ran is not known", 2
+    )
+
+
 def unannounced(found: Plan, *argv: str) -> Success:
     """Of DeepSpeed's, which says "process N spawned" of each rank and has said it of none."""
     process = replace(found.processes[0], argv=argv) if argv else found.processes[0]

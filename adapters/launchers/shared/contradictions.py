@@ -40,18 +40,18 @@ def refuse(
 ) -> None:
     """spell: as in ranklaunch.adapters.launchers.shared.words; what it gives may be the beginning of an option's name."""
     for count in counts:
-        for text in words.values(extra, count.option, lambda name, option=count.option: _whole(spell(name), option)):  # type: ignore[misc]
-            if count.contradicted_by(text):
-                reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
+        for text in told(extra, count, spell):
+            reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
+
+
+def told(said: Sequence[str], count: Count, spell: Callable[[str], str] = words.as_written) -> list[str]:
+    """What a launcher is told in place of the plan's number."""
+    values = words.values(said, count.option, lambda name: words.whole(spell(name), count.option))
+    return [text for text in values if count.contradicted_by(text)]
 
 
 def contradiction(what: str, count: Count) -> str:
     return f"{what}: expected {count.expected}, {count.of}"
-
-
-def _whole(name: str, option: str) -> str:
-    """argparse takes the beginning of an option's name for the name. One that is too short for that is refused by it."""
-    return option if len(name) > len("--n") and option.startswith(name) else name
 
 
 def _is_number(text: str) -> bool:

@@ -26,6 +26,21 @@ def values(words: Sequence[str], option: str, spell: Callable[[str], str] = as_w
     return [value if equals else following for (name, equals, value), following in pairs if spell(name) == option]
 
 
+def last(words: Sequence[str], option: str, spell: Callable[[str], str] = as_written) -> str:
+    """The last of its values, which wins with most parsers; "" where the option is not given."""
+    return next(reversed(values(words, option, spell)), "")
+
+
+def before(argv: Sequence[str], program: str) -> Sequence[str]:
+    """What a launcher is told itself, by a template too: the words of its command before the program's path."""
+    return argv[: argv.index(program)] if program in argv else argv
+
+
+def whole(name: str, option: str) -> str:
+    """argparse takes the beginning of an option's name for the name. One that is too short for that is refused by it."""
+    return option if len(name) > len("--n") and option.startswith(name) else name
+
+
 def first(words: Sequence[str], option: str, spell: Callable[[str], str] = as_written) -> str:
     """The first of its values, "" where the option is not given."""
     return next(iter(values(words, option, spell)), "")

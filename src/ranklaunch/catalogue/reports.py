@@ -11,8 +11,9 @@ from ranklaunch.catalogue.tracebacks import HOOKED
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _BY_MPIRUN = r"^(?:-{60,90}\n)?(?:Primary job  terminated normally, but|mpirun (?:noticed|detected) that |MPI_ABORT was invoked on rank )"
+_BY_MSRUN = r"\] Worker process \d{1,10} exit with exception\. Error code: "
 _ENDS = (  # the second also of our own program, below MPICH
-    rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}"
+    rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}|{_BY_MSRUN}"
 )
 _OF_A_RANK = re.compile(HOOKED)
 

@@ -14,6 +14,7 @@ from ranklaunch.errors import counted
 from ranklaunch.plan.model import BEGUN, Plan, RankOutputs, everything
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.values import replace
 
 MOST_PROOF = 64  # bytes of the file of Conduct.proof
 
@@ -22,24 +23,35 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     for child in ended:
         if child.process.conduct.proof and _has_only_begun(child.process.conduct.proof):
             return Success("", plan.job.node.slots, _killed(child.process.name), 128 + signal.SIGKILL)
-    launcher = next((child for child in ended if child.role == LAUNCHER and child.process.conduct.ranks_below), None)
+    launchers = [child for child in ended if child.role == LAUNCHER]
+    launcher = next((child for child in launchers if child.process.conduct.ranks_below), None)
     planned = plan.job.node.slots
+    afar = next((child for child in launchers if child.process.conduct.carriers and child.process.conduct.may_start_fewer), None)
+    if afar and not launcher:  # whose ranks may be on other nodes
+        return _unknown(afar, 0, plan.job.world_size)
     by_files = len(_files(plan.outputs)) if launcher else planned
     seen = max(by_files, launcher.most_ranks) if launcher else planned
     if not launcher or seen >= planned:
         return Success(f"{everything(plan)} succeeded")
-    name, conduct = launcher.process.name, launcher.process.conduct
-    told = f"{seen} of {counted(planned, 'rank')} were seen"
-    text = f"{name} succeeded; {told}, and whether the others ran is not known"
+    name, conduct, unknown = launcher.process.name, launcher.process.conduct, _unknown(launcher, seen, planned)
     if not seen and not conduct.may_start_fewer and _has_lost_its_ranks(launcher, plan.outputs):
-        return Success(text, planned, _killed_before(name), 128 + signal.SIGKILL)
+        return replace(unknown, fewer=_killed_before(name), code=128 + signal.SIGKILL)
     if not by_files or conduct.may_start_fewer:  # it may write elsewhere
-        return Success(text, planned - seen)
+        return unknown
     fewer = (
-        f"{told}, although {name} ended with 0: an option, a template or a configuration of yours has told it another number "
-        "than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
+        f"{_seen(seen, planned)}, although {name} ended with 0: an option, a template or a configuration of yours has told it another "
+        "number than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
     )
-    return Success(text, planned - seen, fewer)
+    return replace(unknown, fewer=fewer)
+
+
+def _unknown(launcher: Child, seen: int, planned: int) -> Success:
+    text = f"{launcher.process.name} succeeded; {_seen(seen, planned)}, and whether the others ran is not known"
+    return Success(text, planned - seen)
+
+
+def _seen(seen: int, planned: int) -> str:
+    return f"{seen} of {counted(planned, 'rank')} were seen"
 
 
 def _has_lost_its_ranks(launcher: Child, outputs: RankOutputs | None) -> bool:
