@@ -6,7 +6,7 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
@@ -95,10 +95,18 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Process, count: contradictions.Count) -> None:
     """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen."""
-    told = contradictions.told(words.before(process.argv, job.program.path), count, _spelled)
+    own = _own_words(process.argv, job.program.path)
+    told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(own[:2], count, _spelled)
     if told and not process.conduct.may_start_fewer and not contradictions.told(reader.get(EXTRA), count, _spelled):
         what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
+
+
+def _own_words(argv: Sequence[str], program: str) -> Sequence[str]:
+    """Of mpirun, in a command that a tool may begin or end, such as nice -n 5. () where several programs divide the ranks among them."""
+    begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == NAME), len(argv))
+    own = words.before(argv[begin + 1 :], program)
+    return () if ":" in own else own
 
 
 def _refuse_many(job: Job, reader: Reader) -> None:

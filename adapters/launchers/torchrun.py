@@ -104,7 +104,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
-    told = words.before(argv, shown.program.path)
+    told = (*words.long(words.before(argv, shown.program.path)), *extra)
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
     options = words.options(told, words.with_underscores)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}

@@ -73,6 +73,30 @@ def test_mpirun_is_not_told_another_number_of_ranks(exchanged: Exchanged, option
     assert "RANKLAUNCH_FEWER_RANKS=true" in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{% include", "nice -n 5 {% include"),
+        ("{{ mpirun }}", "ionice -c 2 -n 7 {{ mpirun }}"),
+        (f"{NP} {{{{ hostfile }}}}", "-np 1 -hostfile {{ hostfile }} true : -np 1"),
+    ],
+)
+def test_what_is_said_to_others_is_not_said_to_mpirun(exchanged: Exchanged, old: str, new: str) -> None:
+    """To a program before it or behind it. Several programs divide the ranks among them."""
+    assert exchanged("mpirun", old, new).outputs
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torchrun\n", "nsys profile -t cuda torchrun\n"),
+        ("{% if not job.program.is_python %}", "--no-python chrt -r 1 python {% if false %}"),
+    ],
+)
+def test_what_is_said_to_others_is_not_said_to_torchrun(exchanged: Exchanged, old: str, new: str) -> None:
+    assert exchanged("torchrun", old, new).outputs
+
+
 def test_mpirun_may_be_told_another_number_on_purpose(exchanged: Exchanged) -> None:
     found = exchanged("mpirun", NP, "-np 1 -hostfile", RANKLAUNCH_FEWER_RANKS="true")
     assert found.processes[0].conduct.may_start_fewer

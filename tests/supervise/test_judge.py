@@ -14,7 +14,7 @@ import helpers
 import pytest
 from helpers import for_each
 
-from ranklaunch.adapters.launchers import deepspeed, mpirun, torchrun
+from ranklaunch.adapters.launchers import deepspeed, mpirun, msrun, torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import closing, judge, words
@@ -611,6 +611,29 @@ def test_nothing_that_stands_last_in_an_output_of_all_ranks_is_the_killed_ranks_
     (found,) = of_deepspeed(plan, f"step 19\n{last}\n{report}")
     assert (found.exit_code, found.is_consequence) == (137, False)
     assert found.reason.endswith(f" was killed by SIGKILL; among the last lines of all ranks: {last}")
+
+
+def test_nor_is_it_in_an_output_of_torchrun_that_all_ranks_share() -> None:
+    """With an option for logs of the user's, such as --tee."""
+    env = {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--tee 3"}
+    plan = helpers.plan({**helpers.modelarts(1, 2), **env}, method="torchrun")
+    lost = "[default0]:[rank0]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:25745"
+    failed = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: -9) local_rank: 1 (pid: 7) of x\n"
+    child = of_torchrun(plan, 1 << 8, tail=f"[default1]:step 1\n{lost}\n{failed}{TABLE}".encode())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
+    assert (found.exit_code, found.is_consequence, found.culprit and found.culprit.rank) == (137, False, 1)
+    assert found.reason.endswith(f" was killed by SIGKILL; among the last lines of all ranks: {lost}")
+
+
+def test_a_rank_of_which_only_the_pid_is_known_is_not_its_launcher() -> None:
+    plan = helpers.plan({**helpers.modelarts(1, 2), "RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--log_dir=lg"}, method="msrun")
+    report = "[mindspore/parallel/cluster/process_entity/_api.py:365] Worker process 12 exit with exception. Error code: -9."
+    child = of_torchrun(plan, 1 << 8, tail=f"step 1\n[ERROR] ME(10088:140375963057024,MainProcess):{report}\n".encode())
+    around = replace(circumstances(), explain=lambda child, tail: msrun.explain(tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert found.exit_code == 137
+    assert found.reason.startswith("a rank of msrun on node 0 ")
+    assert found.reason.endswith(" was killed by SIGKILL; among the last lines of all ranks: step 1")
 
 
 def by_pdsh(

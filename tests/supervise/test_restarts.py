@@ -19,6 +19,7 @@ from ranklaunch.supervise.rounds.cleaning import Held
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import state_of
+from testbench.jobs.users import needs_root
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -114,6 +115,18 @@ def test_a_round_that_cannot_begin_ends_the_job_as_any_failure_does(
     left = {".reserved", "node_0.sock"} & {name for folder in (job.attempt, *job.attempt.glob("restart_*")) for name in names(folder)}
     assert left == set()
     assert f"failed with exit code 78: {verdict['reason']}" in job.err.text
+
+
+@needs_root
+def test_a_log_folder_that_has_become_read_only_is_the_systems_fault(as_process: Starter, tmp_path: Path) -> None:
+    """As a file system does that the kernel has found broken. Started on another host, the job may go on."""
+    logs = tmp_path / "logs"
+    breaks = f"mount --bind {logs} {logs} && mount -o remount,bind,ro {logs} && exit 7"
+    env = {"RANKLAUNCH_MAX_RESTARTS": "2"}
+    job = as_process.spawn(1, "sh", "-c", breaks, env=env, outside=("unshare", "--mount"), log_dir=logs)
+    assert job.end() == 75
+    assert "failed with exit code 75: restart 1 cannot begin: log directory" in job.err.text
+    assert "name another" not in job.err.text
 
 
 def names(folder: Path) -> list[str]:

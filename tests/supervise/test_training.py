@@ -186,6 +186,17 @@ def test_a_torchrun_that_starts_fewer_ranks_than_planned_has_failed(as_process: 
     assert "1 of 2 ranks were seen" in job.verdict["reason"]
 
 
+@pytest.mark.launchers
+def test_an_mpirun_that_may_start_fewer_ranks_is_not_said_to_have_started_all(as_process: Starter) -> None:
+    templates = as_process.folder / "templates" / "mpirun"
+    templates.mkdir(parents=True)
+    (templates / "command.j2").write_text("mpirun -np 1 {{ job.program.words }}\n")
+    env = {"RANKLAUNCH_TEMPLATES": str(templates.parent), "RANKLAUNCH_FEWER_RANKS": "true"}
+    job = as_process.run("true", options=("--method", "mpirun", "--slots", 2), env=env)
+    check_end(job, "succeeded", 0, timeout=LONG_S)
+    assert job.verdict["reason"] == "mpirun succeeded; 0 of 2 ranks were seen, and whether the others ran is not known"
+
+
 TELLS = """
 import os
 os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n".encode())

@@ -31,6 +31,11 @@ def last(words: Sequence[str], option: str, spell: Callable[[str], str] = as_wri
     return next(reversed(values(words, option, spell)), "")
 
 
+def long(words: Iterable[str]) -> list[str]:
+    """Without short options: among a launcher's may be those of a tool before or behind it, such as the -t of nsys."""
+    return [word for word in words if word.startswith("--") or not word.startswith("-")]
+
+
 def before(argv: Sequence[str], program: str) -> Sequence[str]:
     """What a launcher is told itself, by a template too: the words of its command before the program's path."""
     return argv[: argv.index(program)] if program in argv else argv

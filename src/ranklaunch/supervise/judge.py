@@ -260,8 +260,8 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
-        if told and shared and _words().is_anothers(culprit, mixed=bool(child.process.conduct.reports)):
-            culprit, reason = _words().without_anothers(culprit)
+        if told and shared and _words().is_anothers(culprit, mixed=_words().is_mixed(plan, child)):
+            culprit, reason = _words().without_anothers(culprit, child)
         else:
             reason = _words().reported(culprit, of_rank if told else tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)

@@ -24,6 +24,7 @@ MOST_IDS, ID_LENGTH = 10_000, 16  # of jobs whose logs are in one folder: the ne
 MOST_OF_IDS = 8 * 1024 * 1024  # bytes
 LOCK_S = 2.0
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
+_BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN)  # a file system, or the way to it
 
 will = -1  # a descriptor: where the supervisor says what is to be done if it is killed
 
@@ -88,10 +89,10 @@ class Record:
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise refused(error) from None
-            msg = (
-                f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
-                "name another with --log-dir or RANKLAUNCH_LOG_DIR"
-            )
+            msg = f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}"
+            if self._attempt and getattr(error, "errno", 0) in _BROKEN:  # which an earlier round could write
+                raise WaitError(msg) from None
+            msg += "; name another with --log-dir or RANKLAUNCH_LOG_DIR"
             raise (WaitError if getattr(error, "errno", 0) in SHORTAGES else ConfigError)(msg) from None
 
     def _bequeath(self) -> None:

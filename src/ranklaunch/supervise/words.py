@@ -37,6 +37,7 @@ _OF_CHECKPOINT = re.compile(r"CheckpointException ranks:dict_keys\(\[([0-9]{1,7}
 _NAMES = "CheckpointException of rank"
 _OF_NAMED = re.compile(rf"{_NAMES}s? ([0-9]{{1,7}}(?:, [0-9]{{1,7}})*)")
 _MOST_NAMED = 8
+_OF_ALL = "; among the last lines of all ranks: "
 _ENOUGH = 40  # characters by which a line is found
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -254,6 +255,11 @@ def _says_why(tail: bytes, plan: Plan) -> bool:
     return bool(error and error.kind == blame.CAUSE)
 
 
+def is_mixed(plan: Plan, child: Child) -> bool:
+    """Whether nothing tells the lines of its ranks apart: a launcher's of ranks on several nodes, or one without a file for each."""
+    return bool(child.process.conduct.reports) or (not plan.outputs and plan.job.node.slots > 1)
+
+
 def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
     """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since its launcher
     names it as the first, and it ended as nobody does for another. Of one that was killed where nothing tells their lines apart (mixed),
@@ -265,11 +271,12 @@ def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
     return bool(consequence) and culprit.rank is not None and how not in (*blame.OF_PEERS, TOLD, "SIGTERM")
 
 
-def without_anothers(culprit: Culprit) -> tuple[Culprit, str]:
-    """With the reason, which has them as what they are."""
+def without_anothers(culprit: Culprit, child: Child) -> tuple[Culprit, str]:
+    """With the reason, which has them as what they are, and does not take the launcher for a rank of it whose number nobody knows."""
     line = culprit.error.line if culprit.error else showing.printable(showing.last_line(culprit.last_lines)).strip()
     culprit = replace(culprit, error=None)
-    return culprit, f"{blame.sentence(replace(culprit, last_lines=()))}; among the last lines of all ranks: {line[: blame.SEEN]}"
+    of = "a rank of " if culprit.rank is None and not child.ended.signal else ""
+    return culprit, f"{of}{blame.sentence(replace(culprit, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
 
 
 def reported(culprit: Culprit, tail: bytes) -> str:
@@ -304,11 +311,16 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
             left -= 1
             culprit = replace(culprit, out_of_memory=True)
             suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
-        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not lately:
-            then = " then" if memory.kills else ""
-            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory{then}")
+        elif culprit and culprit.node == here and _says_no_more(suspect) and _looks_killed(culprit) and memory.counted and not lately:
+            said, then = suspect.reason or blame.sentence(culprit), " then" if memory.kills else ""
+            suspect = replace(suspect, reason=f"{said}; the kernel killed nothing here for memory{then}")
         result.append(suspect)
     return result
+
+
+def _says_no_more(suspect: Suspect) -> bool:
+    """Than how it ended, and what ranks had written."""
+    return not suspect.reason or _OF_ALL in suspect.reason
 
 
 def with_failures(found: list[Suspect], tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:

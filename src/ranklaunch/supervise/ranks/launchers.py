@@ -193,7 +193,8 @@ class Launchers:
 
     def success(self, ended: Sequence[Child]) -> Success:
         """What is said of this node's, once all of these have ended with 0."""
-        if not any(child.process.conduct.ranks_below or child.process.conduct.proof for child in ended):
+        of = [child.process.conduct for child in ended]
+        if not any(conduct.ranks_below or conduct.proof or conduct.may_start_fewer for conduct in of):
             return Success(f"{everything(self._around.plan())} succeeded")
         from ranklaunch.supervise.ranks import counted
 
