@@ -105,7 +105,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/modelarts.py", "and not reader.by_user(LOG_DIR)", "", "nodes share a folder of logs"),
     ("platforms/modelarts.py", "if index >= nodes:", "if index > nodes:", "an index too high passes"),
     ("platforms/modelarts.py", 're.sub(r"^ma-job(?=-)", "modelarts-job", name)', "name", "the job has not its public name"),
-    ("launchers/contradictions.py", "option.startswith(name)", "option == name", "an abbreviation of torchrun's passes"),
+    ("launchers/words.py", "option.startswith(name)", "option == name", "an abbreviation of torchrun's passes"),
     ("launchers/merge.py", '_ONE_PROCESS = ("NO", "MULTI_CPU")', '_ONE_PROCESS = ("NO",)', "each node trains alone"),
     ("platforms/modelarts.py", 'f"{job}-{task}-{i}.{job}"', 'f"{job}-{task}-{i + 1}.{job}"', "names of hosts off by one"),
     ("platforms/kubernetes.py", "reader.get(RESTARTS) + 1", "reader.get(RESTARTS)", "attempts begin at 0"),

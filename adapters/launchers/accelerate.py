@@ -76,7 +76,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
     )
     told = words.before(argv, shown.program.path)
-    if outputs and words.last(told, "--log_dir", words.with_underscores) != outputs.folder:
+    if outputs and not words.is_told(told, "--log_dir", outputs.folder, words.with_underscores):
         outputs = None  # by a template of the user's
     options = words.options(told, words.with_underscores)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}

@@ -90,7 +90,7 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, outputs.folder if outputs else "")
-    if outputs and words.last(words.before(argv, job.program.path), _RANK_LOGS, options.spelled) != outputs.folder:
+    if outputs and not words.is_told(words.before(argv, job.program.path), _RANK_LOGS, outputs.folder, options.spelled):
         outputs = None  # by a template of the user's
     return Plan(
         job=job,

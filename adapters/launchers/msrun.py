@@ -140,8 +140,8 @@ def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, objec
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
     """Whether msrun writes the files of ranks there, by what it is told."""
-    folder = words.last(told, "--log_dir", lambda name: words.whole(name, "--log_dir"))
-    return folder == log_dir and not words.abbreviated(told, ("--worker_log_name",))
+    there = words.is_told(told, "--log_dir", log_dir, lambda name: words.whole(name, "--log_dir"))
+    return there and not words.abbreviated(told, ("--worker_log_name",))
 
 
 def explain(tail: str) -> Failure | None:

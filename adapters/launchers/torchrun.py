@@ -222,7 +222,7 @@ def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
 
 
 def _backend(told: Sequence[str]) -> str:
-    return words.last(told, "--rdzv_backend", words.with_underscores)
+    return next(reversed(words.values(told, "--rdzv_backend", words.with_underscores)), "")  # the last of equal options wins
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:

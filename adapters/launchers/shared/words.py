@@ -26,9 +26,10 @@ def values(words: Sequence[str], option: str, spell: Callable[[str], str] = as_w
     return [value if equals else following for (name, equals, value), following in pairs if spell(name) == option]
 
 
-def last(words: Sequence[str], option: str, spell: Callable[[str], str] = as_written) -> str:
-    """The last of its values, which wins with most parsers; "" where the option is not given."""
-    return next(reversed(values(words, option, spell)), "")
+def is_told(told: Sequence[str], option: str, folder: str, spell: Callable[[str], str] = as_written) -> bool:
+    """Whether a launcher writes into this folder: by this option, or without it by whatever a template of the user's starts with it."""
+    given = values(told, option, spell)
+    return given[-1] == folder if given else any(folder in (word, word.partition("=")[2]) for word in told)
 
 
 def long(words: Iterable[str]) -> list[str]:
