@@ -275,7 +275,7 @@ def without_anothers(culprit: Culprit, child: Child) -> tuple[Culprit, str]:
     """With the reason, which has them as what they are, and does not take the launcher for a rank of it whose number nobody knows."""
     line = culprit.error.line if culprit.error else showing.printable(showing.last_line(culprit.last_lines)).strip()
     culprit = replace(culprit, error=None)
-    of = "a rank of " if culprit.rank is None and not child.ended.signal else ""
+    of = "a rank of " if culprit.rank is None and culprit.name == child.process.name and not child.ended.signal else ""
     return culprit, f"{of}{blame.sentence(replace(culprit, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
 
 
