@@ -54,6 +54,7 @@ VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
 RIVAL = ("mpiexec.hydra", "MPICH's, and method mpirun needs Open MPI's")
+NAMES = (NAME, "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "orterun", "prterun")  # of Open MPI's launcher
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
 MOST_RANKS = 1_000_000
@@ -104,7 +105,7 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Pr
 
 def _own_words(argv: Sequence[str], program: str) -> Sequence[str]:
     """Of mpirun, in a command that a tool may begin or end, such as nice -n 5. () where several programs divide the ranks among them."""
-    begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] == NAME), len(argv))
+    begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] in NAMES), len(argv))
     own = words.before(argv[begin + 1 :], program)
     return () if ":" in own else own
 

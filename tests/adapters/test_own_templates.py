@@ -97,6 +97,12 @@ def test_what_is_said_to_others_is_not_said_to_torchrun(exchanged: Exchanged, ol
     assert exchanged("torchrun", old, new).outputs
 
 
+@pytest.mark.parametrize("name", ["mpiexec", "/usr/bin/mpirun.openmpi", "orterun"])
+def test_nor_is_it_by_another_of_its_names(exchanged: Exchanged, name: str) -> None:
+    with pytest.raises(ConfigError, match="-np 1: expected 2"):
+        exchanged("mpirun", "{{ mpirun }}", f"{name} -np 1")
+
+
 def test_mpirun_may_be_told_another_number_on_purpose(exchanged: Exchanged) -> None:
     found = exchanged("mpirun", NP, "-np 1 -hostfile", RANKLAUNCH_FEWER_RANKS="true")
     assert found.processes[0].conduct.may_start_fewer
