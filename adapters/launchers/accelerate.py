@@ -94,6 +94,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         files=(config,),
         waits=master_waits(job, reader),
         outputs=outputs,
+        kept=None if outputs else torchrun.kept_outputs(job, told),
     )
     return torchrun.with_grace(found, reader, options)
 

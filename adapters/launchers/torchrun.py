@@ -83,6 +83,7 @@ CLOSING = "Sending process [0-9]+ closing signal SIGTERM"  # torch 1.11 to 2.13,
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
 
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
+_KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"
 
 _MEETING = ("--master_addr", "--master_port")
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
@@ -118,6 +119,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
+        kept=None if outputs else kept_outputs(job, told),
     )
     return with_grace(found, reader, options)
 
@@ -218,7 +220,11 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
 def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
     """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself. told: what torchrun
     is, by whatever template."""
-    return not words.options(told, words.with_underscores).intersection(_OUTPUT) and (len(job.nodes) == 1 or _backend(told) != "c10d")
+    return not words.options(told, words.with_underscores).intersection(_OUTPUT) and _keeps_order(job, told)
+
+
+def _keeps_order(job: Job, told: Sequence[str]) -> bool:
+    return len(job.nodes) == 1 or _backend(told) != "c10d"
 
 
 def _backend(told: Sequence[str]) -> str:
@@ -231,6 +237,12 @@ def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) ->
     logs = (RankLog(str(i), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks))
     place = join(attempt_dir(job), folder)
     return RankOutputs(folders.node(place, job.node_index) if len(job.nodes) > 1 else place, OWN_LOGS, tuple(logs))
+
+
+def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
+    """Files that the user lets ranks write, by --redirects or --tee, wherever they are."""
+    logs = tuple(RankLog(str(i), rank, "", "") for i, rank in enumerate(job.node.ranks))
+    return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
 
 
 def _route(job: Job, reader: Reader) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def test_where_a_template_has_the_files_of_ranks_elsewhere_none_are_looked_for(
     assert found.outputs is None
     assert not found.processes[0].env.keys() & {"PET_LOG_DIR", "PET_REDIRECTS"}
     assert not found.processes[0].conduct.repeats
+
+
+@pytest.mark.parametrize("method", ["torchrun", "accelerate"])
+def test_files_that_a_template_has_torchrun_write_are_found_by_their_place(exchanged: Exchanged, method: str) -> None:
+    kept = exchanged(method, "{{ extra }}", "--redirects 3 --log-dir lg").kept
+    assert kept
+    assert re.fullmatch(kept.pattern, "job/lg/none_5x7/attempt_0/1/stderr.log")
+    assert kept.keys == {0: "0", 1: "1"}
+    assert not helpers.plan(helpers.local(1, "2"), method=method).kept
+
+
+def test_where_torchrun_orders_the_nodes_itself_no_rank_is_known_by_its_files() -> None:
+    c10d = "--rdzv_backend=c10d --redirects 3"
+    assert not helpers.plan({**helpers.local(2, "2"), "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": c10d}, method="torchrun").kept
 
 
 def test_torchruns_own_restarts_may_stand_in_a_template(exchanged: Exchanged) -> None:

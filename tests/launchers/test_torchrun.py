@@ -54,6 +54,47 @@ def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable
     assert culprit["rank"] in (2, 3)
 
 
+# Rank 0 dies of what became of the last rank, at once: torchrun's own words do not tell which of both was first.
+ENDS_AFTER = """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.02)
+if os.environ["RANK"] == "3":
+    print("ERROR: the quota of this folder is used up", file=sys.stderr, flush=True)
+    open("ended", "w").close()
+    os._exit(255)
+while os.environ["RANK"] != "0" or not os.path.exists("ended"):
+    time.sleep(0.005)
+sys.exit("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.11]:1234")
+"""
+
+
+def of_rank(job: LauncherJob, rank: int) -> str:
+    """The events that name it; none while its node has not begun."""
+    try:
+        lines = job.nodes[rank // 2].log("events.jsonl").splitlines()
+    except FileNotFoundError:
+        return ""
+    return "\n".join(line for line in lines if f'"rank {rank}"' in line)
+
+
+@pytest.mark.parametrize("options", ["--redirects 3 --log-dir kept", "--tee 3", "-r 1 -t 2"])
+def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(hosts: Callable[[int], Hosts], tmp_path: Path, options: str) -> None:
+    """Both nodes write into one folder of the user's, or into temporary ones. What is not shown there is not shown here."""
+    program = tmp_path / "train.py"
+    program.write_text(ENDS_AFTER)
+    job = LauncherJob(hosts(2), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": options})
+    sleep_until(lambda: '"first output"' in of_rank(job, 0) and '"first output"' in of_rank(job, 3), job.words, LONG_S)
+    (tmp_path / "go").touch()
+    verdict = job.end(255)
+    culprit = verdict["culprit"]
+    assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (1, 3, 255)
+    assert verdict["reason"].endswith("exited with code 255: ERROR: the quota of this folder is used up")
+    assert job.nodes[0].out.count("ready") == (2 if "--tee" in options else 0)
+
+
 def test_a_rank_is_on_its_own_node_where_nodes_have_no_names(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     """As on platforms that tell the address of node 0 alone."""
     program = tmp_path / "train.py"

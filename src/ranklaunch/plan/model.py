@@ -248,17 +248,16 @@ class Tell(Value):
 
 
 class Plan(Value):
-    """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
-    processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
-    where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
-    removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
-    names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
-    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
-    layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
-    asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
-    nothing is started again. tell: None where no tool is told of the job. marks: patterns of the paths of checkpoints' markers. console:
-    None where it shows all that ranks write."""
+    """gather: steps that bring facts, with which it is planned anew. prepare: steps run to their end, in order, before the processes.
+    services: run beside the processes, and ended after them; a node that has only these follows the others. outputs: where a launcher's
+    ranks write. kept: files that the user has them write. private: a folder for keys, for this account alone, made before the files are
+    written and removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet.
+    by_address: it names hosts by IPv4 address, and is made anew once these are known. muster: None for one node, and where it is off.
+    followers: as in Muster. shows: files that are shown at the end of a success, where the job has made or renewed them. layout: which
+    ranks belong together, where the method knows. runs: what the job consists of, in sentences: RANKS, PROGRAM (one on each node,
+    untouched) or NODES (each played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: what is
+    added to the environment of all processes. watch: what is done where the job hangs. rounds: None where nothing is started again. tell:
+    None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything."""
 
     job: Job
     method: str
@@ -271,6 +270,7 @@ class Plan(Value):
     gather: tuple[Process, ...] = ()
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
+    kept: RankOutputs | None = None
     private: str = ""
     offers: Mapping[str, str] = NOTHING
     by_address: bool = False

@@ -76,9 +76,9 @@ class Attempt:
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
         self.companions = Companions(start.companions, self._loop)
         of_launchers = Around(
-            plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
-            deciding=self.companions.deciding, died=self.companions.died, explain=start.explain, ended=self._logs.rank_ended,
+            plan=lambda: self.plan, carried=self._stopper.carried, say=self._say, hush=self._logs.hush, died=self.companions.died,
+            ending=lambda: self.ending, stopping=lambda: self._stopper.begun, tell=self._stopper.tell, deciding=self.companions.deciding,
+            fail=self._fail, finish=self._finishes.append, explain=start.explain, ended=self._logs.rank_ended, found=self._logs.follow_kept,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 

@@ -263,7 +263,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         if told and shared and _words().is_anothers(culprit, mixed=_words().is_mixed(plan, child)):
             culprit, reason = _words().without_anothers(culprit, child)
         else:
-            reason = _words().reported(culprit, of_rank if told else tail)
+            reason = _words().reported(culprit, of_rank if told else tail, unread=bool(told and plan.kept and not own))
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks
 
@@ -307,7 +307,7 @@ def _below(
     failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
     by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
     well = {each.rank for each in ended if each.aborted or (circumstances.stop and child.had_taken(each))}
-    for rank in plan.outputs.keys if plan.outputs else ():
+    for rank in apart.keys if (apart := plan.outputs or plan.kept) else ():
         end = circumstances.end_of_rank(child, rank)
         counts = rank not in seen and rank not in well and (not end or end.exit_code)
         alone = counts and rank in failed

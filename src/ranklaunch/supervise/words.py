@@ -162,6 +162,7 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
+    before = reports.without_torchruns(before) if plan.kept else before
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
@@ -279,10 +280,13 @@ def without_anothers(culprit: Culprit, child: Child) -> tuple[Culprit, str]:
     return culprit, f"{of}{blame.sentence(replace(culprit, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
 
 
-def reported(culprit: Culprit, tail: bytes) -> str:
+def reported(culprit: Culprit, tail: bytes, *, unread: bool = False) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
-    is the trace of that."""
+    is the trace of that. unread: what the rank wrote is nowhere, as far as is known, so that all words are its launcher's."""
     error = culprit.error
+    if unread and not error:
+        where = f"it wrote nothing into the output of {culprit.name}, which may keep it in files"
+        return f"{blame.sentence(replace(culprit, last_lines=()))}; {where}"
     if not error or error.kind in (blame.CAUSE, blame.STOPPED):
         return ""
     if blame.TIMEOUT in error.name and not _is_report(error):  # of which nobody died

@@ -112,6 +112,18 @@ class Logs:
         tag = process.tag.replace(process.name, f"{process.name} of {name}", 1)
         return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
+    def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
+        """Files that the user has ranks write, neither shown nor copied: they may tell why one has failed. folder: that of one rank's.
+        Where its stderr is not among them, they would not."""
+        if self._follower or not kept or not os.path.exists(os.path.join(folder, "stderr.log")):
+            return
+        from ranklaunch.supervise.output.follow import Follower
+
+        own = {log.key: self._output((), "", f"rank {log.rank}", _nowhere, log.rank) for log in kept.logs}
+        self._outputs = kept
+        run = os.path.dirname(os.path.dirname(folder))
+        self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, anew=False)
+
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:

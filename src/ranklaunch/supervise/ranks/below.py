@@ -19,11 +19,12 @@ from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
 LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may have to be started first
+LOOK_AGAIN_S, LOOK_ON_S = 0.5, 3.0  # where nobody tells of new files; the second once all ranks are known
 
 
 class Below(Ranks):
-    """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid. impatient: as in
-    Conduct."""
+    """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid and the folder of
+    its files. impatient: as in Conduct. followed: whether expect() is called for each new file."""
 
     def __init__(
         self,
@@ -31,26 +32,40 @@ class Below(Ranks):
         generations: int,
         outputs: RankOutputs,
         loop: Loop,
-        on_start: Callable[[int, int], None],
+        on_start: Callable[[int, int, str], None],
         on_end: Callable[[Watched], None],
         told: Callable[[], bool],
         impatient: bool = False,
+        followed: bool = True,
     ) -> None:
         super().__init__(loop, on_end, told)
         self._launcher = launcher
         self._impatient = impatient
         self._generations = generations
-        self._folder = os.path.realpath(outputs.folder)
+        self._folder = os.path.realpath(outputs.folder).rstrip("/")
         self._pattern = re.compile(outputs.pattern)
         self._keys = {log.key: log.rank for log in outputs.logs}
         self._on_start = on_start
         self._found: dict[tree.Identity, int | None] = {}
         self._round = ""  # the folder that they write below
+        self._closed = False
+        if not followed:
+            self.keep_looking()
 
     def expect(self) -> None:
         """One more rank is about to write."""
         for seconds in LOOK_AFTER_S:
             self._loop.after(seconds, self.find)
+
+    def keep_looking(self) -> None:
+        """For ranks that write where nobody follows."""
+        self.find()
+        if not self._closed:
+            self._loop.after(LOOK_ON_S if self.knows_all else LOOK_AGAIN_S, self.keep_looking)
+
+    def close(self) -> None:
+        self._closed = True
+        super().close()
 
     def find(self) -> None:
         for process in tree.generation(self._launcher.pid, self._generations):
@@ -61,7 +76,7 @@ class Below(Ranks):
                 self._enter(place)
                 self._found[process] = rank = self._keys[key]
                 if rank is not None:
-                    self._on_start(rank, process.pid)
+                    self._on_start(rank, process.pid, f"{self._folder}/{place}/{key}")
                 self._watch(rank, process, key if rank is None else "")
 
     def ranks(self) -> list[tree.Identity] | None:
@@ -115,12 +130,16 @@ class Below(Ranks):
 
     def _place(self, pid: int) -> tuple[str, str]:
         """The key of the rank whose output a process writes, and the folder of its round; "" where it is none."""
-        try:
-            path = os.readlink(f"/proc/{pid}/fd/1")
-        except OSError:
-            return "", ""
-        inside = path.startswith(f"{self._folder}/")
-        return key_and_round(self._pattern, path[len(self._folder) + 1 :]) if inside else ("", "")
+        for number in (1, 2):
+            try:
+                path = os.readlink(f"/proc/{pid}/fd/{number}")
+            except OSError:
+                continue
+            inside = path.startswith(f"{self._folder}/")
+            key, place = key_and_round(self._pattern, path[len(self._folder) + 1 :]) if inside else ("", "")
+            if key:
+                return key, place
+        return "", ""
 
 
 def _told(end: Watched, failure: Failure | None) -> Failure:

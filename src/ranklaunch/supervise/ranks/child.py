@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
     from ranklaunch.supervise.ranks.below import Below
     from ranklaunch.supervise.ranks.unread import Unread
-    from ranklaunch.supervise.ranks.watched import Announced, Watched
+    from ranklaunch.supervise.ranks.watched import Announced, Ranks, Watched
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
 # before them, services beside them; an experiment is tried: how it ends says nothing of the job.
@@ -90,6 +90,11 @@ class Child:
     @property
     def alive(self) -> bool:
         return self.end is None
+
+    @property
+    def watched(self) -> list[Ranks]:
+        """Its ranks, where they are."""
+        return [ranks for ranks in (self.announced, self.below) if ranks]
 
     def is_dead(self) -> bool:
         """Whether it is, and only waits to be reaped: what it is sent from here on has nothing to do with its end."""
@@ -181,7 +186,7 @@ class Child:
 
     def go_on(self) -> None:
         if self.halted and self.alive:
-            for ranks in filter(None, (self.announced, self.below)):
+            for ranks in self.watched:
                 ranks.look()  # before it can make their ends forgotten
             self.halted = False
             self._send_down(signal.SIGCONT)

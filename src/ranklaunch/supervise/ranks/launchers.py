@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import PROGRAM, Plan, everything
+from ranklaunch.plan.model import PROGRAM, Plan, RankOutputs, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
@@ -41,11 +41,12 @@ Ranks = list[tuple[str, tree.Identity]]
 
 
 class Around(Value):
-    """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
-    None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
-    ranks. fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it
-    yet. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is about the end of their
-    ranks. explain: which rank failed, by what a launcher has written. ended: a rank, of whatever round of its launcher's own."""
+    """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided, None
+    until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for ranks.
+    fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it yet.
+    finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is about the end of their ranks.
+    explain: which rank failed, by what a launcher has written. ended: a rank, in whatever round of its launcher's. found: one, by the
+    folder of its files."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -60,6 +61,7 @@ class Around(Value):
     hush: Callable[[], None]
     explain: judge.Explain
     ended: Callable[[int | None], None]
+    found: Callable[[RankOutputs | None, str], None]
 
 
 class Launchers:
@@ -98,12 +100,12 @@ class Launchers:
             child.announced = Announced(
                 process.conduct.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
             )  # fmt: skip
-        elif process.conduct.ranks_below and plan.outputs:
+        elif process.conduct.ranks_below and (files := plan.outputs or plan.kept):
             from ranklaunch.supervise.ranks.below import Below
 
             child.below = Below(
-                child.identity, process.conduct.ranks_below, plan.outputs, self._loop, self._on_start(child),
-                lambda rank: self._on_end(child, rank), told, process.conduct.impatient,
+                child.identity, process.conduct.ranks_below, files, self._loop, lambda *found: self._on_start(child, *found),
+                lambda rank: self._on_end(child, rank), told, process.conduct.impatient, followed=bool(plan.outputs),
             )  # fmt: skip
         if process.conduct.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
@@ -115,9 +117,8 @@ class Launchers:
 
     def expect_ranks(self) -> None:
         """A file that ranks write into has come, so one more is about to."""
-        for child in self._children.values():
-            if child.below:
-                child.below.expect()
+        for below in filter(None, (child.below for child in self._children.values())):
+            below.expect()
 
     def read(self, child: Child) -> None:
         """A launcher tells which ranks it has started, and that it ends them after a failure; a service, that it is of no use."""
@@ -150,13 +151,13 @@ class Launchers:
     def look(self) -> None:
         """At ranks of whose end the loop has not heard yet: whether they ended by themselves is known only before they are told to."""
         for child in self._children.values():
-            for ranks in filter(None, (child.announced, child.below)):
+            for ranks in child.watched:
                 ranks.look()
 
     def living(self) -> dict[int, tree.Identity]:
         """The processes of ranks, by rank, as far as they are known."""
         own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
-        watched = [ranks.living() for child in self._children.values() for ranks in filter(None, (child.announced, child.below))]
+        watched = [ranks.living() for child in self._children.values() for ranks in child.watched]
         known = {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
         return known if len(known) >= self._around.plan().job.node.slots else self._with_unnamed(known)
 
@@ -185,16 +186,14 @@ class Launchers:
         return child.below.complete(failure, child.ends_ranks) if child.below and not child.told else failure
 
     def leave(self, child: Child) -> None:
+        for ranks in child.watched:
+            ranks.look()
         if child.below:
-            child.below.look()
             child.below.close()
-        if child.announced:
-            child.announced.look()
 
     def success(self, ended: Sequence[Child]) -> Success:
         """What is said of this node's, once all of these have ended with 0."""
-        of = [child.process.conduct for child in ended]
-        if not any(conduct.ranks_below or conduct.proof or conduct.may_start_fewer for conduct in of):
+        if not any(of.ranks_below or of.proof or of.may_start_fewer for of in (child.process.conduct for child in ended)):
             return Success(f"{everything(self._around.plan())} succeeded")
         from ranklaunch.supervise.ranks import counted
 
@@ -212,8 +211,8 @@ class Launchers:
             from ranklaunch.supervise.ranks import unwell
         except (OSError, ImportError):  # no descriptor left
             return ()
-        how = {"from_elsewhere": ending.from_elsewhere, "asked": ending.outcome == "stopped"}
-        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught, **how)
+        plan, asked = self._around.plan(), ending.outcome == "stopped"
+        return unwell.notes(plan, ended, suspects, tail_of, caught, from_elsewhere=ending.from_elsewhere, asked=asked)
 
     # Signals for ranks
 
@@ -264,9 +263,10 @@ class Launchers:
 
     # What happens to ranks
 
-    def _on_start(self, child: Child) -> Callable[[int, int], None]:
-        tell = lambda rank, pid: self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)  # noqa: E731
-        return tell if child.process.conduct.impatient else lambda rank, pid: None
+    def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
+        self._around.found(self._around.plan().kept, folder)
+        if child.process.conduct.impatient:
+            self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._around.ended(rank.rank)
