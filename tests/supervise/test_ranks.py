@@ -262,7 +262,7 @@ def test_no_more_than_expected(scene: Scene) -> None:
 
 def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     """As long as it may still say how a rank of it ended, which nobody else knows."""
-    child: Any = SimpleNamespace(announced=None, below=scene.ranks)
+    child: Any = SimpleNamespace(announced=None, below=scene.ranks, watched=[scene.ranks])
     launchers = Launchers(Mock(), {1: child}, scene.loop, Mock(), Mock())
     scene.ranks.read(scene.said)
     assert launchers.silent_s() == 0
@@ -298,7 +298,7 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
     """torchrun --max_restarts: rank 1 fails, and all of its ranks are started anew, in another folder."""
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
-    below = Below(tree.identify(os.getpid()), 1, outputs, loop, lambda rank, pid: None, lambda rank: None, lambda: False)
+    below = Below(tree.identify(os.getpid()), 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False)
 
     def start_all(attempt: int) -> None:
         for local in "01":
@@ -330,7 +330,7 @@ def test_an_impatient_launcher_kills_its_other_ranks_once_one_has_failed(tmp_pat
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
     launcher = tree.identify(os.getpid())
-    below = Below(launcher, 1, outputs, loop, lambda rank, pid: None, lambda rank: None, lambda: False, impatient)
+    below = Below(launcher, 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False, impatient)
     try:
         for local in "01":
             (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
