@@ -123,7 +123,7 @@ make_environment() {
     : >"$PREFIX/$MARK"
     clear_prefix
     "$PYTHON" -I -m venv "$PREFIX"
-    set -- "$SOURCE"
+    set -- "$(place_of "$SOURCE")" # a word without a slash is the name of a package to pip
     if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
         set -- --no-index --find-links "$BESIDE" "$@"
     fi

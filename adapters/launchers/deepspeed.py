@@ -87,20 +87,23 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
 
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
-    outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
+    files = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
     hostfile = _hostfile(job, reader, templates)
-    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, outputs.folder if outputs else "")
-    if outputs and not words.is_told(words.before(argv, job.program.path), _RANK_LOGS, outputs.folder, options.spelled):
-        outputs = None  # by a template of the user's
+    folder = files.folder if files and _RANK_LOGS not in _options(extra) else ""
+    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, folder)
+    told = words.before(argv, job.program.path)
+    outputs = files if files and words.is_told(told, _RANK_LOGS, files.folder, options.spelled) else None  # or by the user's template
+    elsewhere = not outputs and _RANK_LOGS in words.options(told, options.spelled)
     return Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(_process(job, reader, argv, extra, watched=outputs is not None),),
+        processes=(_process(job, reader, argv, extra, apart=outputs is not None),),
         limits=limits(reader),
         files=(hostfile,) if len(job.nodes) > 1 else (),
         waits=master_waits(job, reader),
         outputs=outputs,
+        kept=files if elsewhere else None,
         shows=_results(job, reader) if "--autotuning" in _options(extra) else (),
     )
 
@@ -129,13 +132,13 @@ def _included(job: Job, reader: Reader, by: str) -> str:
     return f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=bool(job.idle) and by == remote.SLURM)
 
 
-def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
-    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
+def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], apart: bool) -> Process:
+    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others. apart: each rank has a file of its own."""
     halt_s = HALTED_AFTER_S if limits(reader).grace_s > HALTED_AFTER_S else 0
-    watch = SPAWNED if watched else ""
+    spawned = SPAWNED if _knows_its_ranks(extra) else ""
     # Halted, it does not tell once more, within a second, those that we have told.
     conduct = Conduct(
-        ranks_below=2, deaf=True, impatient=watched, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch
+        ranks_below=2, deaf=True, impatient=apart, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=spawned
     )  # fmt: skip
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
@@ -171,9 +174,8 @@ def _node(tail: str, host: str | None) -> int | None:
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
-    """Not where the user has an own way with output, has other ranks in time, tries one configuration after the other, or wants none."""
-    own = (_RANK_LOGS, "--autotuning", elastic.ON, "--help")
-    return not _options(extra).intersection(own)
+    """Not where it has other ranks in time, tries one configuration after the other, or wants none."""
+    return not _options(extra).intersection(("--autotuning", elastic.ON, "--help"))
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:

@@ -178,7 +178,8 @@ def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: 
     found = plan(extra)
     assert found.outputs is None
     assert LOGS[1] not in argv(found)
-    assert found.processes[0].conduct.spawned == ""
+    assert not found.processes[0].conduct.impatient
+    assert bool(found.processes[0].conduct.spawned) is bool(found.kept) is ("log" in extra)  # whose numbers may be known all the same
 
 
 @pytest.mark.parametrize("slots", ["2,1,3", "1,1,1,1", "4,2,3", "2,4,3"])

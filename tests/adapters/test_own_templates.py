@@ -94,6 +94,7 @@ def test_mpirun_is_not_told_another_number_of_ranks(exchanged: Exchanged, option
         ("{% include", "nice -n 5 {% include"),
         ("{{ mpirun }}", "ionice -c 2 -n 7 {{ mpirun }}"),
         (f"{NP} {{{{ hostfile }}}}", "-np 1 -hostfile {{ hostfile }} true : -np 1"),
+        (f"{NP} {{{{ hostfile }}}}", "-np 1 {{ job.program.words }} --role chief : -np 1"),
     ],
 )
 def test_what_is_said_to_others_is_not_said_to_mpirun(exchanged: Exchanged, old: str, new: str) -> None:
@@ -110,6 +111,11 @@ def test_what_is_said_to_others_is_not_said_to_mpirun(exchanged: Exchanged, old:
 )
 def test_what_is_said_to_others_is_not_said_to_torchrun(exchanged: Exchanged, old: str, new: str) -> None:
     assert exchanged("torchrun", old, new).outputs
+
+
+def test_a_colon_that_the_program_is_told_divides_no_ranks(exchanged: Exchanged) -> None:
+    with pytest.raises(ConfigError, match="-np 1: expected 2"):
+        exchanged("mpirun", NP, "-np 1 -hostfile", "--between", ":")
 
 
 @pytest.mark.parametrize("name", ["mpiexec", "/usr/bin/mpirun.openmpi", "orterun"])

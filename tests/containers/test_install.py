@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from testbench.containers import debian, docker
 pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
 
-def install(*words: object, env: dict[str, str] | None = None, blocks: int | str = "unlimited") -> subprocess.CompletedProcess[str]:
+def install(
+    *words: object, env: dict[str, str] | None = None, blocks: int | str = "unlimited", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """By somebody whose files nobody else may read. blocks: of 512 bytes, that a file may have."""
     start = f'umask 077; ulimit -f {blocks}; exec sh "$@"'
     command = ["sh", "-c", start, "sh", str(docker.CONTAINERS / "install.sh"), *map(str, words)]
-    return subprocess.run(command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_installs_where_it_is_told(tmp_path: Path) -> None:
@@ -45,6 +48,33 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
     made = [tmp_path / "own", tmp_path / "bin", *(tmp_path / "own").rglob("*")]  # the container's user is another
     assert not [path for path in made if path.exists() and path.stat().st_mode & 0o044 != 0o044]
+
+
+# A checkout's own way to make its wheel, which is there already.
+BACKEND = """
+import pathlib, shutil
+def build_wheel(folder, *_, **__):
+    (wheel,) = pathlib.Path("..").glob("*.whl")
+    return shutil.copy(wheel, folder) and wheel.name
+"""
+
+
+def test_a_checkout_beside_is_not_taken_for_a_package_of_the_index(tmp_path: Path) -> None:
+    debian.own_wheel(tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    other = tmp_path / "index" / wheel.name.replace(__version__, "99.0")
+    other.parent.mkdir()
+    with zipfile.ZipFile(other, "w") as file:
+        file.writestr("ranklaunch-99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: ranklaunch\nVersion: 99.0\n")
+        file.writestr("ranklaunch-99.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("ranklaunch-99.0.dist-info/RECORD", "")
+    checkout = tmp_path / "ranklaunch"
+    checkout.mkdir()
+    (checkout / "own.py").write_text(BACKEND)
+    (checkout / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n')
+    folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
+    done = install(*folders, "ranklaunch", env={"PIP_FIND_LINKS": str(other.parent)}, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
 
 
 def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH, attempts
 from testbench.jobs.processes import command_of
-from testbench.places import EXAMPLES, child
+from testbench.places import EXAMPLES, ROOT, child
 from testbench.waiting import sleep_until
 
 pytestmark = [
@@ -177,6 +177,29 @@ def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, na
         assert (found["node"], found["rank"], found["exit_code"], found["signal"]) == (1, 2, code, name), node.verdict
         assert found["last_lines"][0] == "ready"
     assert {"node": 1, "rank": 3, "signal": "SIGTERM", "name": "rank 3"} in job.nodes[1].verdict["victims"]
+
+
+@pytest.mark.parametrize(
+    ("rank_logs", "reason"),
+    [
+        ("", "rank 1 on node 0 was killed by SIGKILL; among the last lines of all ranks: ready"),
+        (
+            "--enable_each_rank_log own",
+            "rank 1 on node 0 was killed by SIGKILL; it wrote nothing into the output of deepspeed, which may keep it in files",
+        ),
+    ],
+)
+def test_ranks_that_share_its_output_are_told_apart(alone: Job, tmp_path: Path, rank_logs: str, reason: str) -> None:
+    """By a template without files for them, or with others; launch.py says only how one has ended."""
+    template = tmp_path / "own" / "deepspeed" / "command.j2"
+    template.parent.mkdir(parents=True)
+    shipped = (ROOT / "templates" / "deepspeed" / "command.j2").read_text()
+    template.write_text(shipped.replace("--enable_each_rank_log {{ rank_logs }}", rank_logs))
+    alone.start(child("killed.py"), "--rank", 1, RANKLAUNCH_TEMPLATES=str(tmp_path / "own"))
+    assert alone.end() == [137], alone.words()
+    verdict = alone.nodes[0].verdict
+    assert verdict["reason"].startswith(reason)
+    assert (verdict["culprit"]["rank"], verdict["culprit"]["signal"]) == (1, "SIGKILL")
 
 
 ALL_ARE_THERE = """

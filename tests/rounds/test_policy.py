@@ -47,6 +47,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
 @helpers.for_each(
     [
         ({"launched": False}, "no rank had been started yet"),
+        ({"launched": False, "number": 1, "unable": True, "code": 75}, "a round that cannot begin"),
         ({"away": "node 2 (c)"}, "node 2 (c) is gone"),
         ({"finished": True}, "a rank had ended with 0"),
         ({"code": 2}, "exit code 2 "),

@@ -61,7 +61,7 @@ def test_the_training_ends_as_if_nothing_had_happened(as_pid_1: Starter, tmp_pat
 @pytest.mark.parametrize(
     ("fails", "code", "why"),
     [
-        (["0:1:1:import"], 1, "before the first step, python-module-not-found would come again"),
+        (["0:1:1:import"], 1, "before any step was recognised, python-module-not-found would come again"),
         (["0:1:1:usage"], 2, "not started again: exit code 2 would come again"),
         (["0:1:4:full"], 1, "not started again: a disk is full, or /dev/shm is"),
         (["0:1:4:zero", "0:0:4:late"], 7, "a rank had ended with 0"),
@@ -127,6 +127,8 @@ def test_a_log_folder_that_has_become_read_only_is_the_systems_fault(as_process:
     assert job.end() == 75
     assert "failed with exit code 75: restart 1 cannot begin: log directory" in job.err.text
     assert "name another" not in job.err.text
+    assert job.err.text.count("starting all ranks again") == 1
+    assert "not started again: a round that cannot begin is not tried again" in job.err.text
 
 
 def names(folder: Path) -> list[str]:

@@ -9,8 +9,9 @@ from ranklaunch.catalogue.scripts import BY_TORCHRUN
 from ranklaunch.catalogue.tracebacks import HOOKED
 
 _TORCHRUN_ENDS = "closing signal SIGTERM"
-_OWN_OF_TORCHRUN = (
-    r"^(?:[EWI]\d{4} \S{1,20} +\d{1,10} |\[\d{4}-.{1,30}\] |[A-Z]{4,8}:)torch[./]distributed[./](?:run|elastic|launcher)\b.*\n?"
+_LOGGED_BY_LAUNCHERS = (  # torchrun's formats, of several versions, and DeepSpeed's
+    r"^(?:(?:[EWI]\d{4} \S{1,20} +\d{1,10} |\[\d{4}-.{1,30}\] |[A-Z]{4,8}:)torch[./]distributed[./](?:run|elastic|launcher)\b|"
+    r"\[\d{4}-.{1,30}\] \[[A-Z]{4,8}\] \[(?:launch|runner)\.py:).*\n?"
 )
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _BY_MPIRUN = r"^(?:-{60,90}\n)?(?:Primary job  terminated normally, but|mpirun (?:noticed|detected) that |MPI_ABORT was invoked on rank )"
@@ -80,9 +81,9 @@ def before_end(text: str) -> str:
     return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
-def without_torchruns(text: str) -> str:
-    """Without what it has logged itself."""
-    return re.sub(_OWN_OF_TORCHRUN, "", text, flags=re.MULTILINE)
+def without_launchers(text: str) -> str:
+    """Without what these have logged themselves."""
+    return re.sub(_LOGGED_BY_LAUNCHERS, "", text, flags=re.MULTILINE)
 
 
 def _before_torchruns(text: str) -> str:

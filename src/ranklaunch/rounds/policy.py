@@ -32,7 +32,8 @@ class Settings(Value):
 
 class Seen(Value):
     """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
-    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. began: a step had been seen. place: the highest
+    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a
+    node, which can begin no other. began: a step had been seen. place: the highest
     step in what ranks wrote. mark: the number of the newest checkpoint that this round has made, None where there is none or nobody can
     tell; marks: it was looked for, and could be read. seconds: from the release to the failure."""
 
@@ -42,6 +43,7 @@ class Seen(Value):
     away: str = ""
     hung: bool = False
     finished: bool = False
+    unable: bool = False
     began: bool = False
     place: Place | None = None
     mark: int | None = None
@@ -131,6 +133,8 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return "somebody has asked for the stop"
     if not seen.launched and not seen.number:
         return "no rank had been started yet"
+    if seen.unable:
+        return "a round that cannot begin is not tried again"
     if seen.away:
         return f"{seen.away} is gone, or has not said that its ranks have ended"
     if seen.hung:
@@ -144,7 +148,7 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
     if error and error.kind == blame.CAUSE and error.name in FULL:
         return f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
     if error and error.kind == blame.CAUSE and error.retry == NO and not seen.began:
-        return f"before the first step, {error.name} would come again"
+        return f"before any step was recognised, {error.name} would come again"
     return ""
 
 

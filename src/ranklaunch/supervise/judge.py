@@ -235,7 +235,7 @@ def placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     said = child.said if (child.ended.told or child.had_said_all) and not child.had_begun_to_tell else None
     tail = child.last_words() if said is None else said
-    told = _placed_by(child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
+    told = _words().placed_by(plan, child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
     itself = not child.ended.told or bool(told and child.tells_of_ranks and told.exit_code != TOLD)  # it had said so before it was told
     circumstances = replace(circumstances, stop=None if itself else circumstances.stop)
     if seen := list(_of_ranks(plan, child, told, circumstances)):
@@ -260,10 +260,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
-        if told and shared and _words().is_anothers(culprit, mixed=_words().is_mixed(plan, child)):
-            culprit, reason = _words().without_anothers(culprit, child)
-        else:
-            reason = _words().reported(culprit, of_rank if told else tail, unread=bool(told and plan.kept and not own))
+        culprit, reason = _words().with_reason(culprit, plan, child, own if told else None, of_rank if told else tail, shared=shared)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks
 
@@ -271,7 +268,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
 def _of_ranks(plan: Plan, child: Child, told: Failure | None, circumstances: Circumstances) -> Iterable[Suspect]:
     """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where it tells more of them, those of
     one that was ended before it could. told: what it has told of one."""
-    ranks = child.announced or (child.below if child.ended.told else None)
+    ranks = (child.announced if plan.outputs else None) or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed, code=rank.code)
@@ -286,13 +283,6 @@ def _of_rank(plan: Plan, child: Child, rank: Watched, code: int | None, tail: by
     culprit = _culprit(plan, child, failure, last_lines(tail), error, at)
     reason = _words().reported(culprit, tail) if error else ""
     return Suspect(culprit.node, at, "failed", culprit.exit_code, reason, culprit)
-
-
-def _placed_by(child: Child, told: Failure | None) -> Failure | None:
-    """What a launcher says of a rank without its number, where one that has ended had its pid, or only one can be meant."""
-    own = [each for each in child.below.ended if told and told.rank is None and each.pid == told.pid] if child.below else []
-    meant = own or (child.announced.unknown if child.announced else [])
-    return replace(told, rank=meant[0].rank, pid=meant[0].pid) if told and told.rank is None and len(meant) == 1 else told
 
 
 def _below(

@@ -38,6 +38,7 @@ _NAMES = "CheckpointException of rank"
 _OF_NAMED = re.compile(rf"{_NAMES}s? ([0-9]{{1,7}}(?:, [0-9]{{1,7}})*)")
 _MOST_NAMED = 8
 _OF_ALL = "; among the last lines of all ranks: "
+_UNREAD = "it wrote nothing into the output of"
 _ENOUGH = 40  # characters by which a line is found
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -162,7 +163,7 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
-    before = reports.without_torchruns(before) if plan.kept else before
+    before = reports.without_launchers(before) if plan.kept else before
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
@@ -251,6 +252,21 @@ def _with_marked_rank(failure: Failure, text: str, plan: Plan, told: Failure) ->
     return failure
 
 
+def placed_by(plan: Plan, child: Child, told: Failure | None) -> Failure | None:
+    """What a launcher says of a rank without its number, where one that has ended had its pid, or only one can be meant. Where its ranks
+    share its output, it was only seen which of them failed first."""
+    if not told or told.rank is not None:
+        return told
+    if child.announced and child.announced.failed and not plan.outputs:
+        first = child.announced.failed[0]
+        return replace(told, rank=first.rank, pid=first.pid, exit_code=first.code or 0, signal=first.signal, at=first.ended_at)
+    own = [each for each in child.below.ended if each.pid == told.pid] if child.below else []
+    meant = own or (child.announced.unknown if child.announced else [])
+    if len(meant) == 1:
+        return replace(told, rank=meant[0].rank, pid=meant[0].pid)
+    return replace(told, rank=plan.job.node.first_rank) if child.process.conduct.ranks_below == plan.job.node.slots == 1 else told
+
+
 def _says_why(tail: bytes, plan: Plan) -> bool:
     error = known(tail, plan, shared=True)
     return bool(error and error.kind == blame.CAUSE)
@@ -280,13 +296,26 @@ def without_anothers(culprit: Culprit, child: Child) -> tuple[Culprit, str]:
     return culprit, f"{of}{blame.sentence(replace(culprit, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
 
 
-def reported(culprit: Culprit, tail: bytes, *, unread: bool = False) -> str:
+def with_reason(culprit: Culprit, plan: Plan, child: Child, own: bytes | None, tail: bytes, *, shared: bool) -> tuple[Culprit, str]:
+    """The reason is "" where it is the usual sentence. own: what a rank may have written that its launcher tells of, None where it tells of
+    none. tail: its own, or the launcher's. shared: of all ranks."""
+    if own == b"" and plan.kept:
+        return culprit, _unread(culprit, child)
+    if own is not None and shared and is_anothers(culprit, mixed=is_mixed(plan, child)):
+        return without_anothers(culprit, child)
+    return culprit, reported(culprit, tail)
+
+
+def _unread(culprit: Culprit, child: Child) -> str:
+    """Where what a rank wrote is nowhere, as far as is known: all words are its launcher's."""
+    told = blame.sentence(replace(culprit, last_lines=()))
+    return f"{told}; {_UNREAD} {child.process.name}, which may keep it in files" if not culprit.error else ""
+
+
+def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
-    is the trace of that. unread: what the rank wrote is nowhere, as far as is known, so that all words are its launcher's."""
+    is the trace of that."""
     error = culprit.error
-    if unread and not error:
-        where = f"it wrote nothing into the output of {culprit.name}, which may keep it in files"
-        return f"{blame.sentence(replace(culprit, last_lines=()))}; {where}"
     if not error or error.kind in (blame.CAUSE, blame.STOPPED):
         return ""
     if blame.TIMEOUT in error.name and not _is_report(error):  # of which nobody died
@@ -324,7 +353,7 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
 
 def _says_no_more(suspect: Suspect) -> bool:
     """Than how it ended, and what ranks had written."""
-    return not suspect.reason or _OF_ALL in suspect.reason
+    return not suspect.reason or _OF_ALL in suspect.reason or _UNREAD in suspect.reason
 
 
 def with_failures(found: list[Suspect], tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:

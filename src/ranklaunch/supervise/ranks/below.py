@@ -88,6 +88,11 @@ class Below(Ranks):
         return [process for process in living if self._found.get(process) is not None]
 
     @property
+    def found(self) -> int:
+        """How many ranks have been, in whatever round of their launcher's own."""
+        return len({rank for rank in self._found.values() if rank is not None})
+
+    @property
     def knows_all(self) -> bool:
         """Whether every rank that is expected has been found."""
         return {rank for rank in self._keys.values() if rank is not None} <= set(self._found.values())

@@ -271,7 +271,7 @@ class Launchers:
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._around.ended(rank.rank)
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
-        if rank.failed and not self._around.ending():
+        if rank.failed and child.process.conduct.impatient and not self._around.ending():
             self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
 
     def _on_end(self, child: Child, rank: Watched) -> None:

@@ -63,6 +63,7 @@ def _seen(asked: Decide, states: list[State]) -> Seen:
         away=asked.away or next(iter(_each(states, "gone", str)), ""),
         hung=any(_each(states, "hung", bool)),
         finished=any(_each(states, "finished", bool)),
+        unable=any(_each(states, "unable", bool)),
         began=bool(places),
         place=max(places, default=None),
         mark=max(_each(states, "mark", int), default=None),

@@ -22,11 +22,11 @@ MOST_LOGS = 16  # that are looked at: the first ranks and the last, which traine
 MOST_MARKS = 10_000
 
 
-def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) -> Mapping[str, Any]:
+def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool, unable: bool = False) -> Mapping[str, Any]:
     """As JSON has it. launched_at and now: monotonic seconds, the first None where no rank was started. finished: a rank has ended with 0
-    by itself."""
+    by itself. unable: this round cannot begin here, and no other one."""
     if launched_at is None:
-        return {"launched": False}
+        return {"launched": False, "unable": unable}
     place = highest(logs(plan))
     today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
     looked, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
