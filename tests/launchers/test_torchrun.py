@@ -95,6 +95,28 @@ def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(hosts: Call
     assert job.nodes[0].out.count("ready") == (2 if "--tee" in options else 0)
 
 
+GOES_ON = """
+import os, sys, time
+round_ = int(os.environ["RANKLAUNCH_RESTART_COUNT"])
+for step in range(10 * round_, 10 * round_ + 10):
+    print(f"step {step} loss 0.5", flush=True)
+    time.sleep(0.1)
+if os.environ["RANK"] == "1":
+    sys.exit(7 if round_ < 2 else 0)
+time.sleep(600 if round_ < 2 else 0)
+"""
+
+
+def test_steps_in_files_that_the_user_has_ranks_write_are_progress(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """So that one restart is enough for two."""
+    program = tmp_path / "train.py"
+    program.write_text(GOES_ON)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 3 --log-dir kept", "RANKLAUNCH_MAX_RESTARTS": "1"})
+    restarts = job.end(0)["restarts"]
+    assert [each["progress"] for each in restarts] == [True, True], job.words()
+
+
 def test_a_rank_is_on_its_own_node_where_nodes_have_no_names(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     """As on platforms that tell the address of node 0 alone."""
     program = tmp_path / "train.py"

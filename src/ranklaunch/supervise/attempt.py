@@ -377,8 +377,8 @@ class Attempt:
         from ranklaunch.supervise.rounds import seen
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
-        finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
-        state = seen.state(self.plan, self._launched_at, self._loop.clock(), finished=finished, unable=bool(self._record.failure))
+        well = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
+        state = seen.state(self.plan, self._logs.kept, self._launched_at, self._loop.clock(), finished=well, failure=self._record.failure)
         return {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
 
     def _circumstances(self) -> judge.Circumstances:

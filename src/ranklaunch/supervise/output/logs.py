@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.follow import Follower
 
 MOST_AGES = 16  # of ranks' last outputs that are said
+MOST_KEPT = 16  # files in which steps are looked for
 FLUSH_S = 0.25  # for so long are times kept in memory
 GRAIN_S, COARSE_S = 0.001, 0.01  # what a log grows by in this time is one part of it; the second while there are
 MOST_PARTS = 250  # more than so many in FLUSH_S
@@ -123,6 +124,12 @@ class Logs:
         self._outputs = kept
         run = os.path.dirname(os.path.dirname(folder))
         self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, anew=False)
+
+    @property
+    def kept(self) -> list[str]:
+        """The paths of some of these files."""
+        paths = self._follower.newest() if self._follower and self._outputs and not self._outputs.logs[0].log else []
+        return paths[:MOST_KEPT]
 
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.rounds import progress
 from ranklaunch.supervise.judge import Ending, placed, stopped_by
@@ -22,12 +23,14 @@ MOST_LOGS = 16  # that are looked at: the first ranks and the last, which traine
 MOST_MARKS = 10_000
 
 
-def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool, unable: bool = False) -> Mapping[str, Any]:
-    """As JSON has it. launched_at and now: monotonic seconds, the first None where no rank was started. finished: a rank has ended with 0
-    by itself. unable: this round cannot begin here, and no other one."""
+def state(
+    plan: Plan, kept: Sequence[str], launched_at: float | None, now: float, *, finished: bool, failure: RanklaunchError | None = None
+) -> Mapping[str, Any]:
+    """As JSON has it. kept: files that the user has ranks write. launched_at and now: monotonic seconds, the first None where no rank was
+    started. finished: a rank has ended with 0 by itself. failure: why this round cannot begin here, and no other one."""
     if launched_at is None:
-        return {"launched": False, "unable": unable}
-    place = highest(logs(plan))
+        return {"launched": False, "unable": bool(failure)}
+    place = highest([*logs(plan), *kept])
     today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
     looked, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
     return {
