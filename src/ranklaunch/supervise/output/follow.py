@@ -32,7 +32,8 @@ class Follower:
     """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
     one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that a rank has started,
     since these inherit where: each has a folder of its own, and the launcher's own was there first. whose: the rank that has started the
-    one that writes into a folder; None where that is not known. anew: whether what is there now is an earlier start's."""
+    one that writes into a folder; None where that is not known. kept: whether the files are the
+    user's, so that what is there is none of an earlier start's, and nothing is copied."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Follower:
         on_trouble: Callable[[str], None] = lambda text: None,
         others: Callable[[int | None], Output] | None = None,
         whose: Callable[[str], int | None] = lambda folder: None,
-        anew: bool = True,
+        kept: bool = False,
     ) -> None:
         disk.make_folder(folder)
         self._pattern = re.compile(pattern)
@@ -62,9 +63,9 @@ class Follower:
         self._loop = loop
         self._files = Files(self._on_gone)
         self._lost = False
-        self._offsets: dict[str, int] = _sizes(folder) if anew else {}  # what an earlier start left is not shown again
+        self._offsets: dict[str, int] = {} if kept else _sizes(folder)  # what an earlier start left is not shown again
         self._earlier = {path[len(folder) + 1 :].partition("/")[0] for path in self._offsets}
-        self._left = _budget(folder)
+        self._left = math.inf if kept else _budget(folder)
         self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
         self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
         self._first: dict[str, int] = {}  # of files for which others of their rank wait: how far they are read before these

@@ -123,13 +123,14 @@ class Logs:
         own = {log.key: self._output((), "", f"rank {log.rank}", _nowhere, log.rank) for log in kept.logs}
         self._outputs = kept
         run = os.path.dirname(os.path.dirname(folder))
-        self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, anew=False)
+        self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, kept=True)
 
     @property
     def kept(self) -> list[str]:
         """The paths of some of these files."""
-        paths = self._follower.newest() if self._follower and self._outputs and not self._outputs.logs[0].log else []
-        return paths[:MOST_KEPT]
+        if not (self._follower and self._outputs) or any(log.log for log in self._outputs.logs):
+            return []
+        return self._follower.newest()[:MOST_KEPT]
 
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
