@@ -58,7 +58,7 @@ def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: 
     plan = helpers.plan({"RANKLAUNCH_PROGRESS_FILE": str(tmp_path / "latest"), "RANKLAUNCH_MAX_RESTARTS": "1"})
     os.utime(tmp_path / "latest", (2000, 2000))
     monkeypatch.setattr(seen.time, "time", lambda: 1999.0)
-    state = seen.state(plan, 100.0, 105.0, finished=False)
+    state = seen.state(plan, (), 100.0, 105.0, finished=False)
     assert (state["seconds"], state["mark"], state["since_mark_s"]) == (5.0, 200, 0.0)
 
 

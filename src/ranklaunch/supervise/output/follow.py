@@ -32,8 +32,8 @@ class Follower:
     """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
     one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that a rank has started,
     since these inherit where: each has a folder of its own, and the launcher's own was there first. whose: the rank that has started the
-    one that writes into a folder; None where that is not known. kept: whether the files are the
-    user's, so that what is there is none of an earlier start's, and nothing is copied."""
+    one that writes into a folder; None where that is not known. kept: whether the files are the user's, of this start alone, and not
+    copied."""
 
     def __init__(
         self,
