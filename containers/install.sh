@@ -16,6 +16,7 @@ MARK=.of-ranklaunch  # in the prefix, before anything else is
 # Everyone may read what it makes, whatever the umask is: the container's user is rarely the one that installs.
 main() {
     umask 022
+    unset CDPATH # with it, cd writes where it goes, or goes elsewhere
     read_words "$@"
     check_python
     check_folders

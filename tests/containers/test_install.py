@@ -73,7 +73,7 @@ def test_a_checkout_beside_is_not_taken_for_a_package_of_the_index(tmp_path: Pat
     (checkout / "own.py").write_text(BACKEND)
     (checkout / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n')
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
-    done = install(*folders, "ranklaunch", env={"PIP_FIND_LINKS": str(other.parent)}, cwd=tmp_path)
+    done = install(*folders, "ranklaunch", env={"PIP_FIND_LINKS": str(other.parent), "CDPATH": f".:{tmp_path}"}, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
 
 

@@ -79,9 +79,14 @@ def of_rank(job: LauncherJob, rank: int) -> str:
     return "\n".join(line for line in lines if f'"rank {rank}"' in line)
 
 
-@pytest.mark.parametrize("options", ["--redirects 3 --log-dir kept", "--tee 3", "-r 1 -t 2"])
-def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(hosts: Callable[[int], Hosts], tmp_path: Path, options: str) -> None:
-    """Both nodes write into one folder of the user's, or into temporary ones. What is not shown there is not shown here."""
+@pytest.mark.parametrize(
+    ("options", "shown"), [("--redirects 3 --log-dir kept", 0), ("--tee 3", 2), ("-r 1 -t 2", 0), ("--redirects 1 --tee 0:3", 1)]
+)
+def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(
+    hosts: Callable[[int], Hosts], tmp_path: Path, options: str, shown: int
+) -> None:
+    """Both nodes write into one folder of the user's, or into temporary ones; a rank's stderr may be on the console. What is not shown
+    there is not shown here."""
     program = tmp_path / "train.py"
     program.write_text(ENDS_AFTER)
     job = LauncherJob(hosts(2), tmp_path, "torchrun")
@@ -92,7 +97,7 @@ def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(hosts: Call
     culprit = verdict["culprit"]
     assert (culprit["node"], culprit["rank"], culprit["exit_code"]) == (1, 3, 255)
     assert verdict["reason"].endswith("exited with code 255: ERROR: the quota of this folder is used up")
-    assert job.nodes[0].out.count("ready") == (2 if "--tee" in options else 0)
+    assert job.nodes[0].out.count("ready") == shown
 
 
 GOES_ON = """

@@ -629,12 +629,13 @@ def test_the_summary_of_torchrun_is_no_rank_s_last_line() -> None:
     """Of a rank whose words went into a file of the user's, and that ended before it was seen."""
     plan = helpers.plan({**helpers.modelarts(1, 2), "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 3"}, method="torchrun")
     warned = "W1128 08:40:39.856000 5470 torch/distributed/run.py:874] *****************************************"
+    named = "[W1128 10:00:52.512345678 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3"
     told = (
         "E1128 08:40:39.972000 5470 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 9) local_rank: 0 (pid: 5476)"
     )
     root = "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 9 (pid: 5476)"
     more = "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-    child = of_torchrun(plan, 1 << 8, tail="\n".join([warned, f"{told} of binary: python", root, more, ""]).encode())
+    child = of_torchrun(plan, 1 << 8, tail="\n".join([warned, named, f"{told} of binary: python", root, more, ""]).encode())
     (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
     assert found.exit_code == 9
     assert found.reason.endswith(" exited with code 9; it wrote nothing into the output of torchrun, which may keep it in files")

@@ -11,7 +11,7 @@ from ranklaunch.catalogue.tracebacks import HOOKED
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _LOGGED_BY_LAUNCHERS = (  # torchrun's formats, of several versions, and DeepSpeed's
     r"^(?:(?:[EWI]\d{4} \S{1,20} +\d{1,10} |\[\d{4}-.{1,30}\] |[A-Z]{4,8}:)torch[./]distributed[./](?:run|elastic|launcher)\b|"
-    r"\[\d{4}-.{1,30}\] \[[A-Z]{4,8}\] \[(?:launch|runner)\.py:).*\n?"
+    r"\[W\d{4} \S{1,20} \w{1,30}\.cpp:\d{1,5}\] \[c10d\]|\[\d{4}-.{1,30}\] \[(?:INFO|WARNING)\] \[\w{1,40}\.py:).*\n?"
 )
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _BY_MPIRUN = r"^(?:-{60,90}\n)?(?:Primary job  terminated normally, but|mpirun (?:noticed|detected) that |MPI_ABORT was invoked on rank )"

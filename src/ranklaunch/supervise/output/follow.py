@@ -109,9 +109,9 @@ class Follower:
         at = max(map(self._files.written_at, self._newest.get(key, ())), default=0) / 1e9
         return self._loop.clock() - max(0.0, time.time() - at) if at else math.inf
 
-    def newest(self) -> list[str]:
-        """The files that ranks write now."""
-        return [path for paths in self._newest.values() for path in paths]
+    def newest(self, key: str) -> list[str]:
+        """The files that a rank writes now."""
+        return self._newest.get(key, [])
 
     def is_newest(self, key: str, folder: str) -> bool:
         return self._rounds.get(key, "") == folder

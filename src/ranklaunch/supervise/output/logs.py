@@ -114,9 +114,9 @@ class Logs:
         return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
     def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
-        """Files that the user has ranks write, neither shown nor copied: they may tell why one has failed. folder: that of one rank's.
-        Where its stderr is not among them, they would not."""
-        if self._follower or not kept or not os.path.exists(os.path.join(folder, "stderr.log")):
+        """Files that the user has ranks write, neither shown nor copied: they tell how far these are, and may tell why one has failed.
+        folder: that of one rank's."""
+        if self._follower or not kept:
             return
         from ranklaunch.supervise.output.follow import Follower
 
@@ -128,14 +128,20 @@ class Logs:
     @property
     def kept(self) -> list[str]:
         """The paths of some of these files."""
-        if not (self._follower and self._outputs) or any(log.log for log in self._outputs.logs):
-            return []
-        return self._follower.newest()[:MOST_KEPT]
+        keys = [log.key for log in self._outputs.logs if not log.log] if self._outputs else []
+        return [path for key in keys for path in (self._follower.newest(key) if self._follower else ())][:MOST_KEPT]
+
+    def _tells_why(self, rank: int | None) -> bool:
+        """Not where the user has a rank write its stderr elsewhere: an exception is there."""
+        log = next((log for log in self._outputs.logs if log.rank == rank), None) if self._outputs and self._follower else None
+        return not (log and self._follower) or bool(log.log) or any(path.endswith("/stderr.log") for path in self._follower.newest(log.key))
 
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:
             return self._continued(rank, self._said[rank])
+        if not self._tells_why(rank):
+            return b""
         key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
@@ -155,6 +161,8 @@ class Logs:
 
     def at_end(self, rank: int | None) -> bytes:
         """The last of what such a rank has written at all, whatever of that counts for others."""
+        if not self._tells_why(rank):
+            return b""
         key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)

@@ -82,6 +82,11 @@ class Ranks:
         return [rank for rank in self.ended if rank.status is None and rank.by_itself]
 
     @property
+    def known(self) -> int:
+        """How many have been."""
+        return len(self._all)
+
+    @property
     def alive(self) -> list[Watched]:
         return [rank for rank in self._all.values() if not rank.ended]
 
