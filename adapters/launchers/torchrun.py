@@ -83,7 +83,7 @@ CLOSING = "Sending process [0-9]+ closing signal SIGTERM"  # torch 1.11 to 2.13,
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
 
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
-_KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"
+_KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, wherever it is on the machine
 
 _MEETING = ("--master_addr", "--master_port")
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")

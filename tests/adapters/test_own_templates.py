@@ -63,7 +63,7 @@ def test_where_a_template_has_the_files_of_ranks_elsewhere_none_are_looked_for(
 
 @pytest.mark.parametrize("method", ["torchrun", "accelerate"])
 def test_files_that_a_template_has_torchrun_write_are_found_by_their_place(exchanged: Exchanged, method: str) -> None:
-    kept = exchanged(method, "{{ extra }}", "--redirects 3 --log-dir lg").kept
+    kept = exchanged(method, "{{ extra }}", "--tee 3 --log_dir lg").kept
     assert kept
     assert re.fullmatch(kept.pattern, "job/lg/none_5x7/attempt_0/1/stderr.log")
     assert kept.keys == {0: "0", 1: "1"}
@@ -113,7 +113,7 @@ def test_what_is_said_to_others_is_not_said_to_torchrun(exchanged: Exchanged, ol
     assert exchanged("torchrun", old, new).outputs
 
 
-def test_a_colon_that_the_program_is_told_divides_no_ranks(exchanged: Exchanged) -> None:
+def test_a_colon_among_the_programs_arguments_hides_no_contradiction(exchanged: Exchanged) -> None:
     with pytest.raises(ConfigError, match="-np 1: expected 2"):
         exchanged("mpirun", NP, "-np 1 -hostfile", "--between", ":")
 

@@ -32,10 +32,10 @@ class Settings(Value):
 
 class Seen(Value):
     """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
-    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a
-    node, which can begin no other. began: a step had been seen. place: the highest
-    step in what ranks wrote. mark: the number of the newest checkpoint that this round has made, None where there is none or nobody can
-    tell; marks: it was looked for, and could be read. seconds: from the release to the failure."""
+    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a node, which
+    can begin no other. began: a step had been seen. place: the highest step in what ranks wrote. mark: the number of the newest checkpoint
+    that this round has made, None where there is none or nobody can tell; marks: it was looked for, and could be read. seconds: from the
+    release to the failure."""
 
     number: int
     judgement: Judgement

@@ -88,8 +88,8 @@ class Below(Ranks):
         return [process for process in living if self._found.get(process) is not None]
 
     @property
-    def found(self) -> int:
-        """How many ranks have been, in whatever round of their launcher's own."""
+    def known(self) -> int:
+        """In whatever round of their launcher's own, and without what is no rank."""
         return len({rank for rank in self._found.values() if rank is not None})
 
     @property

@@ -30,7 +30,7 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     if afar and not launcher:  # whose ranks may be on other nodes
         return _unknown(afar, 0, plan.job.world_size)
     by_files = len(_files(plan.outputs)) if launcher else planned
-    seen = max(by_files, _found(launcher)) if launcher else planned
+    seen = max(by_files, launcher.most_ranks, *(ranks.known for ranks in launcher.watched)) if launcher else planned
     if not launcher or seen >= planned:
         return Success(f"{everything(plan)} succeeded")
     name, conduct, unknown = launcher.process.name, launcher.process.conduct, _unknown(launcher, seen, planned)
@@ -43,12 +43,6 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
         "number than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
     )
     return replace(unknown, fewer=fewer)
-
-
-def _found(launcher: Child) -> int:
-    """By processes: at one time, by their files, or by what it has said of them."""
-    below, announced = launcher.below, launcher.announced
-    return max(launcher.most_ranks, below.found if below else 0, announced.known if announced else 0)
 
 
 def _unknown(launcher: Child, seen: int, planned: int) -> Success:
