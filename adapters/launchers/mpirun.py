@@ -6,7 +6,7 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
@@ -25,7 +25,7 @@ from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program, make_nodes
+from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import FEWER_RANKS, WAIT_S, WHERE_IT_STANDS, spread
 from ranklaunch.render.templates import Templates
@@ -95,21 +95,23 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Process, count: contradictions.Count) -> None:
-    """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen."""
-    own = _own_words(process.argv, job.program)
+    """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen. A colon of
+    the program's would do so too."""
+    behind = _behind(process.argv)
+    args = job.program.args
+    if any(behind[i : i + len(args)] == args for i in range(len(behind))):
+        from_node_0.refuse_colon(args, reader, f"method {NAME}", NAME)
+    own = () if ":" in behind else words.before(behind, job.program.path)  # several programs divide the ranks among them
     told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(own[:2], count, _spelled)
     if told and not process.conduct.may_start_fewer and not contradictions.told(reader.get(EXTRA), count, _spelled):
         what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
 
 
-def _own_words(argv: Sequence[str], program: Program) -> Sequence[str]:
-    """Of mpirun, in a command that a tool may begin or end, such as nice -n 5. () where several programs divide the ranks among them,
-    with a colon between two that is none of the program's own arguments."""
+def _behind(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The name of Open MPI's launcher, in a command that a tool may begin or end, such as nice -n 5."""
     begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] in NAMES), len(argv))
-    behind = argv[begin + 1 :]
-    divided = behind.count(":") > program.args.count(":") * behind.count(program.path)
-    return () if divided else words.before(behind, program.path)
+    return argv[begin + 1 :]
 
 
 def _refuse_many(job: Job, reader: Reader) -> None:

@@ -415,6 +415,24 @@ def test_a_host_that_is_there_twice_is_refused(method: str, hosts: str) -> None:
         helpers.plan({"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": "0"}, method=method)
 
 
+@pytest.mark.parametrize(
+    ("method", "by", "starter"),
+    [("mpirun", "no_ssh", "mpirun"), *(("deepspeed", by, "mpirun") for by in ("openmpi", "mpich")), ("deepspeed", "slurm", "srun")],
+)
+def test_a_colon_among_the_programs_arguments_is_refused(method: str, by: str, starter: str) -> None:
+    """They begin another program at it: mpirun drops one that stands last, and takes what follows for a program's path."""
+    env = {"RANKLAUNCH_HOSTS": "h0,h1", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_DEEPSPEED_LAUNCHER": by}
+    with pytest.raises(ConfigError, match=f'the program has the argument ":", at which {starter} begins another program'):
+        helpers.plan(env, "--lr", "1", ":", "4", method=method)
+    assert helpers.plan(env, "1:", "::", method=method).processes
+
+
+def test_deepspeeds_own_ways_hand_on_a_colon() -> None:
+    env = {"RANKLAUNCH_HOSTS": "h0,h1", "RANKLAUNCH_NODE": "0"}
+    assert helpers.plan(env, ":", method="deepspeed").processes[0].argv[-1] == ":"
+    assert helpers.plan({**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}, ":", method="deepspeed").processes[0].argv[-1] == ":"
+
+
 @pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
 def test_ipv6_addresses_as_hosts_are_refused(method: str) -> None:
     """Open MPI 4 refuses them itself, and then does not end."""

@@ -113,9 +113,10 @@ def test_what_is_said_to_others_is_not_said_to_torchrun(exchanged: Exchanged, ol
     assert exchanged("torchrun", old, new).outputs
 
 
-def test_a_colon_among_the_programs_arguments_hides_no_contradiction(exchanged: Exchanged) -> None:
-    with pytest.raises(ConfigError, match="-np 1: expected 2"):
-        exchanged("mpirun", NP, "-np 1 -hostfile", "--between", ":")
+def test_a_colon_that_a_template_keeps_from_mpirun_is_the_programs(exchanged: Exchanged) -> None:
+    own = "sh -c {{ job.program.words | join(' ') }}"
+    found = exchanged("mpirun", '{% include "program.j2" %}', own, "--between", ":")
+    assert found.processes[0].argv[-3:] == ("sh", "-c", "train.py --between :")
 
 
 @pytest.mark.parametrize("name", ["mpiexec", "/usr/bin/mpirun.openmpi", "orterun"])

@@ -87,6 +87,14 @@ def test_values_reach_another_host_unchanged(job: MakeJob) -> None:
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("mpi4py"), reason="mpi4py is not installed")
+def test_it_divides_its_command_line_at_a_colon_of_the_programs() -> None:
+    """So that ranklaunch has to refuse it."""
+    as_root = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    words = ["mpirun", "--oversubscribe", "-np", "1", "echo", "one", ":", "-np", "1", "echo", "two"]
+    done = subprocess.run(words, env=as_root, capture_output=True, text=True, timeout=ATTEMPT_S, check=True)
+    assert sorted(done.stdout.splitlines()) == ["one", "two"]
+
+
 def test_ranks_meet_on_uneven_hosts(job: MakeJob) -> None:
     started = job(3, "2,1,1")
     started.start("sh", "-c", f'{WHERE}; exec "$@"', "sh", sys.executable, "-c", BY_MPI, env=own(started))

@@ -36,6 +36,7 @@ HEAD = "Traceback (most recent call last):\n"
 
 
 LOST_REPORT = b"[n1:17] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file ../../../orte/util/show_help.c at line 501\n"
+DISCONNECTED = b"An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure in the peer process\n"
 
 
 def suspect(code: int = 1, *lines: str) -> Suspect:
@@ -218,7 +219,7 @@ def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
 
 def test_a_rank_that_leaves_mpi_without_a_word_is_told_though_another_lost_it_before() -> None:
     """As mpirun writes it of two hosts."""
-    lost = "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure in the peer process\n"
+    lost = DISCONNECTED.decode()
     left = "mpirun has exited due to process rank 1 with PID 114 on\nnode 10.77.75.11 exiting improperly. There are three reasons this\n"
     plan = helpers.plan(helpers.local(), method="mpirun")
     for text in (f"{lost}{left}", left):
@@ -450,6 +451,7 @@ def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
         "it says nothing": (9 << 8, b"", 9, [1, None]),
         "what nobody knows": (255 << 8, b"Authorized users only.\n", 255, [1, None]),
         "its report is lost": (9 << 8, LOST_REPORT, 9, [1, None]),
+        "and one lost its peer": (9 << 8, LOST_REPORT + DISCONNECTED, 9, [1, None]),
         "it was killed": (9, b"", 137, [None, 1]),
         "it says why": (1 << 8, b"ssh: connect to host n2 port 22: Connection refused\n", 1, [None, 1]),
     }
@@ -463,6 +465,13 @@ def test_a_launcher_that_says_neither_who_nor_why_is_behind_its_rank_that_says_w
     found = blame.ordered(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
     assert [each.culprit.rank for each in found if each.culprit] == ranks
     assert found[0].exit_code == code
+
+
+def test_that_mpirun_has_lost_the_words_explains_more_than_that_a_rank_lost_its_peer() -> None:
+    """As of a rank on one of two hosts that calls MPI_Abort without a word."""
+    known = words.known(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
+    assert known
+    assert known.name == "mpi-words-lost"
 
 
 def test_words_that_no_entry_knows_count_where_mpirun_names_no_rank() -> None:

@@ -164,6 +164,8 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
     if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
         from_node_0.refuse_addresses(job, reader, told)
+    if by != PDSH:
+        from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:

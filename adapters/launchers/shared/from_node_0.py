@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.read.job import Job
@@ -53,6 +53,12 @@ def refuse_twice(job: Job, reader: Reader, told: str) -> None:
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
         reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
+
+
+def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:
+    """Of a program: Open MPI, MPICH and Slurm's srun begin another program at each word ":", and the rest of the words would be its own."""
+    if ":" in words:
+        reader.problem(f'{told}: the program has the argument ":", at which {starter} begins another program; give it in a script of yours')
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:
