@@ -474,6 +474,25 @@ def test_that_mpirun_has_lost_the_words_explains_more_than_that_a_rank_lost_its_
     assert known.name == "mpi-words-lost"
 
 
+TEED = """[default1]:hi 1
+tile server said no
+[default1]:warming the cache of rank 1
+W1128 11:44:18.131000 16406 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 16413 closing signal SIGTERM
+E1128 11:44:18.230000 16406 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 7) local_rank: 0 (pid: 16412)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+
+
+WRITTEN = TEED[: TEED.index("W1128")]
+
+
+@pytest.mark.parametrize(("rank", "said"), [(2, "tile server said no\n"), (3, WRITTEN), (None, WRITTEN)])
+def test_lines_that_torchrun_marks_as_anothers_are_not_the_failed_ranks(rank: int | None, said: str) -> None:
+    """As with --redirects 1 --tee 1:3, on the second node."""
+    env = {**helpers.modelarts(2, 2, 1), "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 1 --tee 1:3"}
+    assert words.of_ranks(TEED.encode(), helpers.plan(env, method="torchrun"), Failure(rank, 7)).decode() == said
+
+
 def test_words_that_no_entry_knows_count_where_mpirun_names_no_rank() -> None:
     """As where one has ended while mpirun was still starting the others."""
     plan = helpers.plan(helpers.local(), method="mpirun")
@@ -623,10 +642,10 @@ def test_nothing_that_stands_last_in_an_output_of_all_ranks_is_the_killed_ranks_
 
 
 def test_nor_is_it_in_an_output_of_torchrun_that_all_ranks_share() -> None:
-    """With an option for logs of the user's, such as --tee."""
-    env = {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--tee 3"}
+    """With an option for logs of the user's, such as --tee of one rank."""
+    env = {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--tee 1:3"}
     plan = helpers.plan({**helpers.modelarts(1, 2), **env}, method="torchrun")
-    lost = "[default0]:[rank0]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:25745"
+    lost = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:25745"
     failed = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: -9) local_rank: 1 (pid: 7) of x\n"
     child = of_torchrun(plan, 1 << 8, tail=f"[default1]:step 1\n{lost}\n{failed}{TABLE}".encode())
     (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())

@@ -20,6 +20,7 @@ _ENDS = (  # the second also of our own program, below MPICH
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}|{_BY_MSRUN}"
 )
 _OF_A_RANK = re.compile(HOOKED)
+_TEED = re.compile(r"\[default(\d{1,6})\]:")  # by --tee, with the local rank
 
 
 def before_report(text: str, host: str = "", rank: int | None = None) -> str:
@@ -84,6 +85,11 @@ def before_end(text: str) -> str:
 def without_launchers(text: str) -> str:
     """Without what these have logged themselves."""
     return re.sub(_LOGGED_BY_LAUNCHERS, "", text, flags=re.MULTILINE)
+
+
+def without_teed(text: str, local_rank: int) -> str:
+    """Without the lines that torchrun has marked as those of another of its ranks."""
+    return "".join(line for line in text.splitlines(keepends=True) if not (mark := _TEED.match(line)) or int(mark[1]) == local_rank)
 
 
 def _before_torchruns(text: str) -> str:

@@ -163,7 +163,9 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
-    before = reports.without_launchers(before) if plan.kept else before
+    if plan.kept:
+        before = reports.without_launchers(before)
+        before = before if failure.rank is None else reports.without_teed(before, failure.rank - plan.job.node.first_rank)
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
