@@ -45,9 +45,10 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
-FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess |\[.* exits with return code = )",)
+FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
-_CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
+# With the rank where the words are our own, for its helper for MPICH has none.
+_CODE = re.compile(r"^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
 HOSTFILE = "--hostfile"
 _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
@@ -158,13 +159,14 @@ def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
 def explain(tail: str) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    found, lost = _CODE.search(tail), remote.told_by_pdsh(tail)
+    said, lost = [*_CODE.finditer(tail)], remote.told_by_pdsh(tail)
+    # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
+    found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
     if lost and (not found or lost.start() < found.start()):
         return remote.of_node(lost, tail, _node(tail, f"{lost['host'] or lost['told']}: "))
     if not found:
         return remote.told_by_srun(tail) or open_mpi.explain(tail)
-    rank = re.search(r"\brank ([0-9]+) exits", found[0])  # of our own words, where its helper has none
-    return failed_with(int(found["code"]), rank=int(rank[1]) if rank else None, node=_node(tail, found["host"]))
+    return failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(tail, found["host"]))
 
 
 def _node(tail: str, host: str | None) -> int | None:

@@ -77,7 +77,7 @@ _FAILURE = re.compile(
 _TOLD = re.compile(rf"SignalException: Process (?P<pid>[0-9]{{1,9}}) got signal: {signal.SIGTERM:d}\b")
 _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
 
-CLOSING = "Sending process [0-9]+ closing signal SIGTERM"  # torch 1.11 to 2.13, after a rank has failed
+CLOSING = "Sending process (?P<pid>[0-9]+) closing signal SIGTERM"  # torch 1.11 to 2.13, after a rank has failed
 
 # The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
@@ -185,7 +185,7 @@ def explain(tail: str) -> Failure | None:
     """torchrun always exits with 1; ranks and codes are in the summary that its exception carries, whether the script has @record
     or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it."""
     others, found, root = tail.rpartition("Root Cause (first observed failure):")
-    if not found:
+    if not found or _FIRST_WORD.search(root):  # whose own summary is still to come: the one before is of another that a rank had started
         return _first_word(tail)
     told = [*_FAILURE.finditer(root), *_FAILURE.finditer(others.rpartition("Failures:")[2])]
     # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.

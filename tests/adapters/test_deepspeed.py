@@ -517,6 +517,7 @@ def through_pdsh(host: str, node: int, text: str) -> str:
         (through_pdsh("h1", 1, last_words(7)) + through_pdsh("h0", 0, last_words(-15)), Failure(None, 7, node=1)),
         (through_pdsh("h1.job", 1, "") + through_pdsh("h1", 2, last_words(7)), Failure(None, 7, node=2)),
         (through_pdsh("h1", 1, last_words(7)).partition("\n")[2], Failure(None, 7)),
+        (last_words(3) + last_words(1), Failure(None, 1)),  # the first of one that a rank had started
         ("", None),
         ("Traceback (most recent call last):\nValueError: Hostfile is empty\n", None),
         ("he exits with return code = unknown\n", None),

@@ -209,6 +209,8 @@ def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None
     found = torchrun.explain(of_an_earlier_round + tail)
     assert found
     assert (found.rank, found.exit_code, found.signal, found.pid) == (None, *expected, 4711)
+    of_one_that_a_rank_started = of_an_earlier_round + summary(entry(0, 0, 5, 12))
+    assert torchrun.explain(of_one_that_a_rank_started + tail) == found
 
 
 # How long ranks have to end

@@ -426,8 +426,11 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     failed = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: 3) local_rank: 1 (pid: 7) of x\n"
     report = f"{failed}{FRAMES}torch.ChildFailedError:\n===\n"
     assert before_report(f"step 1\n{LOST}\n{ends}terminated\n{report}") == f"step 1\n{LOST}\n"
-    assert before_report(f"step 1\n{ends}{failed}step 2\n{report}").endswith("\nstep 2\n")
+    assert before_report(f"step 1\n{ends}{failed}step 2\n{report}") == "step 2\n"
     assert before_report(f"step 1\n{ends}") == ""
+    box = f"{'=' * 60}\nev.py FAILED\n{'=' * 60}\n"
+    of_one_that_a_rank_started = f"{failed}{FRAMES}torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n{box}"
+    assert before_report(f"step 1\n{of_one_that_a_rank_started}step 2\n{report}") == "step 2\n"
 
 
 BY_MSRUN = (

@@ -202,6 +202,35 @@ def test_ranks_that_share_its_output_are_told_apart(alone: Job, tmp_path: Path, 
     assert (verdict["culprit"]["rank"], verdict["culprit"]["signal"]) == (1, "SIGKILL")
 
 
+# Rank 0 has another deepspeed evaluate, and gets over its failure.
+EVALUATES = """
+import os, subprocess, sys, time
+if os.environ["RANK"] != "0":
+    time.sleep(600)
+time.sleep(1)
+env = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+words = ["--hostfile", "/dev/null", "--num_gpus", "1", "--master_port", "29777", "--no_python", "--no_local_rank", "sh", "-c", "exit 3"]
+print("evaluated:", subprocess.run(["deepspeed", *words], env=env).returncode, flush=True)
+time.sleep(2)
+raise ValueError("loss went away")
+"""
+
+
+def test_a_deepspeed_that_a_rank_has_started_tells_of_its_own_ranks(alone: Job, tmp_path: Path) -> None:
+    """Into the output of the first, which the ranks share by a template without files for them."""
+    template = tmp_path / "own" / "deepspeed" / "command.j2"
+    template.parent.mkdir(parents=True)
+    shipped = (ROOT / "templates" / "deepspeed" / "command.j2").read_text()
+    template.write_text(shipped.replace("--enable_each_rank_log {{ rank_logs }}", ""))
+    program = tmp_path / "train.py"
+    program.write_text(EVALUATES)
+    alone.start(program, RANKLAUNCH_TEMPLATES=str(tmp_path / "own"))
+    assert alone.end() == [1], alone.words()
+    verdict = alone.nodes[0].verdict
+    assert verdict["reason"].endswith("exited with code 1: ValueError: loss went away")
+    assert verdict["culprit"]["rank"] == 0
+
+
 ALL_ARE_THERE = """
 import json, os, socket, sys, time
 world, rank, told = int(os.environ["WORLD_SIZE"]), os.environ["RANK"], sys.argv[-1]

@@ -100,6 +100,34 @@ def test_files_that_the_user_has_ranks_write_tell_why_one_has_failed(
     assert job.nodes[0].out.count("ready") == shown
 
 
+# Rank 1 has another torchrun evaluate, and gets over its failure. Where the first rank of two ends, the other is ended.
+EVALUATES = """
+import os, subprocess, sys, time
+if os.environ["RANK"] != "1":
+    time.sleep(600)
+time.sleep(1)
+outer = ("TORCHELASTIC", "PET_", "GROUP_", "ROLE_", "MASTER_", "RANK", "LOCAL_", "WORLD_SIZE")
+env = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
+code = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '1' else sys.exit(3)"
+done = subprocess.run(["torchrun", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", code], env=env)
+print("evaluated:", done.returncode, file=sys.stderr, flush=True)
+time.sleep(1)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_torchrun_that_a_rank_has_started_tells_of_its_own_ranks(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Into the output of the first, which all ranks share here, and in the same words."""
+    program = tmp_path / "train.py"
+    program.write_text(EVALUATES)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 1 --log-dir kept"})
+    verdict = job.end(137)
+    culprit = verdict["culprit"]
+    assert (culprit["rank"], culprit["signal"]) == (1, "SIGKILL")
+    assert "was killed by SIGKILL; among the last lines of all ranks: evaluated: 1" in verdict["reason"]
+
+
 GOES_ON = """
 import os, sys, time
 round_ = int(os.environ["RANKLAUNCH_RESTART_COUNT"])

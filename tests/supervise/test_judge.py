@@ -669,6 +669,16 @@ def test_the_summary_of_torchrun_is_no_rank_s_last_line() -> None:
     assert found.reason.endswith(" exited with code 9; it wrote nothing into the output of torchrun, which may keep it in files")
 
 
+@pytest.mark.parametrize("last", ["ERROR: rank 0 retries", "[2026-11-28 11:42:22,603] [WARNING] [train.py:9:<module>] no checkpoint"])
+def test_a_code_alone_makes_no_line_of_several_ranks_the_one_that_exits(last: str) -> None:
+    """Programs log by DeepSpeed's logger too, whose lines its launcher also writes."""
+    plan = helpers.plan({**helpers.modelarts(1, 2), "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 1"}, method="torchrun")
+    told = "E1128 11:42:23.9 5 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 5) local_rank: 1 (pid: 7) of x\n"
+    child = of_torchrun(plan, 1 << 8, tail=f"{last}\n{told}{TABLE}".replace("exitcode  : -9", "exitcode  : 5").encode())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
+    assert found.reason.endswith(f" exited with code 5; among the last lines of all ranks: {last}")
+
+
 def test_a_rank_of_which_only_the_pid_is_known_is_not_its_launcher() -> None:
     plan = helpers.plan({**helpers.modelarts(1, 2), "RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--log_dir=lg"}, method="msrun")
     report = "[mindspore/parallel/cluster/process_entity/_api.py:365] Worker process 12 exit with exception. Error code: -9."

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers import deepspeed, torchrun
 from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
@@ -102,6 +102,21 @@ def test_order_codes_and_signals(scene: Scene) -> None:
     assert (second.pid, second.code, second.signal, second.failed) == (scene.pids[2], 3, 0, True)
     assert [rank.rank for rank in scene.ranks.alive] == [4]
     assert scene.ranks.failed == [first, second]
+
+
+def test_what_a_launcher_says_that_a_rank_has_started_is_not_of_these_ranks(scene: Scene) -> None:
+    """As of an evaluation, into the output that they share, or of the others that it ends itself."""
+    child = Child(Process("deepspeed", (), "", conduct=Conduct(failing=deepspeed.FAILING)), tree.identify(scene.popen.pid), IS_LAUNCHER)
+    child.announced = scene.ranks
+    said = b"[2026-11-28 11:41:30,135] [%s] [launch.py:259:sigkill_handler] %s\n"
+    of_another = said % (b"ERROR", b"['python', '-u', 'ev.py'] exits with return code = 3")
+    assert child.says_failing(of_another)  # as far as is known by then
+    scene.ranks.read(scene.said)
+    assert not child.says_failing(of_another + said % (b"INFO", b"Killing subprocess 12"))
+    assert child.says_failing(said % (b"INFO", b"Killing subprocess %d" % scene.pids[1]))
+    scene.kill(1)
+    scene.until(1)
+    assert child.says_failing(of_another)
 
 
 def test_whoever_was_told_has_not_failed(scene: Scene) -> None:
@@ -312,6 +327,7 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
         started[1].kill()
         loop.run_until(lambda: bool(below.ended))
         started[0].kill()
+        os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)
         start_all(1)
         assert (below.ended, below.end_of(1), below.complete(None)) == ([], None, None)
         started[2].kill()

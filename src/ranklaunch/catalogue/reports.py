@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from ranklaunch.catalogue.scripts import BY_TORCHRUN
+from ranklaunch.catalogue.scripts import by_torchrun
 from ranklaunch.catalogue.tracebacks import HOOKED
 
 _TORCHRUN_ENDS = "closing signal SIGTERM"
 _LOGGED_BY_LAUNCHERS = (  # torchrun's formats, of several versions, and DeepSpeed's
     r"^(?:(?:[EWI]\d{4} \S{1,20} +\d{1,10} |\[\d{4}-.{1,30}\] |[A-Z]{4,8}:)torch[./]distributed[./](?:run|elastic|launcher)\b|"
-    r"\[W\d{4} \S{1,20} \w{1,30}\.cpp:\d{1,5}\] \[c10d\]|\[\d{4}-.{1,30}\] \[(?:INFO|WARNING)\] \[\w{1,40}\.py:).*\n?"
+    r"\[W\d{4} \S{1,20} \w{1,30}\.cpp:\d{1,5}\] \[c10d\] The hostname of the client socket cannot be retrieved|"
+    r"\[\d{4}-.{1,30}\] \[(?:INFO|WARNING)\] \[(?:runner|launch|real_accelerator)\.py:).*\n?"
 )
 _BY_SRUN = r"^srun: error: \S{1,300}: tasks? \d"
 _BY_MPIRUN = r"^(?:-{60,90}\n)?(?:Primary job  terminated normally, but|mpirun (?:noticed|detected) that |MPI_ABORT was invoked on rank )"
@@ -19,6 +20,7 @@ _BY_MSRUN = r"\] Worker process \d{1,10} exit with exception\. Error code: "
 _ENDS = (  # the second also of our own program, below MPICH
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}|{_BY_MSRUN}"
 )
+_BY_LAUNCH_PY = r"^\[\d{4}-.{1,30}\] \[ERROR\] \[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = -?\d{1,10}\n"
 _OF_A_RANK = re.compile(HOOKED)
 _TEED = re.compile(r"\[default(\d{1,6})\]:")  # by --tee, with the local rank
 
@@ -77,9 +79,12 @@ def without_marked_ranks(text: str) -> str:
 
 
 def before_end(text: str) -> str:
-    """Up to the line in which a launcher tells that a rank has ended; "" where none does."""
-    end = re.search(_ENDS, text, re.MULTILINE)
-    return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
+    """Up to the line in which a launcher tells that a rank has ended; "" where none does. One that a rank has started may have told of its
+    own before: from that on."""
+    said = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
+    own = text[said[-2].end() if len(said) > 1 else 0 :]
+    end = re.search(_ENDS, own, re.MULTILINE)
+    return own[: own.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
 def without_launchers(text: str) -> str:
@@ -93,11 +98,11 @@ def without_teed(text: str, local_rank: int) -> str:
 
 
 def _before_torchruns(text: str) -> str:
-    """With restarts it had said so before: from that on."""
-    reports = [*re.finditer(BY_TORCHRUN, text)]
+    """With restarts it had said so before, or one that a rank has started had: from that on."""
+    reports = by_torchrun(text)
     if not reports:
         return ""
-    said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_TORCHRUN_ENDS)[0]
+    said = text[reports[-2].end if len(reports) > 1 else 0 : reports[-1].begin].partition(_TORCHRUN_ENDS)[0]
     return said[: said.rfind("\n") + 1]
 
 

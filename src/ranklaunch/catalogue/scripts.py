@@ -42,6 +42,11 @@ class Report(NamedTuple):
     begun: bool = False
 
 
+def by_torchrun(text: str) -> list[Report]:
+    """Those of torchrun alone, in their order."""
+    return [_of_torchrun(match, text) for match in re.finditer(BY_TORCHRUN, text)]
+
+
 def reported(text: str) -> list[Report]:
     """All in an output, in their order."""
     kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_DEEPSPEED, _of_deepspeed), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))

@@ -281,9 +281,9 @@ def is_mixed(plan: Plan, child: Child) -> bool:
 
 def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
     """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since its launcher
-    names it as the first, and it ended as nobody does for another. Of one that was killed where nothing tells their lines apart (mixed),
-    none that is no cause is known to be its own."""
-    if mixed and culprit.signal == "SIGKILL" and not culprit.error:
+    names it as the first, and it ended as nobody does for another. Where nothing tells their lines apart (mixed), none that is no cause is
+    known to be its own."""
+    if mixed and not culprit.error:
         return bool(showing.last_line(culprit.last_lines))
     consequence = culprit.error and not (blame.tells_why(culprit.error) or _is_report(culprit.error))
     how = culprit.signal or culprit.exit_code
@@ -360,16 +360,19 @@ def _says_no_more(suspect: Suspect) -> bool:
 
 def with_failures(found: list[Suspect], tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
     """Where nothing is known of how a rank ended that no signal has ended: the reason has its last exception or error too, although the
-    rank seems to have gone on after it, as one that saves what it has before it ends. tail_of: what it wrote last."""
+    rank seems to have gone on after it, as one that saves what it has before it ends; in an output of all ranks only one by which Python
+    ends with 1. tail_of: what it wrote last."""
     from ranklaunch.catalogue import turns
 
     result = []
     for suspect in found:
         culprit = suspect.culprit
-        if culprit and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason):
+        by_exception = culprit and culprit.exit_code == 1 and _OF_ALL in suspect.reason
+        untold = culprit and 0 < culprit.exit_code < _LEAST_OF_SIGNALS and not (culprit.error or suspect.reason)
+        if culprit and (untold or by_exception):
             which, said = turns.last_failure(tail_of(culprit).decode(errors="replace"), culprit.exit_code)
             shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
-            told = blame.sentence(culprit)
+            told = suspect.reason or blame.sentence(culprit)
             if said and shown not in told:
                 suspect = replace(suspect, reason=f"{told}; {which}, with other lines behind it: {shown}")
         result.append(suspect)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ranklaunch.plan.model import RankOutputs
 from ranklaunch.supervise.output.follow import key_and_round
@@ -88,6 +88,10 @@ class Below(Ranks):
         return [process for process in living if self._found.get(process) is not None]
 
     @property
+    def expected(self) -> Collection[int]:
+        return {rank for rank in self._keys.values() if rank is not None}
+
+    @property
     def known(self) -> int:
         """In whatever round of their launcher's own, and without what is no rank."""
         return len({rank for rank in self._found.values() if rank is not None})
@@ -95,7 +99,7 @@ class Below(Ranks):
     @property
     def knows_all(self) -> bool:
         """Whether every rank that is expected has been found."""
-        return {rank for rank in self._keys.values() if rank is not None} <= set(self._found.values())
+        return {*self.expected} <= set(self._found.values())
 
     def beside(self) -> list[tree.Identity]:
         """Processes that write into files of their own, and are no ranks."""
@@ -107,7 +111,7 @@ class Below(Ranks):
         failed = [end for end in self.ended if end.code]
         if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
             return replace(_told(self.unknown[0], None), exit_code=1)
-        if failure is None or failure.pid in [end.pid for end in failed]:
+        if failure is None or failure.pid in [end.pid for end in failed] or not self.may_have_failed(failure.pid):
             return _told(failed[0], failure) if failed else failure
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
         return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure

@@ -130,6 +130,18 @@ class Child:
         """Of a failure, when it was told to end: what it writes then is about that failure too."""
         return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
+    def says_failing(self, said: bytes) -> bool:
+        """Of a launcher, in what it has written by now: whether it ends its ranks after a failure of one."""
+        patterns = self.process.conduct.failing
+        found = [match for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
+        for ranks in self.watched if found else ():
+            ranks.look()
+        return any(self.may_have_told(int(match.groupdict().get("pid") or 0)) for match in found)
+
+    def may_have_told(self, pid: int | None) -> bool:
+        """Of a launcher: that a rank of it has failed, this one where a pid is known, and no launcher that one of its ranks has started."""
+        return all(ranks.may_have_failed(pid) for ranks in self.watched)
+
     def look_for_report(self, said: bytes, now: float) -> None:
         """Of a launcher, in what it has written by now."""
         pattern = self.process.conduct.reports

@@ -126,8 +126,7 @@ class Launchers:
         if child.announced:
             child.announced.read(said)
         child.look_for_report(said, self._loop.clock())
-        failing = any(re.search(pattern.encode(), said, re.MULTILINE) for pattern in child.process.conduct.failing)
-        if failing and not (self._around.ending() or child.told or child.ends_ranks):
+        if not (self._around.ending() or child.told or child.ends_ranks) and child.says_failing(said):
             self._on_failing(child)
         self._dismiss(child, said)
 
@@ -144,7 +143,8 @@ class Launchers:
         pattern = child.process.conduct.all_said if child.told or child.identity.pid in self._failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
-        child.dismissed = bool(child.told or self._around.explain(child, judge.decoded(said)))
+        failure = self._around.explain(child, judge.decoded(said))
+        child.dismissed = bool(child.told or (failure and child.may_have_told(failure.pid)))
         if child.dismissed:
             tree.send(child.identity, signal.SIGKILL)
 

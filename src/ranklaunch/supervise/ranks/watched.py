@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from signal import SIGABRT
 
 from ranklaunch.system import tree
@@ -87,6 +87,18 @@ class Ranks:
         return len(self._all)
 
     @property
+    def expected(self) -> Collection[int]:
+        """The numbers of all ranks that the launcher has; none where they cannot be watched."""
+        raise NotImplementedError
+
+    def may_have_failed(self, pid: int | None) -> bool:
+        """One of them, this one where a pid is known. Who says so may be a launcher that a rank has started, of ranks of its own."""
+        watched = self._all.values()
+        if not self.expected or not {*self.expected} <= {rank.rank for rank in watched}:
+            return True
+        return any(rank.pid == pid if pid else rank.ended and rank.code != 0 for rank in watched)
+
+    @property
     def alive(self) -> list[Watched]:
         return [rank for rank in self._all.values() if not rank.ended]
 
@@ -152,6 +164,10 @@ class Announced(Ranks):
         super().__init__(loop, on_end, told)
         self._pattern = re.compile(pattern.encode())
         self._numbers = numbers
+
+    @property
+    def expected(self) -> Collection[int]:
+        return self._numbers
 
     def read(self, said: bytes) -> None:
         """The last of what the launcher has written, again and again."""
