@@ -136,7 +136,8 @@ class Child:
         found = [match for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
         for ranks in self.watched if found else ():
             ranks.look()
-        return any(self.may_have_told(int(match.groupdict().get("pid") or 0)) for match in found)
+        pids = {int(match.groupdict().get("pid") or 0) for match in found}
+        return any(map(self.may_have_told, pids)) or bool(pids and self.may_have_told(None))
 
     def may_have_told(self, pid: int | None) -> bool:
         """Of a launcher: that a rank of it has failed, this one where a pid is known, and no launcher that one of its ranks has started."""
