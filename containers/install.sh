@@ -118,9 +118,9 @@ place_of() {
 }
 
 # -I: variables and folders that are meant for the training program's Python are not for this one. Settings of pip's index and proxies
-# count, those of its target do not.
+# count; those of its target, and of what the image has pinned for others, do not.
 make_environment() {
-    unset PIP_TARGET PIP_PREFIX PIP_ROOT
+    unset PIP_TARGET PIP_PREFIX PIP_ROOT PIP_PYTHON PIP_CONSTRAINT PIP_NO_DEPS PIP_DRY_RUN
     : >"$PREFIX/$MARK"
     clear_prefix
     "$PYTHON" -I -m venv "$PREFIX"

@@ -30,7 +30,11 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     others changes nothing."""
     debian.own_wheel(tmp_path)
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
-    others = {"PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "pinned").write_text("jinja2==3.0.0\n")  # as NVIDIA's images pin their packages
+    others = {
+        "PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PIP_CONSTRAINT": str(tmp_path / "pinned"), "PIP_NO_DEPS": "1",
+        "PYTHONPATH": str(tmp_path),
+    }  # fmt: skip
     (tmp_path / "venv.py").write_text("raise SystemExit('venv of PYTHONPATH')\n")
     broken = tmp_path / "python"  # is ended while it makes the environment
     broken.write_text(f'#!/bin/sh\ncase "$*" in *"-m venv"*) mkdir {tmp_path}/own/include; exit 137 ;; esac\nexec {sys.executable} "$@"\n')
