@@ -240,8 +240,9 @@ def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) ->
 
 
 def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
-    """Files that the user lets ranks write, by --redirects or --tee, wherever they are."""
-    logs = tuple(RankLog(str(i), rank, "", "") for i, rank in enumerate(job.node.ranks))
+    """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
+    role = next(reversed(words.values(told, "--role", words.with_underscores)), "default")
+    logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
     return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
 
 

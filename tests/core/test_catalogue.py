@@ -433,6 +433,44 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     assert before_report(f"step 1\n{of_one_that_a_rank_started}step 2\n{report}") == "step 2\n"
 
 
+TOLD_TORCHRUN = """\
+W1128 12:43:38.726000 4670 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers
+W1128 12:43:38.727000 4670 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 4674 closing signal SIGTERM
+Traceback (most recent call last):
+  File "torch/distributed/elastic/multiprocessing/api.py", line 85, in _terminate_process_handler
+    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
+torch.distributed.elastic.multiprocessing.api.SignalException: Process 4670 got signal: 15
+"""
+OWN_TORCHRUN = """\
+W1128 12:43:42.266000 4656 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 4669 closing signal SIGTERM
+terminated
+E1128 12:43:42.270000 4656 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 7) local_rank: 0 (pid: 4668)
+"""
+TOLD_LAUNCH_PY = """\
+[2026-11-28 12:43:29,666] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4652
+[2026-11-28 12:43:29,668] [INFO] [launch.py:262:sigkill_handler] Main process received SIGTERM, exiting
+"""
+OWN_LAUNCH_PY = """\
+[2026-11-28 12:43:33,652] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4640
+terminated
+[2026-11-28 12:43:33,653] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4641
+[2026-11-28 12:43:33,656] [ERROR] [launch.py:259:sigkill_handler] ['python', 'train.py', '--local_rank=1'] exits with return code = 7
+"""
+BY_MPIRUN = "Primary job  terminated normally, but 1 process returned\na non-zero exit code.\n"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "told", "own"), [("torchrun", TOLD_TORCHRUN, OWN_TORCHRUN), ("launch.py", TOLD_LAUNCH_PY, OWN_LAUNCH_PY)]
+)
+def test_what_launchers_say_that_ranks_have_started_and_ended_is_not_their_own_launchers(launcher: str, told: str, own: str) -> None:
+    """They write into the same output."""
+    assert before_report(f"eval begins\n{told}ERROR: no loss\n{own}", launcher=launcher) == "ERROR: no loss\n"
+    assert before_report(f"ERROR: no loss\n{own}", launcher=launcher) == "ERROR: no loss\n"
+    assert before_report(f"{BY_MPIRUN}ERROR: no loss\n{own}", launcher=launcher) == f"{BY_MPIRUN}ERROR: no loss\n"
+    assert before_report(f"ERROR: no loss\n{own.splitlines(keepends=True)[0]}", launcher=launcher) in ("", "ERROR: no loss\n")
+    assert before_report("ERROR: no loss\n", launcher=launcher) == ""
+
+
 BY_MSRUN = (
     "[ERROR] ME(10088:140375963057024,MainProcess):2026-11-28-04:30:56.764.000 [mindspore/parallel/cluster/process_entity/_api.py:365] "
     "Worker process 10094 exit with exception. Error code: 1.\n"

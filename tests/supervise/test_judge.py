@@ -491,6 +491,9 @@ def test_lines_that_torchrun_marks_as_anothers_are_not_the_failed_ranks(rank: in
     """As with --redirects 1 --tee 1:3, on the second node."""
     env = {**helpers.modelarts(2, 2, 1), "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--redirects 1 --tee 1:3"}
     assert words.of_ranks(TEED.encode(), helpers.plan(env, method="torchrun"), Failure(rank, 7)).decode() == said
+    env["RANKLAUNCH_EXTRA_TORCHRUN_PARAMS"] += " --role trainer"
+    by_role, said = TEED.replace("default", "trainer"), said.replace("default", "trainer")
+    assert words.of_ranks(by_role.encode(), helpers.plan(env, method="torchrun"), Failure(rank, 7)).decode() == said
 
 
 def test_words_that_no_entry_knows_count_where_mpirun_names_no_rank() -> None:
@@ -677,6 +680,15 @@ def test_a_code_alone_makes_no_line_of_several_ranks_the_one_that_exits(last: st
     child = of_torchrun(plan, 1 << 8, tail=f"{last}\n{told}{TABLE}".replace("exitcode  : -9", "exitcode  : 5").encode())
     (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
     assert found.reason.endswith(f" exited with code 5; among the last lines of all ranks: {last}")
+
+
+def test_what_another_launcher_reports_in_an_output_of_all_ranks_is_not_the_killed_ranks_own() -> None:
+    """That of an evaluation, which another rank has got over."""
+    plan = helpers.plan(helpers.modelarts(2, 1, 0, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi"), method="deepspeed")
+    others = "E1128 12:44:34.9 4788 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 3) local_rank: 0 (pid: 4791)"
+    report = SEEN_BY_MPIRUN.replace("signal 11 (Segmentation fault)", "signal 9 (Killed)")
+    (found,) = of_deepspeed(plan, f"step 19\n{others} of binary: x\n{report}")
+    assert found.reason.endswith(f" was killed by SIGKILL; among the last lines of all ranks: {others} of binary: x")
 
 
 def test_a_rank_of_which_only_the_pid_is_known_is_not_its_launcher() -> None:

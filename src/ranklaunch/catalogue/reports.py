@@ -9,6 +9,7 @@ from ranklaunch.catalogue.scripts import by_torchrun
 from ranklaunch.catalogue.tracebacks import HOOKED
 
 _TORCHRUN_ENDS = "closing signal SIGTERM"
+_TORCHRUN_TOLD = r"SignalException: Process \d{1,10} got signal: \d{1,2}\n"
 _LOGGED_BY_LAUNCHERS = (  # torchrun's formats, of several versions, and DeepSpeed's
     r"^(?:(?:[EWI]\d{4} \S{1,20} +\d{1,10} |\[\d{4}-.{1,30}\] |[A-Z]{4,8}:)torch[./]distributed[./](?:run|elastic|launcher)\b|"
     r"\[W\d{4} \S{1,20} \w{1,30}\.cpp:\d{1,5}\] \[c10d\] The hostname of the client socket cannot be retrieved|"
@@ -20,15 +21,18 @@ _BY_MSRUN = r"\] Worker process \d{1,10} exit with exception\. Error code: "
 _ENDS = (  # the second also of our own program, below MPICH
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}|{_BY_MSRUN}"
 )
-_BY_LAUNCH_PY = r"^\[\d{4}-.{1,30}\] \[ERROR\] \[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = -?\d{1,10}\n"
+# Of launch.py on this host; after the last of them it has ended.
+_BY_LAUNCH_PY = r"^\[\d{4}-.{1,30}\] \[\w{4,8}\] \[launch\.py:\d{1,5}:sigkill_handler\] (?:Killing |(?P<last>Main |\[)).*\n?"
 _OF_A_RANK = re.compile(HOOKED)
-_TEED = re.compile(r"\[default(\d{1,6})\]:")  # by --tee, with the local rank
+TORCHRUN, LAUNCH_PY = "torchrun", "launch.py"  # launchers that write no other's words; ranks may have started more of them
 
 
-def before_report(text: str, host: str = "", rank: int | None = None) -> str:
+def before_report(text: str, host: str = "", rank: int | None = None, launcher: str = "") -> str:
     """What ranks had written when their launcher said that one had failed; "" where it did not. host: whose lines these are, where pdsh has
     put the name of a host before each, all of them where it only says that it has lost that host; rank: which it was, so that lines which
-    are marked as another's are left out."""
+    are marked as another's are left out. launcher: TORCHRUN or LAUNCH_PY where it is known to be that."""
+    if launcher:
+        return _of(rank, _before_torchruns(text) if launcher == TORCHRUN else _before_launch_pys(text))
     said = of_host(text, host) if host else ""
     lost = host and re.search(rf"^pdsh@\S{{1,300}}: {re.escape(host)}: ssh exited with .*", text, re.MULTILINE)
     if lost and not said:
@@ -79,12 +83,9 @@ def without_marked_ranks(text: str) -> str:
 
 
 def before_end(text: str) -> str:
-    """Up to the line in which a launcher tells that a rank has ended; "" where none does. One that a rank has started may have told of its
-    own before: from that on."""
-    said = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
-    own = text[said[-2].end() if len(said) > 1 else 0 :]
-    end = re.search(_ENDS, own, re.MULTILINE)
-    return own[: own.rfind("\n", 0, end.start()) + 1] if end else ""
+    """Up to the line in which a launcher tells that a rank has ended; "" where none does."""
+    end = re.search(_ENDS, text, re.MULTILINE)
+    return text[: text.rfind("\n", 0, end.start()) + 1] if end else ""
 
 
 def without_launchers(text: str) -> str:
@@ -92,18 +93,30 @@ def without_launchers(text: str) -> str:
     return re.sub(_LOGGED_BY_LAUNCHERS, "", text, flags=re.MULTILINE)
 
 
-def without_teed(text: str, local_rank: int) -> str:
-    """Without the lines that torchrun has marked as those of another of its ranks."""
-    return "".join(line for line in text.splitlines(keepends=True) if not (mark := _TEED.match(line)) or int(mark[1]) == local_rank)
+def without_teed(text: str, marks: tuple[str, ...]) -> str:
+    """Without the lines that torchrun has marked as those of others of its ranks."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(marks))
 
 
 def _before_torchruns(text: str) -> str:
-    """With restarts it had said so before, or one that a rank has started had: from that on."""
+    """With restarts it had said so before, or one that a rank has started had, or that it was told to end: from that on."""
     reports = by_torchrun(text)
     if not reports:
         return ""
-    said = text[reports[-2].end if len(reports) > 1 else 0 : reports[-1].begin].partition(_TORCHRUN_ENDS)[0]
-    return said[: said.rfind("\n") + 1]
+    said = text[: reports[-1].begin]
+    said = said[max([*(each.end for each in reports[:-1]), *(each.end() for each in re.finditer(_TORCHRUN_TOLD, said))], default=0) :]
+    begin = said.rfind("\n") + 1
+    itself = re.search(r" \d{1,10} (?=torch/)", said[begin:])  # its pid, which older ones do not write
+    end = re.search(rf"^.*{itself[0] if itself else ''}.*{_TORCHRUN_ENDS}", said, re.MULTILINE)
+    return said[: end.start() if end else begin]
+
+
+def _before_launch_pys(text: str) -> str:
+    """Since another one had ended, which a rank had started."""
+    told = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
+    others = [each.end() for each in told[:-1] if each["last"]]
+    begin = max(others, default=0)
+    return next((text[begin : each.start()] for each in told if each.start() >= begin), "")
 
 
 def _of(rank: int | None, said: str) -> str:

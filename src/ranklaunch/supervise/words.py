@@ -158,14 +158,15 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     text = tail.decode(errors="replace")
     called = [name for name, node in _called(plan.job.nodes).items() if node == failure.node]
     host = next((name for name in called if reports.tells_of_host(text, name)), "")
-    before, beside = catalogue.before_report(text, host, failure.rank), catalogue.beside_report(text, failure.rank)
+    launcher = reports.LAUNCH_PY if any(each.conduct.spawned for each in plan.processes) else reports.TORCHRUN if plan.kept else ""
+    before, beside = catalogue.before_report(text, host, failure.rank, launcher), catalogue.beside_report(text, failure.rank)
     unmarked = reports.without_marked_ranks(before) if failure.rank is None else before
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
     if plan.kept:
-        before = reports.without_launchers(before)
-        before = before if failure.rank is None else reports.without_teed(before, failure.rank - plan.job.node.first_rank)
+        marks = [log.tag for log in plan.kept.logs if failure.rank not in (None, log.rank)] if launcher == reports.TORCHRUN else []
+        before = reports.without_teed(reports.without_launchers(before), tuple(marks))
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
 
@@ -283,9 +284,10 @@ def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
     """Of words in an output of several ranks that tell of a lost peer: whether the culprit is that peer, more likely, since its launcher
     names it as the first, and it ended as nobody does for another. Where nothing tells their lines apart (mixed), none that is no cause is
     known to be its own."""
-    if mixed and not culprit.error:
+    error = culprit.error
+    if mixed and (not error or (culprit.exit_code != 1 and _is_report(error))):  # 1 is torchrun's own, with which a script may end too
         return bool(showing.last_line(culprit.last_lines))
-    consequence = culprit.error and not (blame.tells_why(culprit.error) or _is_report(culprit.error))
+    consequence = error and not (blame.tells_why(error) or _is_report(error))
     how = culprit.signal or culprit.exit_code
     return bool(consequence) and culprit.rank is not None and how not in (*blame.OF_PEERS, TOLD, "SIGTERM")
 
@@ -353,8 +355,7 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
     return result
 
 
-def _says_no_more(suspect: Suspect) -> bool:
-    """Than how it ended, and what ranks had written."""
+def _says_no_more(suspect: Suspect) -> bool:  # than how it ended, and what ranks had written
     return not suspect.reason or _OF_ALL in suspect.reason or _UNREAD in suspect.reason
 
 
@@ -390,8 +391,7 @@ def written_by(culprit: Culprit, plan: Plan, ended: Sequence[Child], tail_of_ran
     return of_ranks(launcher.last_words(), plan, Failure(culprit.rank, culprit.exit_code, node=culprit.node))
 
 
-def _looks_killed(culprit: Culprit) -> bool:
-    """By SIGKILL, it or what it was the shell of, and nothing says why."""
+def _looks_killed(culprit: Culprit) -> bool:  # by SIGKILL, it or what it was the shell of, and nothing says why
     return culprit.exit_code == _KILLED_BY_9 and (not culprit.error or culprit.error.name == blame.KILLED)
 
 
