@@ -294,10 +294,10 @@ def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
 
 def without_anothers(culprit: Culprit, child: Child) -> tuple[Culprit, str]:
     """With the reason, which has them as what they are, and does not take the launcher for a rank of it whose number nobody knows."""
-    line = culprit.error.line if culprit.error else showing.printable(showing.last_line(culprit.last_lines)).strip()
-    culprit = replace(culprit, error=None)
+    last = showing.printable(showing.last_line(culprit.last_lines)).strip()
+    line = culprit.error.line if culprit.error and not _is_report(culprit.error) else last
     of = "a rank of " if culprit.rank is None and culprit.name == child.process.name and not child.ended.signal else ""
-    return culprit, f"{of}{blame.sentence(replace(culprit, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
+    return replace(culprit, error=None), f"{of}{blame.sentence(replace(culprit, error=None, last_lines=()))}{_OF_ALL}{line[: blame.SEEN]}"
 
 
 def with_reason(culprit: Culprit, plan: Plan, child: Child, own: bytes | None, tail: bytes, *, shared: bool) -> tuple[Culprit, str]:
