@@ -10,8 +10,11 @@ from ranklaunch.secrets import names, redact
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 _LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
-# What PyTorch says of a process group, and Python of semaphores and of files, on the way out of a process that ends for another reason.
-_WARNS = re.compile(r"(?:\[rank[0-9]{1,7}\]: ?)?\[W[0-9]{3,4} |\S{1,300}:[0-9]{1,6}: \w*Warning: ")
+# What PyTorch says of a process group, Python of semaphores and of files, and MindSpore of its connections, on the way out of a process
+# that ends for another reason.
+_WARNS = re.compile(
+    r"(?:\[rank[0-9]{1,7}\]: ?)?\[W[0-9]{3,4} |\S{1,300}:[0-9]{1,6}: \w*Warning: |\[(?:INFO|WARNING)\] [A-Z_]{2,20}\(\S{1,80} \[mindspore/"
+)
 _WORD = re.compile(r"\w")
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 

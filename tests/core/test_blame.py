@@ -22,6 +22,7 @@ from ranklaunch.verdict.model import Culprit, KnownError
 CAUSE = KnownError("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
 STOPPED = replace(CAUSE, kind="stopped", line="KeyboardInterrupt")
+BY_MINDSPORE = "[INFO] DISTRIBUTED(12,7f7e5159b6c0,python):2026-11-28-12:54:46.346.392 [mindspore/ccsrc/cluster/rpc/core/tcp_server.cc:314]"
 LEFT = "destroy_process_group() was not called before program exit"
 
 
@@ -170,6 +171,10 @@ def test_one_that_was_interrupted_is_what_others_noticed() -> None:
             "rank 1 on node 0 (h) exited with code 3; its last line: no key lr",
         ),
         (
+            {"last_lines": ("config: vocab_size is missing", f"{BY_MINDSPORE} Start] Event base dispatch success!")},
+            "rank 1 on node 0 (h) exited with code 3; its last line: config: vocab_size is missing",
+        ),
+        (
             {"last_lines": (f"/x.py:3: UserWarning: {LEFT}",)},
             f"rank 1 on node 0 (h) exited with code 3; its last line: /x.py:3: UserWarning: {LEFT}",
         ),
@@ -195,6 +200,7 @@ def test_sentence(more: dict[str, Any], text: str) -> None:
         ({"exit_code": 132}, "processor does not have"),
         ({"exit_code": 137}, "want of memory"),
         ({"exit_code": 255}, "ssh ends so"),
+        ({"exit_code": 124}, "timeout ends so"),
         ({"exit_code": 127}, "does not find a program"),
         ({"exit_code": 143}, "told it to end"),
         ({"exit_code": 137, "out_of_memory": True}, "remedy: it needs less"),

@@ -433,6 +433,53 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     assert before_report(f"step 1\n{of_one_that_a_rank_started}step 2\n{report}") == "step 2\n"
 
 
+S3 = """\
+Traceback (most recent call last):
+  File "urllib3/connection.py", line 213, in _new_conn
+    raise NewConnectionError(
+urllib3.exceptions.NewConnectionError: AWSHTTPConnection(host='127.0.0.1', port=9): Failed to establish a new connection
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "botocore/httpsession.py", line 508, in send
+    raise EndpointConnectionError(endpoint_url=request.url, error=e)
+botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "http://127.0.0.1:9/datasets/train.tar"
+"""
+RPC = """\
+Traceback (most recent call last):
+  File "grpc/_channel.py", line 999, in _end_unary_response_blocking
+    raise _InactiveRpcError(state)  # pytype: disable=not-instantiable
+grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Connection refused"
+\tdebug_error_string = "UNAVAILABLE:failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Connection refused"
+>
+"""
+H5 = """\
+Traceback (most recent call last):
+  File "h5py/_proxy.pyx", line 121, in h5py._proxy.dset_rw
+OSError: [Errno 28] Can't synchronously write data (file write failed: time = Sat Nov 28 12:56:59 2026
+, filename = '/mnt/ck/feat.h5', file descriptor = 9, errno = 28, error message = 'No space left on device', buf = 0x7f91445fc810)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "line"),
+    [
+        (S3, "object-store-unreachable", 'Could not connect to the endpoint URL: "http://127.0.0.1:9/datasets/train.tar"'),
+        (RPC, "grpc-call-failed", 'terminated with: status = StatusCode.UNAVAILABLE, details = "failed to connect to all addresses; '),
+        (H5, "no-space-left", "OSError: [Errno 28] Can't synchronously write data (file write failed: time = Sat Nov 28 12:56:59 2026"),
+    ],
+)
+def test_of_what_is_outside_the_job_the_programs_own_exception_is_told(said: str, name: str, line: str) -> None:
+    """And not what a library below it says, or one that others use for their peers."""
+    found = find(f"step 5\n{said}")
+    assert found
+    assert found.error.name == name
+    assert line in found.line
+
+
 TOLD_TORCHRUN = """\
 W1128 12:43:38.726000 4670 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers
 W1128 12:43:38.727000 4670 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 4674 closing signal SIGTERM

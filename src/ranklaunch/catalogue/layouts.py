@@ -38,6 +38,7 @@ OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 _MOST_OF_VALUE = 12  # lines
 _WARNING = re.compile(r":\d{1,6}: \w{1,60}Warning: ")
 _BY_TRITON = re.compile(r"\.CompilationError: at \d{1,6}:\d{1,6}:$")
+_BY_GRPC = " of RPC that terminated with:"
 _BY_KERAS = re.compile(r"[\w.]{1,120}: Exception encountered when calling .{1,80}\.$")
 _VALUE = re.compile(r"\s+[A-Z][a-z]\w{0,15}: +\S.{0,200}")
 
@@ -231,7 +232,7 @@ def with_values(line: str, below: Iterable[str]) -> str:
 def told_below(line: str, below: Sequence[str]) -> str:
     """The line with what says why, of a message whose first line does not: what is wrong with pydantic's first field, without the value,
     which may be a secret, the exception below the frames of the user's code that TensorFlow's AutoGraph shows, what stands behind a value
-    of several lines, and what stands below the source of a kernel that Triton shows. "" for others."""
+    of several lines, what stands below the source of a kernel that Triton shows, and status and details of gRPC. "" for others."""
     if has_fields(line):
         first, *others = (*below, "")
         field, wrong = ("", below) if first[:1].isspace() else (first.strip(), others)  # of the whole there is no field
@@ -245,6 +246,8 @@ def told_below(line: str, below: Sequence[str]) -> str:
     if line.endswith(OPENING):  # a value of several lines
         closed = next((each for each in below[:_MOST_OF_VALUE] if each.startswith(_CLOSING)), "")
         return f"{line}...{closed.strip()}" if closed else ""
+    if line.endswith(_BY_GRPC):
+        return " ".join((line, ", ".join(each.strip() for each in below[:2])))
     if _BY_TRITON.search(line):
         behind = next((below[number + 1 :] for number, each in enumerate(below) if each.strip() == "^"), ())
         return " ".join((line, *(each.strip() for each in behind[:1])))

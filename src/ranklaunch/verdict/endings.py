@@ -29,6 +29,7 @@ _OF_SIGNALS = {
     "SIGSYS": "a call of the system is forbidden here, as by a container's seccomp profile",
 }
 _OF_CODES = {
+    124: "timeout ends so when the time is over that it gives a command",
     126: "a shell ends so where it may not execute a program: its mode, its format or a folder of that name",
     127: "a shell ends so where it does not find a program, and the loader where it does not find a library",
     255: "ssh ends so where it cannot connect, and a program by exit(-1)",
