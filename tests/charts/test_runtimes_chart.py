@@ -174,15 +174,18 @@ def test_pods_fit_kubernetes(values: Path) -> None:
 
 
 if folder() or not os.environ.get("CI"):  # they are no part of the repository
+    needs_definitions = pytest.mark.skipif(
+        not folder(), reason="there are no CustomResourceDefinitions beside the repository, and SPEC_CRDS names no folder with them"
+    )
 
     @every_case
+    @needs_definitions
     def test_runtimes_fit_their_definition(values: Path) -> None:
-        if not folder():
-            pytest.skip("there are no CustomResourceDefinitions beside the repository, and SPEC_CRDS names no folder with them")
         runtimes = parse(rendered("4", values, RUNTIMES))
         assert [misfit for each in runtimes for misfit in misfits_of_custom(each)] == []
         assert [rule for each in runtimes for rule in broken_rules(each)] == []
 
+    @needs_definitions
     def test_the_definition_s_rules_are_judged() -> None:
         runtime = parse(rendered("4", RUNTIME_CASES[0], RUNTIMES))[0]
         runtime["spec"]["mlPolicy"].update(torch={}, mpi={})
