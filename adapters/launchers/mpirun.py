@@ -98,9 +98,8 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Pr
     """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen. A colon of
     the program's would do so too."""
     behind = _behind(process.argv)
-    args = job.program.args
-    if any(behind[i : i + len(args)] == args for i in range(len(behind))):
-        from_node_0.refuse_colon(args, reader, f"method {NAME}", NAME)
+    if {*job.program.args} <= {*behind}:  # and no template hands them on as one word
+        from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
     own = () if ":" in behind else words.before(behind, job.program.path)  # several programs divide the ranks among them
     told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(own[:2], count, _spelled)
     if told and not process.conduct.may_start_fewer and not contradictions.told(reader.get(EXTRA), count, _spelled):

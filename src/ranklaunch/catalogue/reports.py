@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection
 
@@ -105,10 +106,10 @@ def _before_torchruns(text: str) -> str:
         return ""
     said = text[: reports[-1].begin]
     said = said[max([*(each.end for each in reports[:-1]), *(each.end() for each in re.finditer(_TORCHRUN_TOLD, said))], default=0) :]
-    begin = said.rfind("\n") + 1
-    itself = re.search(r" \d{1,10} (?=torch/)", said[begin:])  # its pid, which older ones do not write
-    end = re.search(rf"^.*{itself[0] if itself else ''}.*{_TORCHRUN_ENDS}", said, re.MULTILINE)
-    return said[: end.start() if end else begin]
+    *lines, last = f"{said} ".splitlines(keepends=True)
+    found = re.search(r" \d{1,10} (?=torch/)", last)  # its own pid, which older ones do not write
+    itself = found[0] if found else ""
+    return "".join(itertools.takewhile(lambda line: not (_TORCHRUN_ENDS in line and itself in line), lines))
 
 
 def _before_launch_pys(text: str) -> str:
