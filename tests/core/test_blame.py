@@ -292,6 +292,12 @@ def test_an_early_zero_is_what_a_consequence_is_of() -> None:
     assert note == "rank 5 on node 1 had ended with 0, 1.0 s before the failure, which is what the failure looks like a consequence of"
 
 
+def test_who_was_leaving_when_others_lost_it_is_noted() -> None:
+    """By Python's own way out, which closes connections first and may take longer than the others' end."""
+    (note,) = blame.judge([suspect(10, error=CONSEQUENCE)], [Finish(1, 5, 10.5)]).notes
+    assert note == "rank 5 on node 1 ended with 0 by itself, 0.5 s after the failure, which may have come of that"
+
+
 def test_late_successes_are_noted_of_nodes_alone() -> None:
     assert blame.judge([suspect(10)], [Finish(1, 5, 12.0), Finish(1, None, 12.0)]).notes == (
         "node 1 ended with 0 all the same, 2.0 s after the failure",

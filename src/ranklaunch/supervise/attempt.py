@@ -284,7 +284,7 @@ class Attempt:
             "exit", name=child.process.name, rank=child.process.rank, pid=child.identity.pid, exit_code=end.code,
             signal=name_of(end.signal) if end.signal else None, max_rss_kb=end.max_rss_kb,
         )  # fmt: skip
-        if not end.code and child.process.rank is not None:
+        if not (end.code or end.told) and child.process.rank is not None:
             self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(end.at)))
         if not self.ending and child.role not in UNJUDGED:
             self._decide(child)

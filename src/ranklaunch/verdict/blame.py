@@ -63,7 +63,7 @@ class Suspect(Value):
 
 
 class Finish(Value):
-    """A rank (None: all of a node's) that ended with 0. at: as in Suspect."""
+    """A rank (None: all of a node's) that ended with 0 by itself. at: as in Suspect."""
 
     node: int
     rank: int | None
@@ -239,13 +239,16 @@ def advice(culprit: Culprit | None) -> Iterable[str]:
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
-    """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of."""
+    """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of. One that was leaving may have
+    ended after these."""
     for finish in sorted(finishes, key=lambda f: f.at):
         who = f"rank {finish.rank} on node {finish.node}" if finish.rank is not None else f"node {finish.node}"
         seconds = first.at - finish.at
         if first.outcome == "failed" and seconds > 0:
             blame = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
             yield f"{who} had ended with 0, {seconds:.1f} s before the failure{blame}"
+        elif first.outcome == "failed" and first.is_consequence and finish.rank is not None:
+            yield f"{who} ended with 0 by itself, {-seconds:.1f} s after the failure, which may have come of that"
         elif finish.rank is None and seconds > 0:
             yield f"{who} had ended with 0, {seconds:.1f} s before the request"
         elif finish.rank is None:

@@ -44,7 +44,7 @@ class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided, None
     until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for ranks.
     fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it yet.
-    finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is about the end of their ranks.
+    finish: a rank that has ended with 0 by itself. say: a line for people. hush: what launchers write from now on is about that end.
     explain: which rank failed, by what a launcher has written. ended: a rank, in whatever round of its launcher's. found: one, by the
     folder of its files."""
 
@@ -270,7 +270,7 @@ class Launchers:
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._around.ended(rank.rank)
-        self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
+        self._note_end(rank)
         if rank.failed and child.process.conduct.impatient and not self._around.ending():
             self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
 
@@ -288,7 +288,7 @@ class Launchers:
         if rank.rank is None:
             self._on_end_beside(child, rank)
             return
-        self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
+        self._note_end(rank)
         if rank.code and not self._around.ending():
             self._fails(child, f"a rank of {child.process.name} has failed")
 
@@ -305,11 +305,11 @@ class Launchers:
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
-    def _note_end(self, rank: int | None, pid: int, code: int | None, number: int, at: float) -> None:
-        killed = name_of(number) if number else None
-        self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
-        if code == 0:
-            self._around.finish(Finish(self._around.plan().job.node_index, rank, self._nodes.wall(at)))
+    def _note_end(self, end: Watched) -> None:
+        killed = name_of(end.signal) if end.signal else None
+        self._record.event("exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code, signal=killed, max_rss_kb=None)
+        if end.code == 0 and end.by_itself:
+            self._around.finish(Finish(self._around.plan().job.node_index, end.rank, self._nodes.wall(end.ended_at)))
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""
