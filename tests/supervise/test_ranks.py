@@ -138,6 +138,17 @@ def test_who_ends_as_told_after_another_was_told(scene: Scene) -> None:
     assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, True), (4, False)]
 
 
+def test_who_ends_as_told_by_a_launcher_that_has_just_said_so(scene: Scene) -> None:
+    """As one that somebody has told to end itself: what it says, and what becomes of that, may be seen at one time."""
+    scene.ranks.read(scene.said)
+    scene.kill(1, signal.SIGTERM)
+    sleep_until(lambda: tree.state(tree.identify(scene.pids[1])) == "Z", "dead")
+    child = Child(Process("torchrun", (), "", conduct=Conduct(failing=(torchrun.CLOSING,))), tree.identify(scene.popen.pid), IS_LAUNCHER)
+    child.announced = scene.ranks
+    assert child.says_failing(b"api.py:1028] Sending process %d closing signal SIGTERM\n" % scene.pids[1])
+    assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, False)]
+
+
 def test_a_parent_that_was_faster(scene: Scene) -> None:
     """Nobody knows how they ended then; that they did is known, whether they were watched by that time or not."""
     scene.ranks.read(scene.said.splitlines(keepends=True)[0])

@@ -134,9 +134,10 @@ class Child:
         """Of a launcher, in what it has written by now: whether it ends its ranks after a failure of one."""
         patterns = self.process.conduct.failing
         found = [match for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
-        for ranks in self.watched if found else ():
-            ranks.look()
         pids = {int(match.groupdict().get("pid") or 0) for match in found}
+        for ranks in self.watched if found else ():
+            ranks.named |= pids
+            ranks.look()
         return any(map(self.may_have_told, pids)) or bool(pids and self.may_have_told(None))
 
     def may_have_told(self, pid: int | None) -> bool:

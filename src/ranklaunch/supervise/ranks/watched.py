@@ -60,6 +60,7 @@ class Ranks:
 
     def __init__(self, loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]) -> None:
         self.ended: list[Watched] = []  # in that order
+        self.named: set[int] = set()  # pids of those that their launcher says that it ends
         self._loop = loop
         self._on_end = on_end
         self._told = told
@@ -144,9 +145,10 @@ class Ranks:
         self._on_end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        """Also who ends like that after another has ended, of which its launcher may have heard, and told the others, before we did."""
-        after_another = rank.code == TOLD and any(each.code != 0 for each in self.ended)
-        return after_another or self._told()
+        """Also who ends like that where its launcher has said so, or after another has ended, of which that may have heard, and told the
+        others, before we did."""
+        by_launcher = rank.code == TOLD and (rank.pid in self.named or any(each.code != 0 for each in self.ended))
+        return by_launcher or self._told()
 
     def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
