@@ -433,6 +433,38 @@ def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
     assert before_report(f"step 1\n{of_one_that_a_rank_started}step 2\n{report}") == "step 2\n"
 
 
+END_OF_A_BOX = """\
+2026-11-28 13:55:38,581 ERROR trainer: eval output: ----
+Failures:
+[1]:
+  time      : 2026-11-28_13:55:35
+  host      : h1
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 17)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 17
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_13:55:35
+  host      : h1
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 18)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+def test_of_a_torchrun_whose_last_words_a_program_logs_the_root_cause_is_told() -> None:
+    """And none of those that it had ended for that one."""
+    (report,) = reported(END_OF_A_BOX)
+    assert (report.said, report.begun) == ("its torchrun says that local rank 1 (pid 18) exited with code 1", False)
+    found = find(END_OF_A_BOX)
+    assert found
+    assert found.line == "Root Cause (first observed failure):"
+
+
 S3 = """\
 Traceback (most recent call last):
   File "urllib3/connection.py", line 213, in _new_conn

@@ -8,6 +8,11 @@ from ranklaunch.catalogue.tracebacks import BEGINS
 from ranklaunch.typed import NamedTuple
 
 BY_TORCHRUN = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+# Of a box whose beginning is not there, as where a program logs the end of what it has captured.
+_ROOT_OF_TORCHRUN = (
+    r"Root Cause \(first observed failure\):\n(?:.{1,300}\n){1,3}?\s+rank +: \d+ \(local_rank: (?P<rank>\d+)\)\s*\n"
+    r"\s+exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
+)
 _BOX_OF_TORCHRUN = re.compile(r"ChildFailedError: ?\n={20,}\n(?:.*\n){1,400}?={20,}(?:\n|$)")
 _BY_DEEPSPEED = r"\[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = (?P<code>-?\d+)"
 # Of Open MPI 4 and 5.
@@ -49,7 +54,8 @@ def by_torchrun(text: str) -> list[Report]:
 
 def reported(text: str) -> list[Report]:
     """All in an output, in their order."""
-    kinds = ((BY_TORCHRUN, _of_torchrun), (_BY_DEEPSPEED, _of_deepspeed), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
+    torchrun = (BY_TORCHRUN, _of_torchrun) if re.search(BY_TORCHRUN, text) else (_ROOT_OF_TORCHRUN, _of_root_cause)
+    kinds = (torchrun, (_BY_DEEPSPEED, _of_deepspeed), (_BY_MPIRUN, _of_mpirun), (_BY_MPIEXEC, _of_mpiexec))
     found = [report(match, text) for pattern, report in kinds for match in re.finditer(pattern, text)]
     return sorted(found, key=lambda each: each.begin)
 
@@ -59,8 +65,15 @@ def _of_torchrun(found: re.Match[str], text: str) -> Report:
     box = _BOX_OF_TORCHRUN.search(text, found.end())
     box = box if box and not re.search(BY_TORCHRUN, text[found.end() : box.start()]) else None
     end = box.end() if box else _end_of_line(found, text)
-    said = f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}"
-    return Report(said, found.start(), end, whole=bool(box), begun=not box)
+    return Report(_by_torchrun(found), found.start(), end, whole=bool(box), begun=not box)
+
+
+def _of_root_cause(found: re.Match[str], text: str) -> Report:
+    return Report(_by_torchrun(found), found.start(), _end_of_line(found, text), whole=True)
+
+
+def _by_torchrun(found: re.Match[str]) -> str:
+    return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}"
 
 
 def _of_deepspeed(found: re.Match[str], text: str) -> Report:
