@@ -104,20 +104,22 @@ def _before_torchruns(text: str) -> str:
     reports = by_torchrun(text)
     if not reports:
         return ""
-    said = text[: reports[-1].begin]
-    said = said[max([*(each.end for each in reports[:-1]), *(each.end() for each in re.finditer(_TORCHRUN_TOLD, said))], default=0) :]
+    said = text[max((each.end for each in reports[:-1]), default=0) : reports[-1].begin]
     *lines, last = f"{said} ".splitlines(keepends=True)
     found = re.search(r" \d{1,10} (?=torch/)", last)  # its own pid, which older ones do not write
     itself = found[0] if found else ""
-    return "".join(itertools.takewhile(lambda line: not (_TORCHRUN_ENDS in line and itself in line), lines))
+    before = "".join(itertools.takewhile(lambda line: not (_TORCHRUN_ENDS in line and itself in line), lines))
+    return before[max((each.end() for each in re.finditer(_TORCHRUN_TOLD, before)), default=0) :]
 
 
 def _before_launch_pys(text: str) -> str:
-    """Since another one had ended, which a rank had started."""
+    """Since another one had ended, which a rank had started. It ends first the rank that it has started first."""
+    first = re.search(r"\bprocess (\d{1,10}) spawned with command: ", text)
     told = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
-    others = [each.end() for each in told[:-1] if each["last"]]
-    begin = max(others, default=0)
-    return next((text[begin : each.start()] for each in told if each.start() >= begin), "")
+    later = max((each.end() for each in told[:-1] if each["last"]), default=0)
+    own = [each for each in told if first and f" subprocess {first[1]}\n" in each[0]] or [each for each in told if each.start() >= later]
+    before = text[: own[0].start()] if own else ""
+    return before[max((each.end() for each in told if each["last"] and own and each.end() <= own[0].start()), default=0) :]
 
 
 def _of(rank: int | None, said: str) -> str:
