@@ -108,7 +108,7 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Pr
 
 
 def _behind(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The name of Open MPI's launcher, in a command that a tool may begin or end, such as nice -n 5."""
+    """What stands behind Open MPI's launcher, in a command that a tool may begin or end, such as nice -n 5."""
     begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] in NAMES), len(argv))
     return argv[begin + 1 :]
 

@@ -30,7 +30,7 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     others changes nothing."""
     debian.own_wheel(tmp_path)
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
-    (tmp_path / "pinned").write_text("jinja2==3.0.0\n")  # as NVIDIA's images pin their packages
+    (tmp_path / "pinned").write_text("jinja2==3.0.0\n")  # as an image pins its own packages
     others = {
         "PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PIP_CONSTRAINT": str(tmp_path / "pinned"), "PIP_NO_DEPS": "1",
         "PYTHONPATH": str(tmp_path),
