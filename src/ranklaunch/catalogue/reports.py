@@ -114,12 +114,13 @@ def _before_torchruns(text: str) -> str:
 
 def _before_launch_pys(text: str) -> str:
     """Since another one had ended, which a rank had started. It ends first the rank that it has started first."""
-    first = re.search(r"\bprocess (\d{1,10}) spawned with command: ", text)
     told = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
-    later = max((each.end() for each in told[:-1] if each["last"]), default=0)
-    own = [each for each in told if first and f" subprocess {first[1]}\n" in each[0]] or [each for each in told if each.start() >= later]
-    before = text[: own[0].start()] if own else ""
-    return before[max((each.end() for each in told if each["last"] and own and each.end() <= own[0].start()), default=0) :]
+    first = re.search(r"\bprocess (\d{1,10}) spawned with command: ", text)
+    own = next((each.start() for each in told if first and f" subprocess {first[1]}\n" in each[0]), -1)
+    if own < 0:  # its beginning is not there any more
+        later = max((each.end() for each in told[:-1] if each["last"]), default=0)
+        own = next((each.start() for each in told if each.start() >= later), 0)
+    return text[max((each.end() for each in told if each["last"] and each.end() <= own), default=0) : own]
 
 
 def _of(rank: int | None, said: str) -> str:

@@ -65,14 +65,14 @@ def _of_torchrun(found: re.Match[str], text: str) -> Report:
     box = _BOX_OF_TORCHRUN.search(text, found.end())
     box = box if box and not re.search(BY_TORCHRUN, text[found.end() : box.start()]) else None
     end = box.end() if box else _end_of_line(found, text)
-    return Report(_by_torchrun(found), found.start(), end, whole=bool(box), begun=not box)
+    return Report(_said_by_torchrun(found), found.start(), end, whole=bool(box), begun=not box)
 
 
 def _of_root_cause(found: re.Match[str], text: str) -> Report:
-    return Report(_by_torchrun(found), found.start(), _end_of_line(found, text), whole=True)
+    return Report(_said_by_torchrun(found), found.start(), _end_of_line(found, text), whole=True)
 
 
-def _by_torchrun(found: re.Match[str]) -> str:
+def _said_by_torchrun(found: re.Match[str]) -> str:
     return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {_how(found)}"
 
 
