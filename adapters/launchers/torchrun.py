@@ -203,8 +203,8 @@ def _first_word(tail: str) -> Failure | None:
     found = [*_FIRST_WORD.finditer(tail)]
     if found:
         return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"]))
-    told = _TOLD.search(tail)
-    return failed_with(-signal.SIGTERM, pid=int(told["pid"])) if told else None
+    told = [*_TOLD.finditer(tail)]
+    return failed_with(-signal.SIGTERM, pid=int(told[-1]["pid"])) if told else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

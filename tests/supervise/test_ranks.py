@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from ranklaunch.adapters.launchers import deepspeed, torchrun
+from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
@@ -278,6 +279,35 @@ def test_whose_end_nobody_knows_has_failed_where_its_launcher_says_no_more_than_
     found = below.complete(None, ends_ranks=True)
     assert found
     assert (found.rank, found.pid, found.exit_code) == (0, 77, 1)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_launcher_that_somebody_told_to_end_is_named_unless_a_rank_had_failed(tmp_path: Path, failed: bool) -> None:
+    """Its ranks end as it tells them to, which may be seen before its words for it are read."""
+    loop, started = Loop(), []
+    outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
+    launcher = os.getpid()
+    below = Below(tree.identify(launcher), 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False)
+    try:
+        for local in "01":
+            (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
+            with open(tmp_path / "run/attempt_0" / local / "stdout.log", "wb") as out:
+                started.append(subprocess.Popen(["sh", "-c", "read line; exit 1"], stdin=subprocess.PIPE, stdout=out))
+        below.find()
+        if failed and started[0].stdin:
+            started[0].stdin.close()
+            loop.run_until(lambda: bool(below.ended))
+        for each in started:
+            each.terminate()
+        loop.run_until(lambda: len(below.ended) == 2)
+        found = below.complete(failed_with(-signal.SIGTERM, pid=launcher))
+        assert found
+        assert (found.rank, found.pid, found.exit_code) == ((0, started[0].pid, 1) if failed else (None, launcher, 143))
+    finally:
+        for each in started:
+            each.kill()
+            each.communicate()
+        below.close()
 
 
 def test_no_more_than_expected(scene: Scene) -> None:
