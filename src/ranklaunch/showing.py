@@ -16,6 +16,8 @@ _WARNS = re.compile(
     r"(?:\[rank[0-9]{1,7}\]: ?)?\[W[0-9]{3,4} |\S{1,300}:[0-9]{1,6}: \w*Warning: |\[(?:INFO|WARNING)\] [A-Z_]{2,20}\(\S{1,80} \[mindspore/"
 )
 _WORD = re.compile(r"\w")
+# As `train.sh: 3: foo\r: not found`, by a shell: what a line end of Windows has made a part of a name, and no line that redraws itself.
+_OF_NAME = re.compile(r"\r(?=: [A-Za-z])")
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 
 
@@ -72,6 +74,16 @@ def printable(line: str) -> str:
     """Control characters as their escapes, but for colours, which are left out: a text must not move the terminal's cursor, nor look
     like another line."""
     return line if line.isprintable() else re.sub(_COLOUR, "", line).translate(_ESCAPES)
+
+
+def with_returns_told(text: str) -> str:
+    """A carriage return that is a part of a name becomes visible, as bash writes it; one that draws over a line stays."""
+    return _OF_NAME.sub(r"\\r", text) if "\r: " in text else text
+
+
+def in_lines(text: str) -> str:
+    """What programs wrote, with each state of a line that redraws itself in a line of its own."""
+    return with_returns_told(text).replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def last_line(lines: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,26 @@ def test_a_program_saves_before_its_shell_ends(as_process: Starter, script: str,
         assert job.log(rank).split()[:2] == [b"ready", b"saved"], job.err.text
     assert [event["exit_code"] for event in job.events if event["event"] == "exit"] == [0, 0]
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "code", "told"),
+    [
+        ("sh", "echo ready\r\nno-tool\r\n", 127, "train.sh: 2: no-tool\\r: not found"),
+        ("bash", "echo ready\r\nno-tool\r\n", 127, "train.sh: line 2: $'no-tool\\r': command not found"),
+        ("bash", "echo ready\r\nexit 3\r\n", 2, "train.sh: line 2: exit: 3\\r: numeric argument required"),
+        ("sh", f"{sys.executable} train.py\r\n", 2, "train.py\\r': [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_script_with_line_ends_of_windows(as_process: Starter, tmp_path: Path, shell: str, script: str, code: int, told: str) -> None:
+    """To dash and to most programs a carriage return is a part of the last word; on a terminal it draws over what stands before it."""
+    (tmp_path / "train.sh").write_bytes(script.encode())
+    job = as_process.spawn(1, shell, tmp_path / "train.sh")
+    verdict = check_end(job, "failed", code, culprit={"rank": 0})
+    assert verdict["reason"].endswith(told), verdict
+    assert verdict["culprit"]["error"]["name"] == "script-windows-line-ends"
+    assert verdict["culprit"]["last_lines"][-1].endswith(told)
+    assert f"{told}\n" in job.out.text + job.err.text
 
 
 def test_a_shell_ends_after_what_has_passed_the_signal_on(as_process: Starter) -> None:

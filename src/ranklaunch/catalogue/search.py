@@ -35,6 +35,7 @@ from ranklaunch.catalogue.last_words import at_work_after, cause_of_another, cau
 from ranklaunch.catalogue.places import Places
 from ranklaunch.catalogue.survival import WHOLE_BAR, counted_on, said_more, shows_steps, went_on
 from ranklaunch.catalogue.tracebacks import HOOKED, OF_A_PART, OF_A_PROCESS, RAISED_AGAIN, Lines, Traceback, at_fault, tracebacks
+from ranklaunch.showing import in_lines
 from ranklaunch.typed import NamedTuple
 
 # Families; the second has what a system call says, which a program may try again.
@@ -77,7 +78,7 @@ class Finding(NamedTuple):
 def find(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True, shared: bool = False) -> Finding | None:
     """The entry that explains best why the process with this output ended, if any does. errors: all there are, if not those that are
     shipped. by_itself: whether it was not told to; else words that no entry knows do not count. shared: several ranks write into it."""
-    last = text[-_LONGEST_TEXT:].replace("\r\n", "\n").replace("\r", "\n").rsplit("\n", _MOST_LINES_AT_ALL)
+    last = in_lines(text[-_LONGEST_TEXT:]).rsplit("\n", _MOST_LINES_AT_ALL)
     found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors, by_itself, shared)
     return found[0] if found else None
 

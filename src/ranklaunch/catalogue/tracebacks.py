@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from ranklaunch.catalogue import layouts
 from ranklaunch.catalogue.survival import may_go_on
+from ranklaunch.showing import in_lines
 from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
@@ -29,8 +30,7 @@ class Lines:
     user's own marks. bare: also without what launchers and loggers put before a line, and without the margin of exceptions in a group."""
 
     def __init__(self, text: str) -> None:
-        written = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-        written = _pattern(_IN_ONE_LINE).sub(_without_frames, written)
+        written = _pattern(_IN_ONE_LINE).sub(_without_frames, in_lines(_pattern(_COLOUR).sub("", text)))
         self.written = written.split("\n")
         plain = without_marks(written)
         marked = plain != written

@@ -17,7 +17,7 @@ from ranklaunch.catalogue.search import AFTER_THAT, BEFORE_THAT, LAST_LINE, LOST
 from ranklaunch.catalogue.survival import WHOLE_BAR, is_own, shows_steps, stepped, warns, went_well
 from ranklaunch.catalogue.tracebacks import last_exception
 from ranklaunch.catalogue.uncaught import above, parted, plain, was_caught, was_printed, without_mark
-from ranklaunch.showing import last_line
+from ranklaunch.showing import in_lines, last_line
 from ranklaunch.typed import NamedTuple
 
 _NOT_RUN = (126, 127)  # exit codes of a shell that could not run a command
@@ -82,7 +82,7 @@ def in_turn(text: str, code: int | None, ask: Callable[[str], Finding | None], i
     command cannot be run, that is the last line; behind what a launcher of its own reports, its own words count. code: with which it ended.
     ask: tells what entries know of a text. is_python: it is a program that mostly tells of its launcher's failure there, in words of its
     own: both are told then. alone: there is no other rank."""
-    text, end = since_launcher_went_on(_in_lines(text)), _End(code, ask, is_python, alone)
+    text, end = since_launcher_went_on(_with_bars_apart(text)), _End(code, ask, is_python, alone)
     earlier = without_late_parts(text)
     return _in_turn(earlier, end) or (_in_turn(text, end) if earlier != text else None)
 
@@ -96,15 +96,15 @@ def _in_turn(text: str, end: _End) -> Finding | None:
     return _of_launcher(text, reports, end) if reports else with_part(_of_two(text, end), text, end.code, end.ask)
 
 
-def _in_lines(text: str) -> str:
+def _with_bars_apart(text: str) -> str:
     """With each progress bar in a line of its own, as it is drawn over the one before."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = in_lines(text)
     return re.sub(rf"(?m)({WHOLE_BAR})(?=[^\s\]])", r"\1\n", lines) if "%|" in lines else lines
 
 
 def of_several(text: str, code: int | None, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of what several ranks have written, one of which has ended with this code: where what is known was caught, or is of no such end."""
-    text = _in_lines(text)
+    text = _with_bars_apart(text)
     found = ask(text)
     turn = next(iter(_turns(text, found)), None) if found and code else None
     if not found or not turn or not (turn.names(found) and (turn.was_printed() or code != 1)):
@@ -227,7 +227,7 @@ def _may_be_told(said: Sequence[str], number: int, quoted: Collection[int]) -> b
 
 def when_told(text: str, ask: Callable[[str], Finding | None]) -> Finding | None:
     """Of a process that was told to end, or is about to: where an exception was ending it, and it had caught another before, both."""
-    text = _in_lines(text)
+    text = _with_bars_apart(text)
     found = ask(text)
     for turn in _turns(text, found) if found else ():
         if found and turn.names(found) and turn.was_printed() and _ends_by_exception(turn.behind):
@@ -313,7 +313,7 @@ def _is_from_outside(code: int | None, turn: _Turn) -> bool:
 def last_failure(text: str, code: int) -> tuple[str, str]:
     """What stands last of failures that the program seems to have got over, and which it is: an exception, or what a logger calls an error.
     What came long before may be so indeed, but of code 1, with which Python ends by an exception."""
-    text = _in_lines(text)
+    text = _with_bars_apart(text)
     lines, exception = text.split("\n"), _last_exception(text)
     raised = _last_with(lines, re.escape(exception[:ENOUGH])) if exception else -1
     logged = _last_with(lines, _ERROR)

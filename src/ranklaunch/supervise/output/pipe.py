@@ -8,6 +8,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable
 
+from ranklaunch.showing import with_returns_told
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 from ranklaunch.typed import TYPE_CHECKING, Protocol
@@ -166,7 +167,8 @@ class Output:
 
     def _show_bars(self, data: bytes) -> None:
         """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
-        *ended, line = (bytes(self._line) + data).replace(b"\r\n", b"\n").split(b"\n")
+        data = with_returns_told((self._line + data).decode("latin-1")).encode("latin-1")
+        *ended, line = data.replace(b"\r\n", b"\n").split(b"\n")
         if ended:
             first = 1 if self._stood and _last_drawn(ended[0]) == self._stood else 0  # it has been shown as it is
             if ended[first:]:
@@ -230,7 +232,7 @@ def joined(*parts: bytes) -> bytes:
 def last_lines(tail: bytes) -> tuple[str, ...]:
     """What a verdict shows of an output. Without the end of a line whose beginning is not kept: it may be that of a secret."""
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
-    lines = (rest if rest.strip() else begun).decode(errors="replace").replace("\r\n", "\n").split("\n")
+    lines = with_returns_told((rest if rest.strip() else begun).decode(errors="replace")).replace("\r\n", "\n").split("\n")
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
     written = [line for line in drawn if line.strip()]
     try:
