@@ -114,7 +114,7 @@ def _list(words: str, errors: Sequence[catalogue.KnownError]) -> int:
     small = words.lower().split()
     found = [error for error in errors if all(word in _searched(error) for word in small)]
     lines = [f"{error.name} ({error.kind}, {error.family}): {error.meaning}\n  What to do: {error.remedy}\n" for error in found]
-    sys.stdout.write("".join(lines) or f"{words}: no known error has these words\n")
+    sys.stdout.write("".join(lines) or f"{showing.one_line(words)}: no known error has these words\n")
     return 0 if found else NOTHING_KNOWN
 
 
@@ -148,7 +148,8 @@ def _read(path: str) -> Looked:
         data, skipped = data[cut:], skipped + cut
     name = "standard input" if path == "-" else path
     is_utf_16 = not skipped and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell's > writes
-    return Looked(name, data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace"), skipped)
+    text = data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace")
+    return Looked(name, showing.with_returns_told(text), skipped)
 
 
 def _forward(fd: int) -> int:

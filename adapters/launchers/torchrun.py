@@ -74,10 +74,10 @@ _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
 )
 
-_TOLD = re.compile(rf"SignalException: Process (?P<pid>[0-9]{{1,9}}) got signal: {signal.SIGTERM:d}\b")
+_TOLD = re.compile(r"SignalException: Process (?P<pid>[0-9]{1,9}) got signal: (?P<signal>[0-9]{1,2})\b")
 _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
 
-CLOSING = "Sending process (?P<pid>[0-9]+) closing signal SIGTERM"  # torch 1.11 to 2.13, after a rank has failed
+CLOSING = "Sending process (?P<pid>[0-9]+) closing signal SIG[A-Z]{3,4}"  # torch 1.11 to 2.13: after a failure SIGTERM, else as it was told
 
 # The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
@@ -204,7 +204,7 @@ def _first_word(tail: str) -> Failure | None:
     if found:
         return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"]))
     told = [*_TOLD.finditer(tail)]
-    return failed_with(-signal.SIGTERM, pid=int(told[-1]["pid"])) if told else None
+    return failed_with(-int(told[-1]["signal"]), pid=int(told[-1]["pid"])) if told else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

@@ -549,9 +549,12 @@ def test_what_launchers_say_that_ranks_have_started_and_ended_is_not_their_own_l
     begun = "" if launcher == "torchrun" else "ERROR: no loss\n"  # torchrun says later which it was
     assert before_report(f"ERROR: no loss\n{own.splitlines(keepends=True)[0]}", launcher=launcher) == begun
     assert before_report("ERROR: no loss\n", launcher=launcher) == ""
-    spawned = "[INFO] [launch.py:245:main] process 4640 spawned with command: x\n"
+    spawned = "[INFO] [launch.py:245:main] process 4652 spawned with command: x\n"  # of the other; its own stands too far before that
     first, rest = own.split("\n", 1)
-    assert before_report(f"{spawned}ERROR: no loss\n{first}\n{told}{rest}", launcher=launcher).endswith("ERROR: no loss\n")
+    found = before_report(f"{spawned}ERROR: no loss\n{first}\n{told}{rest}", launcher=launcher, pids=(4640, 4641))
+    assert found.endswith("ERROR: no loss\n")
+    found = before_report(f"{spawned}ERROR: no data\n{told}ERROR: no loss\n{own}", launcher=launcher, pids=(4640, 4641))
+    assert found == "ERROR: no loss\n"
 
 
 BY_MSRUN = (

@@ -140,6 +140,14 @@ def test_lines_are_counted_as_editors_do(tmp_path: Path) -> None:
     assert helpers.call("explain", "--format", "json", str(path)).json["line_number"] == 3
 
 
+def test_a_carriage_return_in_a_name_ends_no_line(tmp_path: Path) -> None:
+    """What dash says of a script with line ends of Windows."""
+    path = log(tmp_path, "hi\r", "train.sh: 2: no-tool\r: not found", OOM)
+    place, *_, other = helpers.call("explain", str(path)).out.splitlines()
+    assert (place, other[: len(str(path)) + 5]) == (f"{path}:3: {OOM}", f"  {path}:2:")
+    assert other.endswith("train.sh: 2: no-tool\\r: not found")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_what_powershell_writes_is_read(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "log"

@@ -202,14 +202,18 @@ def test_ranks_that_share_its_output_are_told_apart(alone: Job, tmp_path: Path, 
     assert (verdict["culprit"]["rank"], verdict["culprit"]["signal"]) == (1, "SIGKILL")
 
 
-# Rank 0 has another deepspeed evaluate, and gets over its failure.
+# Rank 0 has trained for long, has another deepspeed evaluate, and gets over its failure.
 EVALUATES = """
 import os, subprocess, sys, time
 if os.environ["RANK"] != "0":
     time.sleep(600)
 time.sleep(1)
+for step in range(2000):
+    print("step", step, "loss", 1 / (step + 1))
+sys.stdout.flush()
 env = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
-words = ["--hostfile", "/dev/null", "--num_gpus", "1", "--master_port", "29777", "--no_python", "--no_local_rank", "sh", "-c", "exit 3"]
+evaluation = ["--no_python", "--no_local_rank", "sh", "-c", "echo ERROR: no data; exit 3"]
+words = ["--hostfile", "/dev/null", "--num_gpus", "1", "--master_port", "29777", *evaluation]
 print("evaluated:", subprocess.run(["deepspeed", *words], env=env).returncode, flush=True)
 time.sleep(2)
 raise ValueError("loss went away")

@@ -315,16 +315,16 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize(("nodes", "how"), [(1, "SIGTERM"), (2, "SIGTERM"), (1, "SIGHUP")])
 def test_a_torchrun_that_somebody_tells_to_end_is_named_and_not_its_ranks(
-    hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int
+    hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int, how: str
 ) -> None:
     """Alone, nobody tells it to end a second time; of two, that depends on which is faster."""
     job, torchrun, _ = ready(hosts(nodes), tmp_path, STAYS)
-    os.kill(torchrun, signal.SIGTERM)
-    verdict = job.end(143)
+    os.kill(torchrun, signal.Signals[how])
+    verdict = job.end(128 + signal.Signals[how])
     assert (verdict["culprit"]["node"], verdict["culprit"]["rank"]) == (nodes - 1, None), job.words()
-    assert re.match(rf"torchrun on node {nodes - 1}( \(h1\))? was killed by SIGTERM", verdict["reason"]), job.words()
+    assert re.match(rf"torchrun on node {nodes - 1}( \(h1\))? was killed by {how}", verdict["reason"]), job.words()
 
 
 MEETS = """

@@ -23,17 +23,20 @@ _ENDS = (  # the second also of our own program, below MPICH
     rf"\[launch\.py:\d{{1,5}}:sigkill_handler\] |exits with return code = |{_BY_SRUN}|{_BY_MPIRUN}|{_BY_MSRUN}"
 )
 # Of launch.py on this host; after the last of them it has ended.
-_BY_LAUNCH_PY = r"^\[\d{4}-.{1,30}\] \[\w{4,8}\] \[launch\.py:\d{1,5}:sigkill_handler\] (?:Killing |(?P<last>Main |\[)).*\n?"
+_BY_LAUNCH_PY = (
+    r"^\[\d{4}-.{1,30}\] \[\w{4,8}\] \[launch\.py:\d{1,5}:sigkill_handler\] "
+    r"(?:Killing subprocess (?P<pid>\d{1,10})$|(?P<last>Main |\[)).*\n?"
+)
 _OF_A_RANK = re.compile(HOOKED)
 TORCHRUN, LAUNCH_PY = "torchrun", "launch.py"  # launchers that write no other's words; ranks may have started more of them
 
 
-def before_report(text: str, host: str = "", rank: int | None = None, launcher: str = "") -> str:
+def before_report(text: str, host: str = "", rank: int | None = None, launcher: str = "", pids: Collection[int] = ()) -> str:
     """What ranks had written when their launcher said that one had failed; "" where it did not. host: whose lines these are, where pdsh has
     put the name of a host before each, all of them where it only says that it has lost that host; rank: which it was, so that lines which
-    are marked as another's are left out. launcher: TORCHRUN or LAUNCH_PY where it is known to be that."""
+    are marked as another's are left out. launcher: TORCHRUN or LAUNCH_PY where it is known to be that; pids: of the ranks of the latter."""
     if launcher:
-        return _of(rank, _before_torchruns(text) if launcher == TORCHRUN else _before_launch_pys(text))
+        return _of(rank, _before_torchruns(text) if launcher == TORCHRUN else _before_launch_pys(text, pids))
     said = of_host(text, host) if host else ""
     lost = host and re.search(rf"^pdsh@\S{{1,300}}: {re.escape(host)}: ssh exited with .*", text, re.MULTILINE)
     if lost and not said:
@@ -112,12 +115,11 @@ def _before_torchruns(text: str) -> str:
     return before[max((each.end() for each in re.finditer(_TORCHRUN_TOLD, before)), default=0) :]
 
 
-def _before_launch_pys(text: str) -> str:
-    """Since another one had ended, which a rank had started. It ends first the rank that it has started first."""
+def _before_launch_pys(text: str, pids: Collection[int]) -> str:
+    """Since another one had ended, which a rank had started."""
     told = [*re.finditer(_BY_LAUNCH_PY, text, re.MULTILINE)]
-    first = re.search(r"\bprocess (\d{1,10}) spawned with command: ", text)
-    own = next((each.start() for each in told if first and f" subprocess {first[1]}\n" in each[0]), -1)
-    if own < 0:  # its beginning is not there any more
+    own = next((each.start() for each in told if each["pid"] and int(each["pid"]) in pids), -1)
+    if own < 0:
         later = max((each.end() for each in told[:-1] if each["last"]), default=0)
         own = next((each.start() for each in told if each.start() >= later), 0)
     return text[max((each.end() for each in told if each["last"] and each.end() <= own), default=0) : own]

@@ -247,7 +247,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
-    own = of_rank or (_words().of_ranks(tail, plan, told) if told and not apart and itself else b"")
+    own = of_rank or (_words().of_ranks(tail, plan, told, child.pids_of_ranks) if told and not apart and itself else b"")
     shared = child.process.conduct.launches and not of_rank
     error = None if _words().tells_only_of_end(own) else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)

@@ -6,7 +6,7 @@ import functools
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.errors import RanklaunchError
@@ -150,8 +150,8 @@ def of_others(tail: bytes, plan: Plan) -> str:
     return error.name if error and suspected and not _is_report(error) else ""
 
 
-def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
-    """What the rank that failed may have written into its launcher's output: mostly before the launcher's words about that."""
+def of_ranks(tail: bytes, plan: Plan, failure: Failure, pids: Collection[int] = ()) -> bytes:
+    """What the rank that failed may have written into its launcher's output, mostly before it tells of that. pids: of all it named."""
     from ranklaunch import catalogue
     from ranklaunch.catalogue import reports
 
@@ -159,7 +159,7 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure) -> bytes:
     called = [name for name, node in _called(plan.job.nodes).items() if node == failure.node]
     host = next((name for name in called if reports.tells_of_host(text, name)), "")
     launcher = reports.LAUNCH_PY if any(each.conduct.spawned for each in plan.processes) else reports.TORCHRUN if plan.kept else ""
-    before, beside = catalogue.before_report(text, host, failure.rank, launcher), catalogue.beside_report(text, failure.rank)
+    before, beside = catalogue.before_report(text, host, failure.rank, launcher, pids), catalogue.beside_report(text, failure.rank)
     unmarked = reports.without_marked_ranks(before) if failure.rank is None else before
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
@@ -388,7 +388,7 @@ def written_by(culprit: Culprit, plan: Plan, ended: Sequence[Child], tail_of_ran
     launcher = next((child for child in ended if child.process.conduct.launches), None)
     if found or not launcher:
         return found
-    return of_ranks(launcher.last_words(), plan, Failure(culprit.rank, culprit.exit_code, node=culprit.node))
+    return of_ranks(launcher.last_words(), plan, Failure(culprit.rank, culprit.exit_code, node=culprit.node), launcher.pids_of_ranks)
 
 
 def _looks_killed(culprit: Culprit) -> bool:  # by SIGKILL, it or what it was the shell of, and nothing says why

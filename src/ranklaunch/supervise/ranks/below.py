@@ -15,7 +15,6 @@ from ranklaunch.supervise.output.follow import key_and_round
 from ranklaunch.supervise.ranks.watched import Ranks, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import TOLD
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
@@ -111,7 +110,7 @@ class Below(Ranks):
         said that it does, and so that one has failed: where it says no more, that is the one whose end nobody knows."""
         failed = [end for end in self.ended if end.code]
         if failure and self._is_stop(failure):
-            return next((_told(end, None) for end in self.failed if end.code != TOLD), failure)
+            return next((_told(end, None) for end in self.failed if end.code != failure.exit_code), failure)
         if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
             return replace(_told(self.unknown[0], None), exit_code=1)
         if failure is None or failure.pid in [end.pid for end in failed] or not self.may_have_failed(failure.pid):
@@ -122,7 +121,7 @@ class Below(Ranks):
     def _is_stop(self, failure: Failure) -> bool:
         """Whether somebody has told the launcher to end, which it says of itself, and it has told its ranks."""
         ranks = [process.pid for process in self._found]
-        return failure.signal == signal.SIGTERM and failure.rank is None and failure.pid not in ranks
+        return bool(failure.signal) and failure.rank is None and failure.pid not in ranks
 
     def end_of(self, rank: int) -> Failure | None:
         """How a rank ended, as far as that is known; with 0 it is no failure."""

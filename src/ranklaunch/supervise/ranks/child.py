@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
 
 from ranklaunch.errors import ConfigError
@@ -95,6 +95,11 @@ class Child:
     def watched(self) -> list[Ranks]:
         """Its ranks, where they are."""
         return [ranks for ranks in (self.announced, self.below) if ranks]
+
+    @property
+    def pids_of_ranks(self) -> Collection[int]:
+        """Of a launcher: of those that it has named as it started them."""
+        return self.announced.pids if self.announced else ()
 
     def is_dead(self) -> bool:
         """Whether it is, and only waits to be reaped: what it is sent from here on has nothing to do with its end."""

@@ -88,6 +88,11 @@ class Ranks:
         return len(self._all)
 
     @property
+    def pids(self) -> Collection[int]:
+        """Of those."""
+        return self._all.keys()
+
+    @property
     def expected(self) -> Collection[int]:
         """The numbers of all ranks that the launcher has; none where they cannot be watched."""
         raise NotImplementedError
