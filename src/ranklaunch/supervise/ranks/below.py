@@ -109,7 +109,7 @@ class Below(Ranks):
         """What the launcher says, with what is known here: which rank it was, and whether another had failed before. ends_ranks: it has
         said that it does, and so that one has failed: where it says no more, that is the one whose end nobody knows."""
         failed = [end for end in self.ended if end.code]
-        if failure and self._is_stop(failure):
+        if failure and failure.signal and failure.pid == self._launcher.pid:  # somebody has told it to end, and it has told its ranks
             return next((_told(end, None) for end in self.failed if end.code != failure.exit_code), failure)
         if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
             return replace(_told(self.unknown[0], None), exit_code=1)
@@ -117,11 +117,6 @@ class Below(Ranks):
             return _told(failed[0], failure) if failed else failure
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
         return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
-
-    def _is_stop(self, failure: Failure) -> bool:
-        """Whether somebody has told the launcher to end, which it says of itself, and it has told its ranks."""
-        ranks = [process.pid for process in self._found]
-        return bool(failure.signal) and failure.rank is None and failure.pid not in ranks
 
     def end_of(self, rank: int) -> Failure | None:
         """How a rank ended, as far as that is known; with 0 it is no failure."""
