@@ -156,7 +156,7 @@ def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
     return replace(process, needs=(NUMACTL,)) if _BOUND in _options(extra) else process
 
 
-def explain(tail: str) -> Failure | None:
+def explain(tail: str, pid: int = 0) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
     said, lost = [*_CODE.finditer(tail)], remote.told_by_pdsh(tail)

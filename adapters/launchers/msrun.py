@@ -144,7 +144,7 @@ def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
     return there and not words.abbreviated(told, ("--worker_log_name",))
 
 
-def explain(tail: str) -> Failure | None:
+def explain(tail: str, pid: int = 0) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
     found = _FAILURE.search(tail)

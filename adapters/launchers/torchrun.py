@@ -74,10 +74,15 @@ _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
 )
 
-_TOLD = re.compile(r"SignalException: Process (?P<pid>[0-9]{1,9}) got signal: (?P<signal>[0-9]{1,2})\b")
-_FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
+# Before each of what it logs, the pid of the torchrun itself; older ones do not write it.
+_AGENT = r"(?:\b(?P<agent>\d{1,10}) torch/\S+ )?"
+_TOLD = re.compile(
+    r"(?:SignalException: Process |\b)(?P<agent>[0-9]{1,10}) (?:got signal: |torch/\S{1,120}\] Received )(?P<signal>[0-9]{1,2})\b"
+)
+_FIRST_WORD = re.compile(_AGENT + r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
 
-CLOSING = "Sending process (?P<pid>[0-9]+) closing signal SIG[A-Z]{3,4}"  # torch 1.11 to 2.13: after a failure SIGTERM, else as it was told
+# Torch 1.11 to 2.13, after a failure of a rank by SIGTERM, else by the signal with which it was told to end.
+CLOSING = _AGENT + r"Sending process (?P<living>\d+) closing signal SIG"
 
 # The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
@@ -181,12 +186,30 @@ def _warn(plan: Plan, reader: Reader, *, older: bool, restarts: bool) -> None:
         reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
 
 
-def explain(tail: str) -> Failure | None:
+def explain(tail: str, pid: int = 0) -> Failure | None:
     """torchrun always exits with 1; ranks and codes are in the summary that its exception carries, whether the script has @record
-    or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it."""
-    others, found, root = tail.rpartition("Root Cause (first observed failure):")
-    if not found or _FIRST_WORD.search(root):  # whose own summary is still to come: the one before is of another that a rank had started
-        return _first_word(tail)
+    or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it. Where it was ended before its summary, what it wrote
+    when the rank had failed tells no global rank; else, that it was told to end itself, and has told its ranks."""
+    last, text = _last_of(tail, pid)
+    if last and "signal" in last.groupdict():
+        return failed_with(-int(last["signal"]), pid=int(last["agent"]))
+    others, found, root = text.rpartition("Root Cause (first observed failure):")
+    if found:
+        return _summary(others, root)
+    return failed_with(int(last["code"]), pid=int(last["pid"])) if last else None
+
+
+def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
+    """The last that this torchrun says of a failure, or of its own end, with what stands from there on up to what another one says."""
+    said = sorted([*_FIRST_WORD.finditer(tail), *_TOLD.finditer(tail)], key=re.Match.start)
+    own = [number for number, each in enumerate(said) if not pid or each["agent"] in (None, str(pid))]
+    if not own:
+        return None, "" if said else tail  # with its beginning, what says whose a summary is may be missing
+    end = said[own[-1] + 1].start() if own[-1] + 1 < len(said) else len(tail)
+    return said[own[-1]], tail[said[own[-1]].start() : end]
+
+
+def _summary(others: str, root: str) -> Failure | None:
     told = [*_FAILURE.finditer(root), *_FAILURE.finditer(others.rpartition("Failures:")[2])]
     # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
     own = [failure for failure in told if int(failure["code"]) != -signal.SIGTERM]
@@ -195,16 +218,6 @@ def explain(tail: str) -> Failure | None:
     first = (own or told)[0]
     ended = tuple((int(failure["rank"]), -int(failure["code"])) for failure in told if failure is not first and int(failure["code"]) < 0)
     return failed_with(int(first["code"]), int(first["rank"]), int(first["pid"]), victims=ended)
-
-
-def _first_word(tail: str) -> Failure | None:
-    """Where torchrun was ended before its summary: what it wrote when the rank had failed, with restarts the last time. It names no global
-    rank. Else, that it was told to end itself, and has told its ranks."""
-    found = [*_FIRST_WORD.finditer(tail)]
-    if found:
-        return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"]))
-    told = [*_TOLD.finditer(tail)]
-    return failed_with(-int(told[-1]["signal"]), pid=int(told[-1]["pid"])) if told else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

@@ -213,6 +213,27 @@ def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None
     assert torchrun.explain(of_one_that_a_rank_started + tail) == found
 
 
+AT = "torch/distributed/elastic/multiprocessing/api.py:984]"
+FAILED = f"E1128 16:35:30.0 {{}} {AT} failed (exitcode: {{}}) local_rank: 0 (pid: {{}}) of binary: sh\n"
+TOLD = "torch.distributed.elastic.multiprocessing.api.SignalException: Process {} got signal: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (FAILED.format(77, 5, 12) + "eval ended\n" + TOLD.format(9, 15), Failure(None, 143, 15, 9)),  # 77: that a rank has started
+        (FAILED.format(77, 5, 12) + summary(entry(0, 0, 5, 12)) + FAILED.format(9, 1, 3), Failure(None, 1, 0, 3)),
+        (FAILED.format(9, 1, 3) + FAILED.format(77, 5, 12) + summary(entry(0, 0, 5, 12)), Failure(None, 1, 0, 3)),
+        (TOLD.format(77, 15) + FAILED.format(9, 1, 3) + summary(entry(0, 0, 1, 3)), Failure(0, 1, 0, 3)),
+        (FAILED.format(9, 5, 12) + TOLD.format(9, 1), Failure(None, 129, 1, 9)),  # of a round that it has outlived
+        ("W1128 1:2:3.4 9 torch/distributed/elastic/agent/server/api.py:753] Received 2 death signal, shutting", Failure(None, 130, 2, 9)),
+        (FAILED.format(77, 5, 12) + summary(entry(0, 0, 5, 12)) + TOLD.format(77, 15), None),
+    ],
+)
+def test_whose_words_they_are(tail: str, expected: Failure | None) -> None:
+    assert torchrun.explain(tail, 9) == expected
+
+
 # How long ranks have to end
 
 API = "/usr/local/lib/python3.11/site-packages/torch/distributed/launcher/api.py"

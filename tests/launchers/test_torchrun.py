@@ -129,6 +129,35 @@ def test_a_torchrun_that_a_rank_has_started_tells_of_its_own_ranks(hosts: Callab
     assert "was killed by SIGKILL; among the last lines of all ranks: evaluated: 1" in verdict["reason"]
 
 
+# Rank 0 has another torchrun evaluate, which fails and ends the other rank of its own, and gets over that.
+GETS_OVER = """
+import os, subprocess, time
+if os.environ["RANK"] == "0":
+    own = ("TORCHELASTIC_", "PET_", "GROUP_", "ROLE_", "LOCAL_", "RANK", "WORLD_SIZE", "MASTER_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    words = ["--nproc_per_node", "2", "--master_port", "29779", "--no_python", "sh", "-c", "[ $RANK = 1 ] || exit 3; exec sleep 600"]
+    print("evaluated:", subprocess.run(["torchrun", *words], env=env).returncode, flush=True)
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.1)
+raise ValueError("out of data")
+"""
+
+
+def test_what_a_torchrun_ends_that_a_rank_has_started_is_none_of_the_first_ones(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Into the output of the first, where no rank has a file of its own."""
+    program = tmp_path / "train.py"
+    program.write_text(GETS_OVER)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--tee 0 --redirects 0"})
+    job.said(0, "ready", times=2)
+    assert "evaluated: 1" in job.nodes[0].out
+    assert "says that a rank of it has failed" not in job.words()
+    (tmp_path / "go").touch()
+    verdict = job.end(1)
+    assert verdict["reason"].endswith("exited with code 1: ValueError: out of data"), job.words()
+
+
 GOES_ON = """
 import os, sys, time
 round_ = int(os.environ["RANKLAUNCH_RESTART_COUNT"])
@@ -230,7 +259,7 @@ sys.exit(42)
 """
 
 
-@pytest.mark.parametrize("why", ["stopped", "failed"])
+@pytest.mark.parametrize("why", ["stopped", "failed", "killed"])
 def test_a_failure_that_torchrun_has_outlived_is_not_what_the_job_ends_by(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
     program = tmp_path / "train.py"
     program.write_text(RESTARTED)
@@ -240,6 +269,12 @@ def test_a_failure_that_torchrun_has_outlived_is_not_what_the_job_ends_by(hosts:
     if why == "stopped":
         job.nodes[0].popen.send_signal(signal.SIGTERM)
         assert job.end(143)["outcome"] == "stopped"
+    elif why == "killed":
+        (torchrun,) = [pid for pid in job.nodes[0].host.pids() if "--nproc_per_node" in command_of(pid)]
+        os.kill(torchrun, signal.SIGKILL)
+        verdict = job.end(137)
+        assert (verdict["culprit"]["rank"], verdict["culprit"]["error"]) == (None, None)
+        assert verdict["reason"].startswith("torchrun on node 0 was killed by SIGKILL"), verdict
     else:
         (tmp_path / "fail").touch()
         culprit = job.end(42)["culprit"]
@@ -313,14 +348,17 @@ import time
 print("ready", flush=True)
 time.sleep(600)
 """
+SAVES_AND_EXITS = "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(9))" + STAYS
 
 
-@pytest.mark.parametrize(("nodes", "how"), [(1, "SIGTERM"), (2, "SIGTERM"), (1, "SIGHUP")])
+@pytest.mark.parametrize(
+    ("nodes", "how", "text"), [(1, "SIGTERM", STAYS), (2, "SIGTERM", STAYS), (1, "SIGHUP", STAYS), (1, "SIGTERM", SAVES_AND_EXITS)]
+)
 def test_a_torchrun_that_somebody_tells_to_end_is_named_and_not_its_ranks(
-    hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int, how: str
+    hosts: Callable[[int], Hosts], tmp_path: Path, nodes: int, how: str, text: str
 ) -> None:
-    """Alone, nobody tells it to end a second time; of two, that depends on which is faster."""
-    job, torchrun, _ = ready(hosts(nodes), tmp_path, STAYS)
+    """Alone, nobody tells it to end a second time; of two, that depends on which is faster. With whatever code ranks end then."""
+    job, torchrun, _ = ready(hosts(nodes), tmp_path, text)
     os.kill(torchrun, signal.Signals[how])
     verdict = job.end(128 + signal.Signals[how])
     assert (verdict["culprit"]["node"], verdict["culprit"]["rank"]) == (nodes - 1, None), job.words()

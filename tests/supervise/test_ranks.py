@@ -150,6 +150,46 @@ def test_who_ends_as_told_by_a_launcher_that_has_just_said_so(scene: Scene) -> N
     assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, False)]
 
 
+@pytest.mark.parametrize(("failing", "by_itself"), [(torchrun.CLOSING, False), (deepspeed.FAILING[0], True)])
+def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Scene, failing: str, by_itself: bool) -> None:
+    """Whatever its code: a program may save when it is told to end, and leave with one of its own. DeepSpeed names the dead too. What the
+    launcher has written is read no later than that."""
+    said = {
+        torchrun.CLOSING: "Sending process {} closing signal SIGTERM\n",
+        deepspeed.FAILING[0]: "[launch.py:1:sigkill_handler] Killing subprocess {}\n",
+    }
+    process = Process("torchrun", (), "", conduct=Conduct(failing=(failing,)))
+    child = Child(process, tree.identify(scene.popen.pid), IS_LAUNCHER)
+    child.reader = Mock()
+    heard: list[bool] = []
+
+    def hear() -> None:
+        child.hear(lambda child: heard.append(child.says_failing(said[failing].format(scene.pids[2]).encode())))
+
+    scene.ranks = Announced(PATTERN, NUMBERS, scene.loop, lambda rank: scene.ends.append(rank.rank), lambda: False, hear)
+    child.announced = scene.ranks
+    scene.ranks.read(scene.said)
+    scene.kill(2, signal.SIGUSR1)
+    (rank,) = scene.until(1)
+    assert (rank.code, rank.failed, heard) == (3, by_itself, [True])
+
+
+def test_what_a_launcher_says_of_a_rank_is_confirmed_by_how_they_ended(scene: Scene) -> None:
+    """Else another one has said it, that a rank had started."""
+    said = failed_with(3)
+    assert scene.ranks.confirms(said)  # as far as is known by then
+    scene.ranks.read(scene.said)
+    assert not scene.ranks.confirms(said)
+    scene.told = True
+    scene.kill(0, signal.SIGTERM)
+    scene.until(1)
+    assert not scene.ranks.confirms(said)
+    scene.told = False
+    scene.kill(1)
+    scene.until(2)
+    assert scene.ranks.confirms(said)
+
+
 def test_a_parent_that_was_faster(scene: Scene) -> None:
     """Nobody knows how they ended then; that they did is known, whether they were watched by that time or not."""
     scene.ranks.read(scene.said.splitlines(keepends=True)[0])
@@ -371,6 +411,7 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
         os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)
         start_all(1)
         assert (below.ended, below.end_of(1), below.complete(None)) == ([], None, None)
+        assert below.complete(failed_with(-signal.SIGKILL, pid=started[1].pid)) is None  # which is still the last that it said
         started[2].kill()
         loop.run_until(lambda: bool(below.ended))
         assert [(end.rank, end.pid, end.failed) for end in below.ended] == [(0, started[2].pid, True)]

@@ -31,11 +31,12 @@ class Launcher(Protocol):
     def plan(self, job: Job, reader: Reader, templates: Templates) -> Plan:
         """What happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
 
-    def explain(self, tail: str) -> Failure | None:
-        """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all."""
+    def explain(self, tail: str, pid: int = 0) -> Failure | None:
+        """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all. pid: of that
+        process, whose ranks may have started others like it; 0: not known."""
 
 
-def nothing_to_explain(tail: str) -> Failure | None:
+def nothing_to_explain(tail: str, pid: int = 0) -> Failure | None:
     """For launchers whose processes are the ranks, or pass the rank's exit code on."""
     return None
 

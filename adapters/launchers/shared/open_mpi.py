@@ -67,7 +67,7 @@ def _size(part: str) -> int:
     return int(last or first) - int(first) + 1 if first else 0
 
 
-def explain(tail: str) -> Failure | None:
+def explain(tail: str, pid: int = 0) -> Failure | None:
     """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
     when it has lost another one, of whose end mpirun had begun to tell by then."""
     aborted = _ABORTED.search(tail)

@@ -15,7 +15,7 @@ from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system import disk
 from ranklaunch.system.memory import Memory
-from ranklaunch.system.signals import TOLD, name_of
+from ranklaunch.system.signals import STOPPING, TOLD, name_of
 from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
@@ -30,6 +30,7 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
+_OF_OTHERS = (signal.SIGKILL, *STOPPING, signal.SIGUSR1, signal.SIGUSR2)  # signals that a process does not send itself
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -247,9 +248,11 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
-    own = of_rank or (_words().of_ranks(tail, plan, told, child.pids_of_ranks) if told and not apart and itself else b"")
+    by_another = child.process.conduct.launches and failure.pid == child.identity.pid and failure.signal in _OF_OTHERS
+    own = of_rank or (_words().of_ranks(tail, plan, told, child.pids_of_ranks) if told and itself and not (apart or by_another) else b"")
     shared = child.process.conduct.launches and not of_rank
-    error = None if _words().tells_only_of_end(own) else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
+    unexplained = by_another or _words().tells_only_of_end(own)  # what its ranks wrote, or said it of others, is not why
+    error = None if unexplained else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)
     # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
     of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
@@ -260,7 +263,8 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
     if itself or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
-        culprit, reason = _words().with_reason(culprit, plan, child, own if told else None, of_rank if told else tail, shared=shared)
+        said = own if told and not by_another else None
+        culprit, reason = _words().with_reason(culprit, plan, child, said, of_rank if told else tail, shared=shared)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     yield from ranks
 

@@ -37,8 +37,9 @@ class Below(Ranks):
         told: Callable[[], bool],
         impatient: bool = False,
         followed: bool = True,
+        hear: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(loop, on_end, told)
+        super().__init__(loop, on_end, told, hear)
         self._launcher = launcher
         self._impatient = impatient
         self._generations = generations
@@ -113,8 +114,10 @@ class Below(Ranks):
             return next((_told(end, None) for end in self.failed if end.code != failure.exit_code), failure)
         if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
             return replace(_told(self.unknown[0], None), exit_code=1)
-        if failure is None or failure.pid in [end.pid for end in failed] or not self.may_have_failed(failure.pid):
+        if failure is None or failure.pid in [end.pid for end in failed]:
             return _told(failed[0], failure) if failed else failure
+        if not self.may_have_failed(failure.pid):  # one of an earlier round, or of a launcher that a rank has started
+            return _told(self.failed[0], None) if self.failed else failure if self.unknown else None
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
         return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
 
@@ -137,6 +140,7 @@ class Below(Ranks):
         if self._round not in ("", place):
             self.look()
             self.ended.clear()
+            self._all = {pid: rank for pid, rank in self._all.items() if not rank.ended}
         self._round = place
 
     def _place(self, pid: int) -> tuple[str, str]:

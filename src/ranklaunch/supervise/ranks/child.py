@@ -14,6 +14,7 @@ from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import code_of, signal_of
 from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 from ranklaunch.values import Value
+from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
@@ -86,6 +87,7 @@ class Child:
         self.most_ranks = 0
         self.halted = False
         self.dismissed = False
+        self._hears = False
 
     @property
     def alive(self) -> bool:
@@ -100,6 +102,18 @@ class Child:
     def pids_of_ranks(self) -> Collection[int]:
         """Of a launcher: of those that it has named as it started them."""
         return self.announced.pids if self.announced else ()
+
+    @property
+    def own_pid(self) -> int:
+        """Of a launcher, the pid that it writes of itself; 0 where a template has something else start it."""
+        name = self.process.argv[0].rpartition("/")[2] if self.process.argv else ""
+        return self.identity.pid if name == self.process.name or name.startswith(("python", "torchrun")) else 0
+
+    @property
+    def was_killed(self) -> bool:
+        """Of a launcher: whether a signal has ended it that it knew nothing of, before it had told of a failure."""
+        told = self.told or self.ends_ranks or self.dismissed or self.reported_at is not None
+        return bool(self.end and self.end.signal and not told)
 
     def is_dead(self) -> bool:
         """Whether it is, and only waits to be reaped: what it is sent from here on has nothing to do with its end."""
@@ -138,12 +152,33 @@ class Child:
     def says_failing(self, said: bytes) -> bool:
         """Of a launcher, in what it has written by now: whether it ends its ranks after a failure of one."""
         patterns = self.process.conduct.failing
-        found = [match for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
-        pids = {int(match.groupdict().get("pid") or 0) for match in found}
+        matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
+        own = str(self.own_pid).encode() if self.own_pid else None
+        found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
+        pids = {int(groups.get("pid") or groups.get("living") or 0) for groups in found}
         for ranks in self.watched if found else ():
-            ranks.named |= pids
+            ranks.named.update((pid, "living" in found[0]) for pid in pids)
             ranks.look()
         return any(map(self.may_have_told, pids)) or bool(pids and self.may_have_told(None))
+
+    def hear(self, read: Callable[[Child], None]) -> None:
+        """What a launcher has said by now, of one of whose ranks it is seen before that that it has ended."""
+        if self.process.conduct.failing and self.reader and not self._hears:
+            self._hears = True
+            self.reader.drain()
+            read(self)
+            self._hears = False
+
+    def confirmed(self, failure: Failure | None) -> Failure | None:
+        """What a launcher says of a rank, by what was seen of its ranks."""
+        if self.announced and not self.announced.confirms(failure):
+            return None
+        return self.below.complete(failure, self.ends_ranks) if self.below and not self.told else failure
+
+    def has_told_all(self, failure: Failure) -> bool:
+        """Of a launcher that has ended its ranks: which rank of its own had failed, or that it was told to end."""
+        whole = failure.rank is not None or failure.pid == self.identity.pid
+        return whole and bool(self.told or self.may_have_told(failure.pid))
 
     def may_have_told(self, pid: int | None) -> bool:
         """Of a launcher: that a rank of it has failed, this one where a pid is known, and no launcher that one of its ranks has started."""

@@ -93,19 +93,19 @@ class Launchers:
     def watch(self, child: Child) -> None:
         """From its start on."""
         process, plan = child.process, self._around.plan()
-        told = lambda: child.ends_ranks or self._around.stopping()  # noqa: E731
+        told, hear = lambda: child.ends_ranks or self._around.stopping(), lambda: child.hear(self.read)
         if process.conduct.spawned:
             from ranklaunch.supervise.ranks.watched import Announced
 
             child.announced = Announced(
-                process.conduct.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
+                process.conduct.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told, hear
             )  # fmt: skip
         elif process.conduct.ranks_below and (files := plan.outputs or plan.kept):
             from ranklaunch.supervise.ranks.below import Below
 
             child.below = Below(
                 child.identity, process.conduct.ranks_below, files, self._loop, lambda *found: self._on_start(child, *found),
-                lambda rank: self._on_end(child, rank), told, process.conduct.impatient, followed=bool(plan.outputs),
+                lambda rank: self._on_end(child, rank), told, process.conduct.impatient, followed=bool(plan.outputs), hear=hear,
             )  # fmt: skip
         if process.conduct.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
@@ -144,7 +144,7 @@ class Launchers:
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
         failure = self._around.explain(child, judge.decoded(said))
-        child.dismissed = bool(child.told or (failure and child.may_have_told(failure.pid)))
+        child.dismissed = bool(failure and child.has_told_all(failure))
         if child.dismissed:
             tree.send(child.identity, signal.SIGKILL)
 
@@ -182,8 +182,8 @@ class Launchers:
         """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
         if child.role not in DECIDING:
             return None
-        failure = self._around.explain(child, tail)
-        return child.below.complete(failure, child.ends_ranks) if child.below and not child.told else failure
+        killed = child.was_killed and child.identity.pid not in self._failing
+        return child.confirmed(None if killed else self._around.explain(child, tail))
 
     def leave(self, child: Child) -> None:
         for ranks in child.watched:

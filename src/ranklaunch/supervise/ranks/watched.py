@@ -15,6 +15,7 @@ from signal import SIGABRT
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import TOLD, code_of, signal_of
+from ranklaunch.verdict.model import Failure
 
 AT_ONCE_S = 0.05  # ends that are heard of so soon after each other may have been the other way round
 
@@ -56,11 +57,15 @@ class Watched:
 
 
 class Ranks:
-    """on_end: told of each rank that has ended. told: whether they have been told to."""
+    """on_end: told of each rank that has ended. told: whether they have been told to. hear: takes in what their launcher has written by
+    now."""
 
-    def __init__(self, loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]) -> None:
+    def __init__(
+        self, loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool], hear: Callable[[], None] = lambda: None
+    ) -> None:
         self.ended: list[Watched] = []  # in that order
-        self.named: set[int] = set()  # pids of those that their launcher says that it ends
+        self.named: dict[int, bool] = {}  # pids of those that their launcher says that it ends, and whether it says so of the living alone
+        self._hear = hear
         self._loop = loop
         self._on_end = on_end
         self._told = told
@@ -150,10 +155,13 @@ class Ranks:
         self._on_end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        """Also who ends like that where its launcher has said so, or after another has ended, of which that may have heard, and told the
-        others, before we did."""
-        by_launcher = rank.code == TOLD and (rank.pid in self.named or any(each.code != 0 for each in self.ended))
-        return by_launcher or self._told()
+        """Also whom its launcher had named before, and who ends like that where it has named it by now, or after another has ended, of
+        which that may have heard, and told the others, before we did."""
+        told, after_another = self._told(), any(each.code != 0 for each in self.ended)
+        if rank.code and not told:
+            self._hear()
+        named = self.named.get(rank.pid)
+        return told or bool(named) or (rank.code == TOLD and (after_another or named is not None))
 
     def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
@@ -166,15 +174,25 @@ class Announced(Ranks):
     """Known from what their launcher writes as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
 
     def __init__(
-        self, pattern: str, numbers: Sequence[int], loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]
+        self,
+        pattern: str,
+        numbers: Sequence[int],
+        loop: Loop,
+        on_end: Callable[[Watched], None],
+        told: Callable[[], bool],
+        hear: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(loop, on_end, told)
+        super().__init__(loop, on_end, told, hear)
         self._pattern = re.compile(pattern.encode())
         self._numbers = numbers
 
     @property
     def expected(self) -> Collection[int]:
         return self._numbers
+
+    def confirms(self, failure: Failure | None) -> bool:
+        """What their launcher says of one; not where all are watched, and none may have failed by itself."""
+        return not failure or not self.expected or len(self._all) < len(self._numbers) or bool(self.failed or self.unknown)
 
     def read(self, said: bytes) -> None:
         """The last of what the launcher has written, again and again."""
