@@ -174,6 +174,19 @@ def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Sc
     assert (rank.code, rank.failed, heard) == (3, by_itself, [True])
 
 
+def test_who_is_seen_while_its_launcher_is_heard_has_ended_after_that(scene: Scene) -> None:
+    """Of one that has failed, the words about that are read: the launcher had ended the others by then."""
+    scene.ranks = Announced(
+        PATTERN, NUMBERS, scene.loop, lambda rank: scene.ends.append(rank.rank), lambda: False, lambda: scene.ranks.look()
+    )
+    scene.ranks.read(scene.said)
+    scene.kill(2, signal.SIGUSR1)
+    sleep_until(lambda: tree.state(tree.identify(scene.pids[2])) == "Z", "dead")
+    scene.kill(0, signal.SIGTERM)
+    sleep_until(lambda: tree.state(tree.identify(scene.pids[0])) == "Z", "dead")
+    assert [(rank.rank, rank.failed) for rank in scene.until(2)] == [(6, True), (4, False)]
+
+
 def test_what_a_launcher_says_of_a_rank_is_confirmed_by_how_they_ended(scene: Scene) -> None:
     """Else another one has said it, that a rank had started."""
     said = failed_with(3)

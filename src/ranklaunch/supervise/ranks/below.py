@@ -132,7 +132,7 @@ class Below(Ranks):
 
     def _is_told(self, rank: Watched) -> bool:
         """Also by an impatient launcher, with SIGKILL, once another rank of it has failed."""
-        kills = self._impatient and not rank.surely and any(each.code != 0 for each in self.ended)
+        kills = self._impatient and not rank.surely and self._is_after_another(rank)
         return (kills and rank.signal == signal.SIGKILL) or super()._is_told(rank)
 
     def _enter(self, place: str) -> None:

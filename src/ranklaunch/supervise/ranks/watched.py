@@ -149,19 +149,23 @@ class Ranks:
             return
         rank.status = tree.wait_status(rank.identity)
         rank.ended, rank.ended_at = True, self._loop.clock()
-        rank.by_itself = not self._is_told(rank)
         self._forget(rank)
-        self.ended.append(rank)
+        self.ended.append(rank)  # before more of them are heard of
+        rank.by_itself = not self._is_told(rank)
         self._on_end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
         """Also whom its launcher had named before, and who ends like that where it has named it by now, or after another has ended, of
         which that may have heard, and told the others, before we did."""
-        told, after_another = self._told(), any(each.code != 0 for each in self.ended)
+        told, after_another = self._told(), self._is_after_another(rank)
         if rank.code and not told:
             self._hear()
         named = self.named.get(rank.pid)
         return told or bool(named) or (rank.code == TOLD and (after_another or named is not None))
+
+    def _is_after_another(self, rank: Watched) -> bool:
+        """Whether one had ended before that has failed, or of which nobody knows how it ended."""
+        return any(each.code != 0 for each in self.ended if each is not rank)
 
     def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
