@@ -229,6 +229,15 @@ def test_a_rank_that_leaves_mpi_without_a_word_is_told_though_another_lost_it_be
     assert not words.of_wrong_call(lost.encode(), plan)
 
 
+def test_what_a_launcher_says_of_itself_is_not_of_its_only_rank() -> None:
+    plan = helpers.plan(helpers.local(1), method="torchrun")
+    child = of_torchrun(plan, 1 << 8)
+    for pid, rank in ((child.identity.pid, None), (child.identity.pid + 1, 0)):
+        found = words.placed_by(plan, child, Failure(None, 143, signal.SIGTERM, pid))
+        assert found
+        assert (found.rank, found.pid) == (rank, pid)
+
+
 def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -> None:
     plan = helpers.plan(helpers.local(4), method="torchrun")
     child = of_torchrun(plan, 1 << 8)

@@ -258,7 +258,7 @@ def _with_marked_rank(failure: Failure, text: str, plan: Plan, told: Failure) ->
 def placed_by(plan: Plan, child: Child, told: Failure | None) -> Failure | None:
     """What a launcher says of a rank without its number, where one that has ended had its pid, or only one can be meant. Where its ranks
     share its output, it was only seen which of them failed first."""
-    if not told or told.rank is not None:
+    if not told or told.rank is not None or told.pid == child.identity.pid:  # of itself, in the last
         return told
     if child.announced and child.announced.failed and not plan.outputs:
         first = child.announced.failed[0]
