@@ -230,7 +230,7 @@ def test_a_rank_that_leaves_mpi_without_a_word_is_told_though_another_lost_it_be
 
 
 def test_what_a_launcher_says_of_itself_is_not_of_its_only_rank() -> None:
-    plan = helpers.plan(helpers.local(1), method="torchrun")
+    plan = helpers.plan(helpers.local(slots="1"), method="torchrun")
     child = of_torchrun(plan, 1 << 8)
     for pid, rank in ((child.identity.pid, None), (child.identity.pid + 1, 0)):
         found = words.placed_by(plan, child, Failure(None, 143, signal.SIGTERM, pid))
