@@ -171,7 +171,7 @@ def test_a_rank_that_was_aborted_for_its_stacks_is_a_victim_and_told_by_what_it_
     child = of_torchrun(plan, 15, signal.SIGTERM)
     rank = Watched(1, tree.Identity(8, 1))
     rank.status, rank.ended_at, rank.by_itself = int(signal.SIGABRT), 1.0, by_itself
-    child.below = SimpleNamespace(ended=[rank], failed=[rank] * by_itself, unknown=[], pids=[])  # type: ignore[assignment]
+    child.below = SimpleNamespace(ended=[rank], failed=[rank] * by_itself, unknown=[])  # type: ignore[assignment]
     tail = TRACEBACK + b"ValueError: shard 7 is damaged\nFatal Python error: Aborted\n\nThread 0x00007f1 (most recent call first):\n"
     around = replace(circumstances(tail=tail), end_of_rank=lambda child, number: Failure(1, 134, 6) if number == 1 else None)
     elsewhere = Ending("failed", 1, "", from_elsewhere=True, at=0.5)
@@ -244,7 +244,7 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
     failed, unseen, seen, caught = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in range(4))
     failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
     unseen.by_itself = seen.by_itself = caught.by_itself = False
-    child.announced = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[], pids=[])  # type: ignore[assignment]
+    child.announced = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
     ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
     found = judge.verdict(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]

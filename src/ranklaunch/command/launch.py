@@ -18,7 +18,6 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
 from ranklaunch.supervise.given import After, Start, Teller
-from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
@@ -27,7 +26,7 @@ from ranklaunch.system.signals import Signals
 from ranklaunch.typed import TYPE_CHECKING, Any, TypeVar
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Failure, Verdict
+from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
@@ -150,14 +149,9 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
         record,
         request.files,
         replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
-        explain=lambda child, tail: _explained(child, tail, LAUNCHERS[plan.method].explain),
+        explain=lambda child, tail: child.explained_by(LAUNCHERS[plan.method].explain, tail),
         again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
     )
-
-
-def _explained(child: Child, tail: str, explain: Callable[..., Failure | None]) -> Failure | None:
-    """Of a launcher that has ended by itself the last that it may have said counts, whoever has."""
-    return explain(tail, child.own_pid) or (None if child.told else explain(tail))
 
 
 def _again(

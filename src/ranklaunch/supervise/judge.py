@@ -30,7 +30,7 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
-_OF_OTHERS = (signal.SIGKILL, *STOPPING, signal.SIGUSR1, signal.SIGUSR2)  # signals that a process does not send itself
+_OF_OTHERS = (signal.SIGKILL, *STOPPING, signal.SIGUSR1, signal.SIGUSR2)  # of which no words of the process that they end tell why
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 

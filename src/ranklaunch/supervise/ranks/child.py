@@ -155,11 +155,11 @@ class Child:
         matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
         own = str(self.own_pid).encode() if self.own_pid else None
         found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
-        pids = {int(groups.get("pid") or groups.get("living") or 0) for groups in found}
-        for ranks in self.watched if found else ():
-            ranks.named.update((pid, "living" in found[0]) for pid in pids)
+        named = {int(groups.get("living") or groups.get("pid") or 0): "living" in groups for groups in found}
+        for ranks in self.watched if named else ():
+            ranks.named.update(named)
             ranks.look()
-        return any(map(self.may_have_told, pids)) or bool(pids and self.may_have_told(None))
+        return any(map(self.may_have_told, named)) or bool(named and self.may_have_told(None))
 
     def hear(self, read: Callable[[Child], None]) -> None:
         """What a launcher has said by now, of one of whose ranks it is seen before that that it has ended."""
@@ -168,6 +168,11 @@ class Child:
             self.reader.drain()
             read(self)
             self._hears = False
+
+    def explained_by(self, explain: Callable[..., Failure | None], tail: str) -> Failure | None:
+        """What a launcher says of a rank in what it wrote, by its adapter; of one that has ended by itself the last that it may have said
+        counts, whoever has."""
+        return explain(tail, self.own_pid) or (None if self.told else explain(tail))
 
     def confirmed(self, failure: Failure | None) -> Failure | None:
         """What a launcher says of a rank, by what was seen of its ranks."""
