@@ -195,7 +195,7 @@ class Announced(Ranks):
         return self._numbers
 
     def confirms(self, failure: Failure | None) -> bool:
-        """Whether what their launcher says of one may be so: not where all are watched, and none has failed by itself, as far as is known."""
+        """Whether what their launcher says of one may be so: not where all are watched and none has failed by itself."""
         return not failure or not self.expected or len(self._all) < len(self._numbers) or bool(self.failed or self.unknown)
 
     def read(self, said: bytes) -> None:
