@@ -62,7 +62,7 @@ class Conduct(Value):
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
-    # Of what it writes when a rank has failed and it ends the others (its groups: docs/plan-json.md); of a service: it is no use.
+    # Regular expressions (groups: docs/plan-json.md) of what it writes when a rank has failed and it ends the others; of a service: no use.
     failing: tuple[str, ...] = ()
     # Regular expression of the last that it writes after a failure or a stop: nobody waits for it to unload itself once its ranks are gone.
     all_said: str = ""
