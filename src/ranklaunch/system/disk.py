@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import BYTE_ORDER_MARK
@@ -65,6 +65,23 @@ def working_folder() -> str:
         return os.getcwd()
     except OSError:  # it was removed; absolute paths still work
         return "/"
+
+
+def own_files(folder: str, most: int, most_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of at most so many regular files of this user in a folder, by name; larger ones, links and others' are left out."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names[:most]:
+        try:
+            fd = own(os.path.join(folder, name))
+            status = os.fstat(fd)
+            data = read(fd, most_bytes + 1)
+        except (OSError, NotRegularError):
+            continue
+        if status.st_uid == os.geteuid() and len(data) <= most_bytes:
+            yield name, data
 
 
 def lock(folder: str) -> int | None:
