@@ -1,11 +1,14 @@
 """Records jobs of other tests as values, while RECORD_ENDS names a folder: a JSON file for each test, with every ends.json that it left and
-the verdict beside it, and with every call of judge.suspects in the test's own process. tools of tests/ends/cases.py make cases of them."""
+the verdict beside it, and with every call of judge.suspects in the test's own process. cases.py makes cases of these files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import pytest
 from ranklaunch.ends.model import as_json
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ends import collect
+from ranklaunch.system import tree
 from ranklaunch.verdict import blame
 
 FOLDER = os.environ.get("RECORD_ENDS", "")
@@ -45,28 +49,47 @@ class Recorder:
         if found:
             name = hashlib.sha256(item.nodeid.encode()).hexdigest()[:16]
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{name}.json").write_text(json.dumps({"test": item.nodeid, "folder": str(folder or ""), "found": found}))
+            text = _of_no_machine(json.dumps({"test": item.nodeid, "found": found}), folder, item.config.rootpath)
+            (self._folder / f"{name}.json").write_text(text)
 
     def _recorded(self, plan: Any, ending: Any, ended: Any, circumstances: Any) -> Any:
         found = self._original(plan, ending, ended, circumstances)
         for child in ended:
-            for ranks in (child.announced, child.below):
-                _complete(ranks)
+            _complete(child)
         ends = as_json(collect.of_node(plan, ending, ended, circumstances))
+        for end in ends["ends"]:
+            if end["launcher"]:
+                end["launcher"]["own_pid"] = 0  # these tests look at no pid
         judged = judge.judgement(ending, found, (), (), circumstances)
-        self._calls.append({"ends": ends, "verdict": blame.as_message(judged), "call": True})
+        pid, start = tree.identify(os.getpid())  # such tests take their own process for a child
+        text = re.sub(rf"(?<=: )(?:{pid}|{start})(?=[,}}])", "4711", json.dumps(ends))
+        self._calls.append({"ends": json.loads(text), "verdict": blame.as_message(judged), "call": True})
         return found
 
 
-def _complete(ranks: Any) -> None:
-    """What tests that stand in for ranks leave out."""
-    for name, value in {"expected": (), "alive": (), "ended": ()}.items():
-        if ranks is not None and not hasattr(ranks, name):
-            setattr(ranks, name, value)
-    for rank in ranks.ended if ranks else ():
-        for name, value in {"identity": (0, 0), "name": "", "status": None, "ended": True, "ended_at": 0.0, "surely": False}.items():
-            if not hasattr(rank, name):
-                setattr(rank, name, value)
+def _of_no_machine(text: str, folder: Path | None, root: Path) -> str:
+    """Without the folders and the name of this machine."""
+    for own, other in ((str(folder or ""), "/job"), (str(root), "/ranklaunch"), (sys.prefix, "/venv"), (sys.base_prefix, "/venv")):
+        text = text.replace(own, other) if own else text
+    text = re.sub(r"(?:/[\w.-]+)+?(?=/(?:lib/python3|bin/python))", "/venv", text)
+    return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "this-host", text)
+
+
+def _complete(child: Any) -> None:
+    """What tests that stand in for processes leave out."""
+    if child.told_at is not None and not child.sent_at:
+        child.sent_at = [child.told_at] * len(child.ended.told)
+    for ranks in child.watched:
+        _add(ranks, expected=(), alive=())
+        for rank in ranks.ended:
+            rank.ended = True
+            _add(rank, identity=(0, 0), name="", status=None, ended_at=0.0, surely=False)
+
+
+def _add(value: Any, **usual: object) -> None:
+    for name, each in usual.items():
+        if not hasattr(value, name):
+            setattr(value, name, each)
 
 
 def _files(folder: Path) -> Iterator[dict[str, Any]]:
