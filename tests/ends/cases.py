@@ -18,9 +18,9 @@ To record a file anew, run its tests, then make cases of what they left:
 | judge | supervise/test_judge.py |
 | causes | supervise/test_causes.py |
 | chaos | cluster/test_chaos.py, the whole table |
-| launchers | launchers/test_torchrun.py, test_mpirun.py, test_msrun.py, test_deepspeed.py, test_tensorflow.py, test_accelerate.py, test_restarts.py |
+| launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
 | restarts | supervise/test_restarts.py, cluster/test_restarts.py |
-| supervise | supervise/test_exits.py, test_training.py, test_stopping.py, test_got_over.py, test_filters.py, test_parting.py, test_scripts.py |
+| supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
 
 A job that the replay does not judge as it was judged is left out, and named on stderr.
 """
@@ -205,7 +205,8 @@ def main(folder: str, source: str) -> None:
 
     lines, known, left_out = [], set(), Counter[str]()
     for case in recorded(Path(folder)):
-        why = "no process ended" if not any(ends["ends"] for told in case["rounds"] for ends in told["nodes"]) else ""
+        roles = {end["role"] for told in case["rounds"] for ends in told["nodes"] for end in ends["ends"]}
+        why = "" if roles & {"rank", "launcher"} else "no rank or launcher ended"
         why = why or ("each node is played by a process" if case["rounds"][0]["nodes"][0]["job"]["runs"] == "nodes" else "")
         if not why and not agrees(case):
             case["reports"] = RECORDED
