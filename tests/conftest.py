@@ -44,6 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--update-golden") and in_ci():
         msg = "--update-golden is refused where CI is set: golden files are renewed by a person who reads their diff"
         raise pytest.UsageError(msg)
+    if os.environ.get("RECORD_ENDS"):
+        from ends import recording
+
+        recording.register(config)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -20,7 +20,7 @@ from typing import Any, Literal, Union
 
 from ranklaunch import typed
 from ranklaunch.report.model import Report
-from ranklaunch.schemas import answers, plan, verdict
+from ranklaunch.schemas import answers, ends, plan, verdict
 from ranklaunch.values import Value
 from ranklaunch.verdict import events
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # By the name of the file. One that a command of its own writes, as a report, is here with its type.
-DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
+DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **ends.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
 REAL = {name: getattr(typing, name) for name in typed.__all__}  # what stands for nothing where a program runs
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]

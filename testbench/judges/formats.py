@@ -11,7 +11,7 @@ from typing import Any
 from testbench.places import ROOT
 
 FOLDER = ROOT / "docs" / "schemas"
-OF_ATTEMPT = {"plan.json": "plan", "verdict.json": "verdict", "round.json": "round", "hang.json": "hang"}
+OF_ATTEMPT = {"plan.json": "plan", "verdict.json": "verdict", "ends.json": "ends", "round.json": "round", "hang.json": "hang"}
 
 
 def check(name: str, document: Any) -> None:

@@ -16,7 +16,7 @@ from ranklaunch.muster.node_0.reports import Node, Reports, told
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.blame import Judgement, Suspect
 
 # Before the release; after it; since the first failure; all have ended, and whether they start again is being decided; they do, and the
 # next release is waited for; the judgement is known; node 0 has left without one.
@@ -87,6 +87,11 @@ class Hub(Reception):
     def others_end(self) -> bool:
         """Whether nodes beside node 0 are still to say how they end."""
         return self.state in (RUNNING, ENDING) and self._reports.others_left
+
+    @property
+    def lost(self) -> tuple[Suspect, ...]:
+        """What is known of nodes that are gone, or have not reported."""
+        return self._reports.lost
 
     @property
     def owed(self) -> bool:

@@ -27,9 +27,6 @@ LATE_S = 5.0  # after an end before all have met: for those to hear of it who co
 DONE_SAID_S = 2.0
 OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, and was on its way out by itself
 PROGRESS_S = 30.0
-GUESSED = "its key is derived from the job's name, which others may guess"
-HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
-OWN_KEY = "RANKLAUNCH_SECRET, the same on every node, keeps them out"
 
 
 class OfNodes(Value):
@@ -108,11 +105,9 @@ class Nodes:
                 muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear, self._decide, self.run_id
             )  # fmt: skip
             if not muster.secret:
-                self._say(f"muster: {GUESSED}{HANDED if self._plan.offers else ''}; {OWN_KEY}")
+                self._say(f"muster: {secrets.guessed(handed=bool(self._plan.offers))}")
         word = lambda topic, body: self._on_word(0, topic, body)  # noqa: E731
-        calls = Calls(
-            self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word, self._on_again
-        )  # fmt: skip
+        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word, self._on_again)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
 
@@ -259,6 +254,11 @@ class Nodes:
             return self._hub.others_end
         ended = self._judgement or self.again
         return bool(self._outlasts and not ended and self._member and not self._member.over)
+
+    @property
+    def lost(self) -> Sequence[Suspect]:
+        """What this node knows of nodes that never reported: node 0 of all, the others of node 0."""
+        return self._hub.hub.lost if self._hub else [self._lost] if self._lost else []
 
     def leave(self) -> None:
         """Before the others."""

@@ -9,6 +9,14 @@ from ranklaunch.plan.model import Muster
 from ranklaunch.system import disk
 
 MOST_SECRET_BYTES = 4096
+GUESSED = "its key is derived from the job's name, which others may guess"
+HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
+OWN_KEY = "RANKLAUNCH_SECRET, the same on every node, keeps them out"
+
+
+def guessed(*, handed: bool) -> str:
+    """Warning about a job without a secret. handed: the nodes also exchange keys for ssh."""
+    return f"{GUESSED}{HANDED if handed else ''}; {OWN_KEY}"
 
 
 def secret(muster: Muster, env: Mapping[str, str]) -> bytes:

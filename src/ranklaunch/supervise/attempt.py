@@ -57,6 +57,7 @@ class Attempt:
         self._started = start.after.started or now()
         self._began = time.time()
         self._finishes: list[Finish] = []
+        self._state_said: Mapping[str, Any] = {}
         self._left: Leftovers | None = None
         self._heard: set[int] = set()  # stop requests
         self._success: Success | None = None  # of this node's ranks
@@ -113,11 +114,12 @@ class Attempt:
         self._hear_of_stop()
         circumstances = self._circumstances()
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
-        ended = (*self._launchers.notes, *(self._left.notes if self._left else ()), *closing.of_success(self.plan, self._logs.by_rank))
-        ended = ended if verdict.outcome == "succeeded" else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *ended, *closing.unsignalled(self._stopper.stuck)))
-        verdict = replace(verdict, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
+        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *closing.of_success(self.plan, self._logs.by_rank))
+        notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self._stopper.stuck))
+        verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
+        more = self._launchers.failing, self._state_said, self._nodes.lost, self._nodes.run_id
+        closing.keep_ends(self._record, self._say, self.plan, self.ending, self._children.ended, circumstances, *more)
         return verdict
 
     def close(self) -> None:
@@ -382,16 +384,14 @@ class Attempt:
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
         well = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
         state = seen.state(self.plan, self._logs.kept, self._launched_at, self._loop.clock(), finished=well, failure=self._record.failure)
-        return {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
+        self._state_said = {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
+        return self._state_said
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
-            memory=self._killed.since(self._nodes.wall),
-            explain=self._launchers.explained,
-            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
-            told=self._told,
-            wall=self._nodes.wall, stop=self._around.asked(), daemons=self._children.daemons,
-            tail_of_rank=self._logs.last_of, wrote=self._logs.by_then,
+            memory=self._killed.since(self._nodes.wall), explain=self._launchers.explained, told=self._told,
+            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None, tail_of_rank=self._logs.last_of,
+            wall=self._nodes.wall, stop=self._around.asked(), daemons=self._children.daemons, wrote=self._logs.by_then,
         )  # fmt: skip
 
     def _report(self, verdict: Verdict) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.errors import DEFECT
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
     from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.supervise.rounds.cleaning import Held
-    from ranklaunch.verdict.blame import Judgement
+    from ranklaunch.verdict.blame import Judgement, Suspect
 
 MOST_BEHIND = 4  # lines that a script says after its program
 MOST_SAID = 4  # different exceptions of ranks that have succeeded
@@ -182,6 +182,22 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
     from ranklaunch.supervise.rounds import deciding
 
     return deciding.stopped(own, [state]) or own
+
+
+def keep_ends(
+    record: Record, say: Callable[[str], None], plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances,
+    failing: Collection[int], state: Mapping[str, Any], lost: Sequence[Suspect], run: str,
+) -> None:  # fmt: skip
+    """Write ends.json. Whatever goes wrong, the job ends as it would without. Arguments are those of collect.of_node."""
+    try:
+        from ranklaunch.ends.model import as_json
+        from ranklaunch.supervise.ends import collect  # after the verdict, when nobody waits
+
+        record.ends(as_json(collect.of_node(plan, ending, ended, circumstances, failing, state, lost, run)))
+    except (OSError, ImportError, MemoryError):  # no descriptor or memory left
+        return
+    except Exception as error:
+        say(f"a defect in ranklaunch; please report it: ends.json could not be made: {type(error).__name__}: {error}")
 
 
 def report_round(plan: Plan, verdict: Verdict, restart: Mapping[str, Any], record: Record, say: Callable[..., None]) -> None:

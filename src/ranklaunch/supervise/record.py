@@ -164,6 +164,10 @@ class Record:
             _remove_reserve(self.folder)
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
+    def ends(self, ends: Mapping[str, Any]) -> None:
+        """Write ends.json. A failure is not reported: the verdict, which comes first, has all that counts."""
+        self._write(folders.ENDS, dict(ends))
+
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""
         fd = disk.private(os.path.join(self.folder, RESERVE))

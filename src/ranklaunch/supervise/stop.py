@@ -295,6 +295,7 @@ class Stopper:
         for child in self._leaders() if self._aborts else ():
             if self._aborts and child.identity in self._aborts.told and signal.SIGABRT not in child.told:
                 child.told.append(signal.SIGABRT)
+                child.sent_at.append(self._loop.clock())
 
     def caught(self, rank: tree.Identity) -> bool:
         """Whether one that was told first had a way to hear it."""

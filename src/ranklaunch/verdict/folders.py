@@ -1,6 +1,7 @@
 """The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
 
-    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, times_<i>, and what launchers keep
+    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, ends.json, rank_<r>.log, times_<i>, and what
+                                               launchers keep
         evidence/node_<i>/<n>/                 what was taken the n-th time
         records/node_<i>/                      what ranks and launchers write of themselves (ranklaunch.rankside)
 
@@ -17,6 +18,7 @@ from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
+ENDS = "ends.json"  # how each process of this node ended
 HANG = "hang.json"  # what was said of the last alarm, where a command is told of it
 EVIDENCE = "evidence"
 TUNE, BEST = "tune", "run"  # of a search, and of what was run with the best that it found: beside its own attempt

@@ -330,6 +330,11 @@ class Reports:
         return f"{launchers}; {counted(unseen, 'rank')} {were} not seen, and whether {they} ran is not known" if unseen else text
 
     @property
+    def lost(self) -> tuple[Suspect, ...]:
+        """What is known of nodes that are gone, or have not reported."""
+        return (*self._suspects, *(each for node in self._nodes.values() if not node.reported for each in node.suspects))
+
+    @property
     def states(self) -> tuple[Mapping[str, object], ...]:
         """What the nodes say of themselves for whoever decides what follows."""
         return tuple([node.state for node in self._nodes.values()])

@@ -77,6 +77,7 @@ class Child:
         self.end: End | None = None
         self.told: list[int] = []
         self.told_at: float | None = None
+        self.sent_at: list[float] = []  # when each of `told` was sent, monotonic seconds
         self.reader: PipeReader | None = None
         self.pidfd = -1
         self.said: bytes | None = None
@@ -385,4 +386,5 @@ def note(child: Child, number: int, now: float) -> None:
     """It was sent a signal, unless it may not be signalled. now: monotonic seconds."""
     if child.identity not in tree.refused:
         child.told.append(number)
+        child.sent_at.append(now)
         child.told_at = child.told_at or now

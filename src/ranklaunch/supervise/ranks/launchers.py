@@ -74,7 +74,7 @@ class Launchers:
         self._record = record
         self._nodes = nodes
         self.failing_since: float | None = None  # the first of those below
-        self._failing: set[int] = set()
+        self.failing: set[int] = set()  # pids of those that end their ranks after a failure, and will say more of it
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._unnamed: Unnamed | None = None
@@ -84,11 +84,6 @@ class Launchers:
     def notes(self) -> list[str]:
         """Of a success, for the verdict."""
         return [note for holders in self._holders for note in holders.notes]
-
-    @property
-    def failing(self) -> bool:
-        """Whether one is ending its ranks, and will say more of it."""
-        return bool(self._failing)
 
     def watch(self, child: Child) -> None:
         """From its start on."""
@@ -140,7 +135,7 @@ class Launchers:
 
     def _dismiss(self, child: Child, said: bytes) -> None:
         """A launcher without ranks that has told all: it would take its time to end."""
-        pattern = child.process.conduct.all_said if child.told or child.identity.pid in self._failing else ""
+        pattern = child.process.conduct.all_said if child.told or child.identity.pid in self.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
         failure = self._around.explain(child, judge.decoded(said))
@@ -182,7 +177,7 @@ class Launchers:
         """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
         if child.role not in DECIDING:
             return None
-        killed = child.was_killed and child.identity.pid not in self._failing
+        killed = child.was_killed and child.identity.pid not in self.failing
         return child.confirmed(None if killed else self._around.explain(child, tail))
 
     def leave(self, child: Child) -> None:
@@ -294,7 +289,7 @@ class Launchers:
 
     def _on_end_beside(self, child: Child, other: Watched) -> None:
         """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
-        if other.failed and not self._around.ending() and child.identity.pid not in self._failing:
+        if other.failed and not self._around.ending() and child.identity.pid not in self.failing:
             self._around.fail(Ending("failed", other.code or 0, "", child, other))
 
     def _says_nothing(self, child: Child) -> None:
@@ -313,9 +308,9 @@ class Launchers:
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""
-        if not child.alive or self._around.ending() or child.identity.pid in self._failing:
+        if not child.alive or self._around.ending() or child.identity.pid in self.failing:
             return
-        self._failing.add(child.identity.pid)
+        self.failing.add(child.identity.pid)
         self.failing_since = self.failing_since or self._loop.clock()
         self._around.hush()
         self._record.event("failing", name=child.process.name)
@@ -378,7 +373,7 @@ class Launchers:
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
         """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
-        if not child.alive or self._around.ending() or child.identity.pid in self._failing:
+        if not child.alive or self._around.ending() or child.identity.pid in self.failing:
             return
         now = self._loop.clock()
         ranks = len(tree.generation(child.identity.pid, child.process.conduct.ranks_below))

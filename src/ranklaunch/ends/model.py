@@ -1,0 +1,204 @@
+"""The values of ends.json: how each process of a node ended, and the facts of the job that a verdict needs besides.
+
+Times are seconds since 1970 by node 0's clock. Texts are without secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ranklaunch.typed import Any
+from ranklaunch.values import NOTHING, Value, as_dict, replace
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Culprit, Failure
+
+SCHEMA = "ranklaunch.ends/1"
+BELOW, DAEMON = "below", "daemon"  # roles besides those of children: a rank that a launcher started; a killed carrier of ranks
+
+
+class Sent(Value):
+    """A signal that ranklaunch sent to a process. signal: its number. at: None where nobody noted the time."""
+
+    signal: int
+    at: float | None = None
+
+
+class Tail(Value):
+    """The last bytes of an output at some moment. text: None where the last bytes at the end of the process are the same. at: when the
+    last of them came; None where nobody knows."""
+
+    text: str | None
+    at: float | None = None
+
+
+class Launcher(Value):
+    """A process that starts ranks, or did the work of several. ranks_below: generations from it down to its ranks. remote: it also starts
+    ranks on other nodes. announces: its output names the pid of each rank. says_failing: its output tells when it ends its ranks after a
+    failure. says_first: its report of a failure begins before the report is whole. own_pid: the pid that it writes of itself, 0 where
+    that is not known. fails_as: exit code of the job if it fails; 0: its own. watched: how ranklaunch knew its ranks: "announced", "files",
+    or "". expected: ranks that it was to start, where they are watched. reported: what its output says of the rank that failed first.
+    reported_at: when that report began. ends_ranks: it said, or was seen, to end its ranks after a failure. failing: ranklaunch told the
+    other nodes so. dismissed: ranklaunch killed it when its report was complete."""
+
+    ranks_below: int = 0
+    remote: bool = False
+    announces: bool = False
+    says_failing: bool = False
+    says_first: bool = False
+    own_pid: int = 0
+    fails_as: int = 0
+    watched: str = ""
+    expected: tuple[int, ...] = ()
+    reported: Failure | None = None
+    reported_at: float | None = None
+    ends_ranks: bool = False
+    failing: bool = False
+    dismissed: bool = False
+
+
+class RankEnd(Value):
+    """How one process ended. rank, local_rank: None for what is no rank. pid: None where the process was never seen. start: clock ticks
+    after boot, as /proc has them, so that pid and start are one process for good. role: rank, launcher, service, step or experiment for a
+    child of ranklaunch; below for a rank that a launcher started; daemon for a killed process that carried ranks of another node. parent:
+    pid of the launcher that started it. status: wait status, None where nobody knows. exit_code: 128+N after signal N. signal: its number,
+    0 for none. at: when the end was seen, None where it was not. sent: signals from ranklaunch, in order. by_itself: False if somebody told
+    it to end before, None for a child, whose `sent` tells. surely: its launcher was stopped then, so it cannot have told it. launcher: None
+    for what starts no ranks. output: its last output, at most 32 KiB; None if the job succeeded. at_stop: the same when it
+    stopped to count, because the process was told to end. at_ending: the same when the node's end began. records: what the process wrote
+    down of itself."""
+
+    node: int
+    rank: int | None
+    local_rank: int | None
+    pid: int | None
+    start: int | None
+    name: str
+    role: str
+    parent: int | None = None
+    status: int | None = None
+    exit_code: int | None = None
+    signal: int = 0
+    at: float | None = None
+    sent: tuple[Sent, ...] = ()
+    by_itself: bool | None = None
+    surely: bool | None = None
+    launcher: Launcher | None = None
+    output: str | None = None
+    at_stop: Tail | None = None
+    at_ending: Tail | None = None
+    records: tuple[Mapping[str, Any], ...] = ()
+
+
+class Decided(Value):
+    """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
+    end decided. rank_pid: of the rank below that child. culprit: who is to blame, where no process of this node decided. killed:
+    ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+    at: float
+    pid: int | None = None
+    rank_pid: int | None = None
+    culprit: Culprit | None = None
+    killed: bool = False
+    hung: bool = False
+    from_elsewhere: bool = False
+
+
+class Stop(Value):
+    """The first stop request. signal: its number."""
+
+    signal: int
+    at: float
+
+
+class MemoryKills(Value):
+    """The kernel's count of processes killed for memory. kills: since the attempt began. peak, limit: bytes, 0 where the kernel does not
+    say. counted: False where it counts nothing. seen: when the count was read, and how many it was."""
+
+    kills: int = 0
+    peak: int = 0
+    limit: int = 0
+    counted: bool = True
+    seen: tuple[tuple[float, int], ...] = ()
+
+
+class NodeFacts(Value):
+    """A node of the job. slots: ranks on it."""
+
+    index: int
+    host: str
+    slots: int
+    first_rank: int
+
+
+class Outputs(Value):
+    """Where ranks of a launcher write. ranks: None for what is no rank. marks: what the launcher puts before each line, in the same order.
+    through_launcher: into its output, where each piece has the rank before it; else into a file for each rank."""
+
+    ranks: tuple[int | None, ...]
+    marks: tuple[str, ...] = ()
+    through_launcher: bool = False
+
+
+class RestartSettings(Value):
+    """most: restarts without progress. never: exit codes after which there is none."""
+
+    most: int
+    never: tuple[int, ...] = ()
+
+
+class JobFacts(Value):
+    """What the ends belong to. run: id of the job, "" where this node never learned it. attempt: from 1. restart: how often ranks were
+    started again in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle:
+    nodes without part in the job. program: its path or module, and its arguments. module: whether it is a module. outputs: of ranks below a
+    launcher, where ranklaunch shows them. kept: the same, where the user keeps them in files. restarts: None where there are none. hang:
+    what is done when the job hangs."""
+
+    name: str
+    run: str
+    attempt: int
+    restart: int
+    platform: str
+    method: str
+    runs: str
+    accelerator: str
+    node_index: int
+    nodes: tuple[NodeFacts, ...]
+    program: tuple[str, ...]
+    module: bool = False
+    idle: tuple[NodeFacts, ...] = ()
+    outputs: Outputs | None = None
+    kept: Outputs | None = None
+    restarts: RestartSettings | None = None
+    hang: str = "observe"
+
+
+class NodeEnds(Value):
+    """All ends of one node in one round. stop: None if nobody asked. state: what this node told node 0 for its decision about a restart.
+    lost: what the start barrier (the muster) says of nodes that never reported. ends: children in the order of their ends, and then
+    the ranks below them."""
+
+    job: JobFacts
+    ending: Decided
+    stop: Stop | None
+    memory: MemoryKills
+    state: Mapping[str, Any] = NOTHING
+    lost: tuple[Suspect, ...] = ()
+    ends: tuple[RankEnd, ...] = ()
+
+
+def as_json(node: NodeEnds) -> dict[str, Any]:
+    """The content of ends.json (schema ranklaunch.ends/1): keys are only ever added."""
+    return {"schema": SCHEMA, **as_dict(node)}
+
+
+def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> NodeEnds:
+    """Attach to each end what its process wrote down of itself. records: by pid and start, in the order in which they were written."""
+
+    def attached(end: RankEnd) -> RankEnd:
+        own = records.get((end.pid, end.start)) if end.pid is not None and end.start is not None else None
+        return replace(end, records=tuple(own)) if own else end
+
+    return replace(node, ends=tuple(map(attached, node.ends)))

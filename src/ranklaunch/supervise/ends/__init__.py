@@ -1,0 +1,1 @@
+"""From the processes of an attempt to the values of ends.json."""

@@ -1,0 +1,37 @@
+"""Every job of the oracle is judged as it was when it was recorded.
+
+The cases protect behaviour while the code that judges changes. One that differs is a regression, unless the change is meant: then record it
+anew, or change its verdict by hand, and say why in the commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import helpers
+from ends import cases
+from ends.replay import differences
+
+from testbench.judges import formats
+
+
+def same(case: Mapping[str, Any]) -> None:
+    found = differences(case)
+    assert not found, "\n".join(found)
+
+
+def test_every_job_is_judged_as_before() -> None:
+    helpers.check_each(same, {case["name"]: (case,) for case in cases.load()})
+
+
+def test_their_ends_fit_the_schema() -> None:
+    for case in cases.load():
+        for ends in (ends for told in case["rounds"] for ends in told["nodes"]):
+            formats.check("ends", cases.whole(ends))
+
+
+def test_names_are_unique() -> None:
+    names = Counter(case["name"] for case in cases.load())
+    assert [name for name, count in names.items() if count > 1] == []
