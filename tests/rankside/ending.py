@@ -127,15 +127,16 @@ ENDING: Mapping[str, Sequence[Program]] = {
             """,
         ),
         Program(
-            "argparse: an argument is missing",
+            "argparse: an argument that does not fit the others",
             2,
             [left(2)],
             """
             import argparse
 
             parser = argparse.ArgumentParser()
-            parser.add_argument("--data", required=True)
-            parser.parse_args([])
+            parser.add_argument("--data")
+            if parser.parse_args([]).data is None:
+                parser.error("--data is needed")
             """,
         ),
         Program(
