@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from rankside.expected import (
     Expected,
-    Program,
     Record,
     of_kind,
     read_records,
@@ -141,10 +139,3 @@ def bare_environment(folder: Path, **more: str) -> dict[str, Any]:
     (folder / "pid-0").write_text("0")  # the peer is there
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return {"cwd": folder, "env": {**kept, "LANG": "C", "OMP_NUM_THREADS": "1", "RANK": "1", **more}}
-
-
-def missing(program: Program) -> str:
-    """Why a program cannot run here."""
-    if sys.version_info[:2] < program.since:
-        return f"needs Python {'.'.join(map(str, program.since))}"
-    return ""

@@ -35,7 +35,9 @@ def run(starter: Starter, names: list[str], ranks: int | None = None, method: st
     wrong = wrong_files(records) + [f"too much: {record}" for record in records if record.kind == "exception"]
     launchers = {record.process for record in of_kind(records, "launcher")}
     wrong += [f"too much: {record}" for record in of_kind(records, "exit") if record.process not in launchers]
-    wrong += [f"ended with {code}: {record}" for code, record in zip(running.codes_of_launchers(records), records) if code]
+    codes = running.codes_of_launchers(records)
+    if codes != [0] * len(launchers):
+        wrong.append(f"{len(launchers)} launchers have the exit records {codes}")
     for number, name in enumerate(names):
         of_rank = [record for record in of_kind(records, "rank") if running.rank_of(record) == str(number)]
         if len(of_rank) != 1:
