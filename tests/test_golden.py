@@ -28,6 +28,7 @@ import pytest
 from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env_of
 
 from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.place import rank
 from ranklaunch.plan import before
@@ -44,6 +45,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     """Plans a case below its own root/, so that nothing of this machine is seen: neither its files nor where the repository is."""
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
+    monkeypatch.setattr(communication, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
     monkeypatch.setattr(before, "MEASURE", "/opt/ranklaunch/programs/measure.py")
 
     def plan(

@@ -230,8 +230,12 @@ WHEEL = {
     "ranklaunch/programs/measure.py",
     "ranklaunch/programs/post_trainjob_status.py",
     "ranklaunch/programs/place_rank.py",
-    "ranklaunch/programs/stacks/sitecustomize.py",
     "ranklaunch/py.typed",
+    "ranklaunch/rankside/path/ranklaunch_rankside/__init__.py",
+    "ranklaunch/rankside/path/ranklaunch_rankside/heads.py",
+    "ranklaunch/rankside/path/ranklaunch_rankside/records.py",
+    "ranklaunch/rankside/path/ranklaunch_rankside/redact.py",
+    "ranklaunch/rankside/path/sitecustomize.py",
     "ranklaunch/ranktable/__init__.py",
     "ranklaunch/ranktable/check.py",
     "ranklaunch/ranktable/document.py",
@@ -384,6 +388,7 @@ WHEEL = {
     "ranklaunch/supervise/ranks/counted.py",
     "ranklaunch/supervise/ranks/launchers.py",
     "ranklaunch/supervise/ranks/left.py",
+    "ranklaunch/supervise/ranks/recording.py",
     "ranklaunch/supervise/ranks/start.py",
     "ranklaunch/supervise/ranks/unnamed.py",
     "ranklaunch/supervise/ranks/unread.py",
@@ -624,7 +629,7 @@ THIEVES = ("jinja2", "ranklaunch", "queue", "selectors", "socket", "markupsafe")
 
 
 def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, tmp_path: Path) -> None:
-    """As pip installs it, into an environment that others share: PYTHONPATH is for the ranks, which get it as it is."""
+    """As pip installs it, into an environment that others share: PYTHONPATH is for the ranks, which get it with one folder in front."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
     site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
     # --prefix alone would uninstall the ranklaunch of the environment that pip runs in.
@@ -659,5 +664,5 @@ def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, tmp_p
         words = [str(tmp_path / "venv" / command[0]), *command[1:], "run", *options, "train.py"]
         ran = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 0, ran.stderr
-        assert sorted(ran.stdout.splitlines()) == [f"{rank}> a model {tmp_path}/code" for rank in range(2)]
+        assert sorted(ran.stdout.splitlines()) == [f"{rank}> a model {site}/ranklaunch/rankside/path:{tmp_path}/code" for rank in range(2)]
         (tmp_path / "code" / "ranklaunch.py").unlink(missing_ok=True)  # which -m would take

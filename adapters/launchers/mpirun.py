@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_log,
     rank_tag,
 )
-from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python
+from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
@@ -134,7 +134,8 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
     conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader), conduct=conduct)
-    recorders = {each.name: each.value for each in of_python(reader)}  # paths of others are those of node 0
+    # Of the other recorders, paths hold on node 0 alone.
+    recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, len(job.nodes) > 1))}
     forwarded = _forwarded(reader, {**process.env, **recorders})
     added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
     argv = templates.command(

@@ -56,6 +56,11 @@ def own_program(name: str) -> str:
     return posixpath.join(posixpath.dirname(__file__), "programs", name)
 
 
+def rankside() -> str:
+    """Folder at the front of the ranks' PYTHONPATH."""
+    return posixpath.join(posixpath.dirname(__file__), "rankside", "path")
+
+
 def which(program: str, search: str, files: Files) -> str | None:
     """Full path of a program on a PATH-like search string, as the view sees it."""
     for folder in search.split(":"):

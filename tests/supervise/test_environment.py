@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ranklaunch.read.settings import RANK_HEAD
 from ranklaunch.supervise.ranks.start import MARK
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
@@ -81,7 +82,7 @@ def test_variables(as_process: Starter) -> None:
         given = {**as_process.environment, **env}
         recorders = {each["name"] for each in plan["recorders"]["variables"]}
         added = seen.keys() - given.keys() - own.keys() - recorders
-        of_all = {"MASTER_ADDR", "MASTER_PORT", "RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT", MARK}
+        of_all = {"MASTER_ADDR", "MASTER_PORT", "RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT", RANK_HEAD, MARK}
         assert added <= {*of_all, "LC_CTYPE", plan["recorders"]["fifo"]}  # the second is made by the rank's own Python
         assert json.loads(seen[MARK])[2:] == ["mine", str(job.log_dir), str(job.attempt)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.evidence import stacks
-from ranklaunch.files import own_program
+from ranklaunch.files import rankside
 from ranklaunch.supervise.taking import asking
 
 pytestmark = pytest.mark.processes
@@ -36,7 +36,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     def start(text: str, stacks: bool = True, before: str = "", **env: str) -> subprocess.Popen[str]:
         program = tmp_path / f"program{len(running)}.py"  # one each: a child that has just been started may still be reading its own
         program.write_text(text, encoding="utf-8")
-        path = {"PYTHONPATH": f"{own_program('stacks') if stacks else ''}:{before}"}
+        path = {"PYTHONPATH": f"{rankside() if stacks else ''}:{before}"}
         child = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env={**os.environ, **path, **env})
         running.append(child)
         return child

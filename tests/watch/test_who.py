@@ -108,6 +108,8 @@ def test_who_is_still_in_its_program_has_caught_its_exception() -> None:
     exits = "    shutdown (/job/train.py:12)\n"
     assert [each.rank for each in suspects(but(5, raised=RAISED, stack=exits))] == [5]
     assert suspects(but(5, raised=RAISED, stack=IN_TORCH.format(n=1))) == ()
+    in_program = [each._replace(stack="    <module> (/job/train.py:9)\n") for each in IDLE]
+    assert [each.rank for each in suspects([each._replace(raised=RAISED if each.rank == 5 else None) for each in in_program])] == [5]
 
 
 def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on() -> None:

@@ -7,11 +7,12 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
-from ranklaunch.files import absolute, text_of
+from ranklaunch.files import absolute, join, rankside, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import BELOW, RECORDS_DIR
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 
@@ -35,9 +36,13 @@ RECORDERS = Variable(
     "recorders", ("RANKLAUNCH_RECORDERS",), parse.OneOf("on", "npu", "off"), "on", "recorders of Python, PyTorch and CANN, where you have "
     "not set them; npu: also those that change how torch_npu supervises itself",
 )  # fmt: skip
+RANKSIDE = Variable(
+    "rankside", ("RANKLAUNCH_RANKSIDE",), parse.flag, True, "every Python below a rank records how it starts and how it ends, by a "
+    "sitecustomize of ranklaunch's own",
+)  # fmt: skip
 STACKS = Variable(
-    "stacks", ("RANKLAUNCH_STACKS",), parse.flag, False, "let every Python of a rank write its stacks when asked, by a sitecustomize of "
-    "ranklaunch's own",
+    "stacks", ("RANKLAUNCH_STACKS",), parse.flag, True, "every Python below a rank writes its stacks when asked, by the same sitecustomize",
+    default_text="that of RANKLAUNCH_RANKSIDE",
 )  # fmt: skip
 RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
@@ -45,7 +50,7 @@ RUN_DIR = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (
     INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
-    PROCESS_LOG_PATH, RECORDERS, STACKS, RUN_DIR,
+    PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR,
 )  # fmt: skip
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
@@ -101,22 +106,59 @@ def _default_route(reader: Reader) -> str:
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:
-    """With what processes get so that they record what they do."""
+    """The plan with what makes processes record what they do."""
     job = plan.job
     if job.is_idle:
         return plan
-    if job.accelerator == "cpu" and not (reader.given(RECORDERS) or reader.given(STACKS)):
-        return replace(plan, recorders=Recorders(of_python(reader)))
+    first = (*of_python(reader), *of_ranks(job, reader, bool(plan.followers)))
+    if job.accelerator == "cpu" and not reader.given(RECORDERS):
+        return replace(plan, recorders=Recorders(first))
     from ranklaunch.plan import recorders  # a job of CPUs needs none of it
 
-    mode, stacks, run_dir = (reader.get(each) if reader.given(each) else each.default for each in (RECORDERS, STACKS, RUN_DIR))
-    folder, logs = absolute(str(run_dir), reader.cwd), folders.attempt(job.log_dir, job.attempt)
-    return replace(
-        plan, recorders=recorders.of(plan, reader, str(mode), bool(stacks), folder, logs, of_python(reader))
-    )  # fmt: skip
+    mode = reader.get(RECORDERS) if reader.given(RECORDERS) else RECORDERS.default
+    logs = folders.attempt(job.log_dir, job.attempt)
+    return replace(plan, recorders=recorders.of(plan, reader, str(mode), _run_dir(reader), logs, first))
+
+
+def _run_dir(reader: Reader) -> str:
+    return absolute(str(reader.get(RUN_DIR) if reader.given(RUN_DIR) else RUN_DIR.default), reader.cwd)
 
 
 def of_python(reader: Reader) -> tuple[Recorder, ...]:
-    """Where the user says nothing of it."""
+    """Python's own recorder, unless the user has set it."""
     off = reader.given(RECORDERS) and reader.get(RECORDERS) == "off"
     return () if off or FAULTHANDLER.name in reader.env else (FAULTHANDLER,)
+
+
+def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
+    """Variables by which every Python below a rank records itself (ranklaunch.rankside), the same on all nodes if for_others.
+
+    for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
+    """
+    records = not reader.given(RANKSIDE) or reader.get(RANKSIDE)
+    stacks = reader.get(STACKS) if reader.given(STACKS) else records
+    if not (records or stacks):
+        return ()
+    folder = RANKSIDE_PATH
+    others = [each for each in reader.env.get("PYTHONPATH", "").split(":") if each != folder]
+    path = ":".join((folder, *others)) if any(others) else folder
+    found = [Recorder("PYTHONPATH", path, _WHY_PATH if records else "RANKLAUNCH_STACKS: every Python writes its stacks when asked")]
+    if records:
+        found.append(Recorder(RECORDS_DIR, _records_dir(job, reader, for_others), _WHY_RECORDS))
+    if not stacks:
+        found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
+    return tuple(found)
+
+
+RANKSIDE_PATH = rankside()
+_WHY_PATH = "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"
+_WHY_RECORDS = "where these records go"
+
+
+def _records_dir(job: Job, reader: Reader, for_others: bool) -> str:
+    if not for_others:
+        return folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
+    import hashlib  # these methods alone
+
+    mark = hashlib.sha256("\0".join((job.name, reader.account.name)).encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"

@@ -14,6 +14,7 @@ import ranklaunch
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
+from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import BEGUN, File, Plan, Process, Wait
@@ -88,7 +89,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
         process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
         return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
-    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
+    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
     path = f"{private}:{_path(reader, process)}"
     carried = replace(process, env={**process.env, "PATH": path})
     files = [*own.files, hostfile, forwarded, program]
@@ -198,10 +199,11 @@ def _ways(reader: Reader) -> dict[str, str]:
     return {name: value for name, value in made.items() if name not in reader.env}
 
 
-def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
+def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
     """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it. user: what is in
     files for DeepSpeed, which comes last, and as it is written there."""
-    values = {**reader.env, **process.env, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart), **user}
+    recorders = {each.name: each.value for each in of_ranks(job, reader, True)}
+    values = {**reader.env, **process.env, **recorders, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart), **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *user})
     secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]

@@ -1,15 +1,14 @@
-"""What makes processes record what they do, beyond what Python has: flight recorders, CANN's own logs, stacks on request.
+"""Recorders of accelerators: flight recorders of collectives, and CANN's own logs.
 
 Sources: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and ProcessGroupNCCL.hpp (names by version: pull request 152563, in 2.8),
-torch_npu's ProcessGroupHCCL.cpp, CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH), and for stacks Python's pages "site" and
-"faulthandler".
+torch_npu's ProcessGroupHCCL.cpp, and CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ranklaunch.files import join, own_program
+from ranklaunch.files import join
 from ranklaunch.plan import facts
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read.reader import Reader
@@ -29,8 +28,8 @@ _WHY_FILE = "where a dump is written, on this machine's own disk; it becomes evi
 _WHY_FIFO = "a byte written there makes a rank dump its record, and it goes on"
 
 
-def of(plan: Plan, reader: Reader, mode: str, stacks: bool, run_dir: str, logs: str, first: tuple[Recorder, ...]) -> Recorders:
-    """mode: on, npu or off. run_dir: folder for private ones. logs: of this attempt. first: what Python has."""
+def of(plan: Plan, reader: Reader, mode: str, run_dir: str, logs: str, first: tuple[Recorder, ...]) -> Recorders:
+    """mode: on, npu or off. run_dir: folder for private ones. logs: folder of this attempt. first: variables for every accelerator."""
     folder = _folder(plan, run_dir)
     found = [*first]
     if mode != OFF and plan.job.accelerator == "gpu":
@@ -38,8 +37,6 @@ def of(plan: Plan, reader: Reader, mode: str, stacks: bool, run_dir: str, logs: 
     elif mode != OFF and plan.job.accelerator == "npu":
         found += _unset(_of_cann(plan, logs), reader)
         found += _unset(_of_hccl(folder), reader) if mode == NPU else ()
-    if stacks:
-        found.append(_of_stacks(reader))
     private = any(each.value.startswith(folder) for each in found)
     fifo = next((each.name for each in found if each.name.endswith("PIPE_FILE")), "")
     return Recorders(tuple(found), folder if private else "", fifo)
@@ -72,11 +69,6 @@ def _of_cann(plan: Plan, logs: str) -> Iterable[Recorder]:
     name = "ASCEND_PROCESS_LOG_PATH"
     if not all(name in process.env for process in plan.processes):
         yield Recorder(name, join(logs, "ascend"), "CANN's own logs, which are in the home else, and go with the container")
-
-
-def _of_stacks(reader: Reader) -> Recorder:
-    folder, path = own_program("stacks"), reader.env.get("PYTHONPATH", "")
-    return Recorder("PYTHONPATH", f"{folder}:{path}" if path else folder, "RANKLAUNCH_STACKS: every Python writes its stacks when asked")
 
 
 def _unset(recorders: Iterable[Recorder], reader: Reader) -> list[Recorder]:

@@ -229,7 +229,9 @@ PLACING = (BIND, BIND_CORES, BIND_MEMORY, RANK_PREFIX, DEBUGPY)  # by any of whi
 
 OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
 WHERE_IT_STANDS = RUN, RESTART_COUNT = ("RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT")  # for a program
-SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS)  # which may start a ranklaunch themselves
+BELOW = "below:"  # in front of a folder whose files say, for each node, where the records of its ranks go
+RECORDS_DIR, RANK_HEAD = "RANKLAUNCH_RECORDS_DIR", "RANKLAUNCH_RANK_HEAD"  # of ranklaunch.rankside, which names them too
+SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS, RECORDS_DIR, RANK_HEAD)  # which may start a ranklaunch themselves
 
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (

@@ -24,6 +24,7 @@ from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
 from ranklaunch.supervise.ranks.launchers import Around, Launchers
+from ranklaunch.supervise.ranks.recording import Recording
 from ranklaunch.supervise.ranks.start import lift_limit
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
@@ -69,6 +70,7 @@ class Attempt:
             start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over, start.after
         )  # fmt: skip
         self._after = start.after
+        self._recording = Recording(start.record.folder)
         self._launched_at: float | None = None
         self.held: Held | None = None  # by its processes, where others are to follow them
         leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
@@ -121,6 +123,7 @@ class Attempt:
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
         self._phases.close()
+        self._recording.close()
         self.companions.close()
         self._loop.close()
         self._record.close()
@@ -152,7 +155,7 @@ class Attempt:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
         count = str(self.plan.job.restart)
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
-        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted}
+        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted, **self._recording.variables(self.plan)}
 
     def attended(self) -> Attended:
         return Attended(

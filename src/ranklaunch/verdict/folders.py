@@ -2,6 +2,7 @@
 
     LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, times_<i>, and what launchers keep
         evidence/node_<i>/<n>/                 what was taken the n-th time
+        records/node_<i>/                      what ranks and launchers write of themselves (ranklaunch.rankside)
 
 What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
 end of all. The middle two are there where several jobs or nodes may have one log folder.
@@ -76,6 +77,11 @@ def killed_after(clock: str) -> int:
 def evidence(attempt: str, node: int) -> str:
     """Of one node, with a folder in it for each time that it was taken."""
     return join(join(attempt, EVIDENCE), f"node_{node}")
+
+
+def records(attempt: str, node: int) -> str:
+    """Folder of the records that ranks and launchers of one node write."""
+    return join(join(attempt, "records"), f"node_{node}")
 
 
 def attempts(names: Iterable[str]) -> list[int]:

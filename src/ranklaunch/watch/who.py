@@ -86,11 +86,11 @@ def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
     """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
-    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where no small group is unlike the
-    rest. Beside one that has ended, those are told of which an exception has ended a thread."""
+    states, other exceptions, stacks, CPU time, steps, exceptions that were caught, and recorders that have not answered. None where no
+    small group is unlike the rest. Beside one that has ended, those are told of which an exception has ended a thread."""
     at = {each.rank: each for each in known}
     found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
-    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
+    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step, _by_caught)
     for kind in kinds:
         found = found or tuple(kind(known))
     if any(each.why == RUNS_ALONE or at[each.rank].state in ENDED for each in found if each.rank in at):  # which may have done all
@@ -123,8 +123,23 @@ def _by_uncaught(known: Sequence[Known]) -> tuple[Suspect, ...]:
 
 def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
     """Where not all have one, the first that came first. Who is still in its program has caught it, unless a thread has ended by it."""
-    found = [(each, each.raised) for each in known if each.raised and (each.raised.of_thread or _MODULE not in each.stack)]
-    if len(found) == len(known):
+    yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], len(known))
+
+
+def _by_caught(known: Sequence[Known]) -> Iterable[Suspect]:
+    """The last resort: ranks that have caught the exception with which their output ends, and that wait for no other rank now."""
+    found = [(each, each.raised) for each in known if each.raised and not _has_ended_its_program(each)]
+    yield from _named_for([(each, raised) for each, raised in found if not _WAITS.search(_frames(each.stack))], len(known))
+
+
+def _has_ended_its_program(known: Known) -> bool:
+    """True if the exception may have ended the program or a thread: a stack with the program's module in it shows that it was caught."""
+    return bool(known.raised and known.raised.of_thread) or _MODULE not in known.stack
+
+
+def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspect]:
+    """Nobody if all ranks have one: nothing then sets a rank apart."""
+    if len(found) == of:
         return
     for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
         what = "an exception has ended a thread of it" if raised.of_thread else "its output ends with an exception"

@@ -1,5 +1,4 @@
-"""Asking processes for their Python stacks without ending them: through programs/stacks/sitecustomize.py, which the ranks have with
-RANKLAUNCH_STACKS=on."""
+"""Asking processes for their Python stacks without ending them: by the signal for which ranklaunch.rankside has a handler in them."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
 mkdir -p /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/runner
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=below:/opt/run/ranklaunch-records-ef80e90c
 export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
@@ -88,9 +90,11 @@ MA_SCRIPT_INTERPRETER=
 MA_TASK_NAME=worker
 MA_VJ_NAME=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
 PATH=/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin
+PYTHONPATH=/opt/ranklaunch/rankside/path
 PYTHONUNBUFFERED=1
 RANKLAUNCH_ATTEMPT=1
 RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh
+RANKLAUNCH_RECORDS_DIR=below:/opt/run/ranklaunch-records-ef80e90c
 RANKLAUNCH_RESTART_COUNT=0
 RANKLAUNCH_RUN_DIR=/opt/run
 RANKLAUNCH_RUN_ID=

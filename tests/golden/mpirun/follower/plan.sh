@@ -6,6 +6,8 @@ set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-2-e09938b9
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=below:/tmp/ranklaunch-records-ef80e90c
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
 HostKey /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-2-e09938b9/host_key

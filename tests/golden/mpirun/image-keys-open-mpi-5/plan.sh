@@ -8,6 +8,8 @@ set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=below:/tmp/ranklaunch-records-ef80e90c
 export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 printf %s 'ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=8
 ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-1.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=8
@@ -90,9 +92,9 @@ env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITE
   --bind-to none --map-by slot --output tag -x HCCL_CONNECT_TIMEOUT -x HCCL_WHITELIST_DISABLE -x HOME \
   -x MA_HOME -x MA_JOB_DIR -x MA_LOG_DIR -x MA_MOUNT_PATH -x MA_NUM_GPUS -x MA_NUM_HOSTS -x \
   MA_PROC_START_CNT -x MA_RUN_METHOD -x MA_SCHEDULE_CNT -x MA_SCRIPT_INTERPRETER -x MA_TASK_NAME -x \
-  MA_VJ_NAME -x PATH -x PYTHONFAULTHANDLER -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x \
-  RANKLAUNCH_RESTART_COUNT -x RANKLAUNCH_RUN_ID -x S3_ACCESS_KEY_ID -x S3_ENDPOINT -x \
-  S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x NCCL_DEBUG=INFO -x \
+  MA_VJ_NAME -x PATH -x PYTHONFAULTHANDLER -x PYTHONPATH -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x \
+  RANKLAUNCH_RECORDS_DIR -x RANKLAUNCH_RESTART_COUNT -x RANKLAUNCH_RUN_ID -x S3_ACCESS_KEY_ID -x \
+  S3_ENDPOINT -x S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x NCCL_DEBUG=INFO -x \
   NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 \
   --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 python -u train.py --epochs=3 \
   --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?

@@ -5,6 +5,8 @@
 set -eu
 mkdir -p /workspace/ranklaunch-logs/node_0/attempt_1
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=/workspace/ranklaunch-logs/node_0/attempt_1/records/node_0
 printf %s '{"status": "completed", "version": "1.0", "server_count": "2", "server_list": [{"server_id": "192.0.2.11", "device": [{"device_id": "0", "device_ip": "198.51.100.1", "rank_id": "0"}, {"device_id": "1", "device_ip": "198.51.100.2", "rank_id": "1"}]}, {"server_id": "192.0.2.12", "device": [{"device_id": "0", "device_ip": "198.51.100.17", "rank_id": "2"}, {"device_id": "1", "device_ip": "198.51.100.18", "rank_id": "3"}]}]}
 ' > /workspace/ranklaunch-logs/node_0/attempt_1/ranktable.json
 chmod 0600 /workspace/ranklaunch-logs/node_0/attempt_1/ranktable.json

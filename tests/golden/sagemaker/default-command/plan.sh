@@ -7,6 +7,8 @@ set -eu
 mkdir -p /workspace/ranklaunch-logs/node_1/attempt_1
 mkdir -m 700 /tmp/ranklaunch-recorders-8b09a4946ef84178
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=/workspace/ranklaunch-logs/node_1/attempt_1/records/node_1
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/ranklaunch-recorders-8b09a4946ef84178/nccl_trace_rank_
 export TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/ranklaunch-recorders-8b09a4946ef84178/nccl_pipe_rank_

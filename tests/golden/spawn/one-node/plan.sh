@@ -4,6 +4,8 @@
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=/home/ma-user/modelarts/log/attempt_1/records/node_0
 export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 set --
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 RANK=0 \

@@ -5,6 +5,8 @@
 set -eu
 mkdir -p /workspace/ranklaunch-logs/node_1/attempt_1
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=/workspace/ranklaunch-logs/node_1/attempt_1/records/node_1
 set --
 env RANKLAUNCH_ATTEMPT=1 RANKLAUNCH_PLACE_PROGRAM=python:train.py RANKLAUNCH_PLACE_CORES=0-1:2-3 \
   RANKLAUNCH_PLACE_MEMORY=0:1 RANKLAUNCH_PLACE_DEBUGPY=127.0.0.1:5678 RANKLAUNCH_PLACE_WAIT=true \

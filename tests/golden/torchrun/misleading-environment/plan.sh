@@ -6,6 +6,8 @@
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 export PYTHONFAULTHANDLER=1
+export PYTHONPATH=/opt/ranklaunch/rankside/path
+export RANKLAUNCH_RECORDS_DIR=/home/ma-user/modelarts/log/attempt_1/records/node_1
 export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_WORLD_SIZE -u MASTER_ADDR \
   -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \

@@ -1,0 +1,336 @@
+"""Recording inside a rank: who this process is, which exception nobody caught, with which code it exits, and its stacks on request.
+
+The user's interpreter imports this package as it starts (sitecustomize.py beside it). So the package imports nothing of ranklaunch, runs
+on Python 3.7 and newer, prints nothing, and changes no exit code. This module holds what every start pays for; what only some processes
+need is imported when they need it: `heads` (rank and launcher records) and `records` (content and writing of files).
+
+How an uncaught exception is seen at the moment when Python handles it, before any hook or atexit handler of the user's:
+
+- Main thread: Python calls the object in `sys.__dict__["excepthook"]`. That object is ours. The module `sys` gets a class whose property
+  `excepthook` shows and keeps the user's hook, which ours calls. An audit hook on "sys.excepthook" would see the same; it makes `id()`
+  three times as expensive (docs/adr/0032-rank-records.md).
+- Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is called for uncaught exceptions alone.
+- multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints it by `traceback.print_exc`.
+- Exit: `sys.exit` raises a subclass of SystemExit. The interpreter reads the attribute `code` once, when it exits because of it.
+"""
+
+import os
+import sys
+from types import ModuleType
+
+FOLDER = "RANKLAUNCH_RECORDS_DIR"  # where records go; no variable: no records
+STACKS = "RANKLAUNCH_STACKS"  # off: no handler for stacks
+STACKS_FILE = "ranklaunch-stacks"  # name of the file in memory, by which ranklaunch finds it among the descriptors
+SIGNAL = 59  # a real-time signal that no library is known to use
+
+folder = ""
+launcher = ""  # name of the launcher that this process is
+_stacks = []  # the descriptor
+_started = []
+
+
+def start():
+    global folder
+    if _started:
+        return
+    _started.append(True)
+    if os.environ.get(STACKS) != "off":
+        _register_stacks()
+    os.register_at_fork(after_in_child=_after_fork)
+    folder = os.environ.get(FOLDER, "")
+    if folder:
+        _record_start()
+        _watch_main_thread()
+        _watch_exit()
+        _watch_imports()
+
+
+# Stacks
+
+
+def _register_stacks():
+    """Write all stacks into a file in memory when SIGNAL comes. Silently nothing where the handler or the file cannot be had."""
+    try:
+        import faulthandler
+
+        file = os.memfd_create(STACKS_FILE)  # Python 3.8
+        os.set_inheritable(file, False)
+        faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)  # chain: the default would end the process
+    except (AttributeError, OSError, ValueError, RuntimeError, ImportError):
+        return
+    for old in _stacks:
+        if _is_stacks_file(old):
+            os.close(old)
+    _stacks[:] = [file]
+
+
+def _is_stacks_file(file):
+    """False if the program has closed the file: its number may be another file's by now."""
+    try:
+        return os.readlink("/proc/self/fd/%d" % file).startswith("/memfd:" + STACKS_FILE)
+    except OSError:
+        return False
+
+
+def _after_fork():
+    """A forked child has its own stacks and records, and is no launcher."""
+    global launcher
+    launcher = ""
+    if _stacks:
+        _register_stacks()
+    records = sys.modules.get(__name__ + ".records")
+    if records:
+        records.forget_process()
+
+
+# Rank and launcher records
+
+
+def _record_start():
+    """Look closer only where the environment or the command line says that this process may be the head of a rank, or a launcher."""
+    global launcher
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            argv = os.fsdecode(file.read()).split("\0")[:-1]
+    except OSError:
+        return
+    index = any(name in os.environ for name in INDEXES)
+    if index or any(word.rpartition("/")[2] in LAUNCHERS for word in argv[1:8]):
+        from . import heads
+
+        launcher = heads.record_start(argv, index)
+        if launcher:
+            import atexit
+
+            atexit.register(_record_exit_code, 0)
+
+
+# One of these says which rank a process is.
+INDEXES = (
+    "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK_ID", "MS_NODE_ID", "MS_ROLE", "JAX_PROCESS_ID",
+)  # fmt: skip
+# Scripts and modules (python -m) that are launchers. Their name: that of the launcher.
+LAUNCHERS = {
+    "torchrun": "torchrun", "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+    "accelerate": "accelerate", "accelerate-launch": "accelerate", "accelerate.commands.launch": "accelerate",
+    "accelerate.commands.accelerate_cli": "accelerate", "deepspeed": "deepspeed", "deepspeed.pt": "deepspeed", "ds": "deepspeed",
+    "deepspeed.launcher.runner": "deepspeed", "deepspeed.launcher.launch": "deepspeed", "msrun": "msrun",
+    "mindspore.parallel.cluster.run": "msrun", "horovodrun": "horovodrun", "horovod.runner": "horovodrun",
+    "horovod.runner.launch": "horovodrun",
+}  # fmt: skip
+
+
+def _record_exit_code(code, exit=None):
+    """Of a launcher. The first call counts: of SystemExit, of the uncaught exception, or at exit."""
+    global launcher
+    if launcher:
+        launcher = ""
+        _write("exit", "main", exit, code)
+
+
+# Exceptions and exits
+
+
+def _write(kind, *details):
+    """Write a record, or nothing where that is not possible."""
+    try:
+        from . import records
+
+        getattr(records, kind)(folder, *details)
+    except Exception:
+        pass
+
+
+class _Hooked(ModuleType):
+    """A module whose `excepthook` is called by Python through its dictionary. The user sees and sets the hook that ours calls."""
+
+    @property
+    def excepthook(self):
+        if "excepthook" not in self.__dict__:
+            raise AttributeError("module %r has no attribute 'excepthook'" % self.__name__)
+        return self.__dict__["_ranklaunch_hook"][0]
+
+    @excepthook.setter
+    def excepthook(self, hook):
+        kept = self.__dict__["_ranklaunch_hook"]
+        kept[0] = hook
+        self.__dict__["excepthook"] = kept[1]
+
+    @excepthook.deleter
+    def excepthook(self):
+        del self.__dict__["excepthook"]
+
+    def __reduce__(self):
+        return __import__, (self.__name__,)
+
+
+class _LikeModuleType(type):
+    """`type(sys)` is how importlib and others spell ModuleType: calls, isinstance, and subclasses of _Sys are those of ModuleType."""
+
+    def __new__(mcs, name, bases, members, **options):
+        if name == "_Sys" and bases == (_Hooked,):
+            return super().__new__(mcs, name, bases, members)
+        bases = tuple(ModuleType if base is _Sys else base for base in bases)
+        kind = max((type(base) for base in bases), key=lambda kind: len(kind.__mro__))
+        return kind(name, bases, members, **options)
+
+    def __call__(cls, *args, **options):
+        return ModuleType(*args, **options)
+
+    def __instancecheck__(cls, value):
+        return isinstance(value, ModuleType)
+
+    def __subclasscheck__(cls, kind):
+        return issubclass(kind, ModuleType)
+
+
+class _Sys(_Hooked, metaclass=_LikeModuleType):
+    pass
+
+
+class _Threading(_Hooked):
+    pass
+
+
+def _hook(module, kind, ours):
+    """Put `ours` where Python looks for the hook of a module, and the user's hook behind it."""
+    module.__dict__["_ranklaunch_hook"] = [module.excepthook, ours]
+    module.__dict__["excepthook"] = ours
+    module.__class__ = kind
+
+
+def _watch_main_thread():
+    kept = sys.__dict__
+
+    def excepthook(kind, value, traceback):
+        _write("exception", "main", value, traceback)
+        if launcher:
+            _record_exit_code(130 if issubclass(kind, KeyboardInterrupt) else 1)
+        return kept["_ranklaunch_hook"][0](kind, value, traceback)
+
+    _hook(sys, _Sys, excepthook)
+
+
+def _watch_threads(threading):
+    if not hasattr(threading, "excepthook"):  # Python 3.7
+        format_exc = threading._format_exc
+
+        def of_uncaught(*args, **options):
+            _write("exception", "thread", *sys.exc_info()[1:])
+            return format_exc(*args, **options)
+
+        threading._format_exc = of_uncaught
+        return
+    kept = threading.__dict__
+
+    def excepthook(args):
+        if args.exc_type is _Exit:  # hooks compare with SystemExit, which ends a thread silently
+            args = threading.ExceptHookArgs((SystemExit, *args[1:]))
+        elif args.exc_type is not SystemExit:
+            _write("exception", "thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", ""))
+        return kept["_ranklaunch_hook"][0](args)
+
+    _hook(threading, _Threading, excepthook)
+
+
+def _watch_children(traceback):
+    """multiprocessing prints what nobody has caught in a child by traceback.print_exc."""
+    original = traceback.print_exc
+
+    def print_exc(*args, **options):
+        caller = sys._getframe(1)
+        if caller.f_code.co_name == "_bootstrap" and caller.f_globals.get("__name__") == "multiprocessing.process":
+            _write("exception", "process", *sys.exc_info()[1:])
+        return original(*args, **options)
+
+    print_exc.__doc__, print_exc.__module__ = original.__doc__, original.__module__
+    print_exc.__qualname__, print_exc.__wrapped__ = original.__qualname__, original
+    traceback.print_exc = print_exc
+
+
+class _Exit(SystemExit):
+    """SystemExit as sys.exit raises it. The getter of `code` runs below no Python frame when the interpreter exits because of it, and below
+    multiprocessing's `_bootstrap` when a child does."""
+
+    @property
+    def code(self):
+        code = _CODE.__get__(self)
+        where = _exits_from()
+        if where and launcher:
+            _record_exit_code(code, self)
+        elif where and code is not None and not (isinstance(code, int) and code == 0):
+            _write("exit", where, self, code)
+        return code
+
+    @code.setter
+    def code(self, code):
+        _CODE.__set__(self, code)
+
+    def __reduce__(self):
+        return SystemExit, self.args
+
+
+_CODE = SystemExit.code
+_Exit.__name__ = _Exit.__qualname__ = "SystemExit"
+_Exit.__module__ = "builtins"
+
+
+def _exits_from():
+    """main or process, where the reader of `code` is about to exit; "" where a program reads it."""
+    try:
+        reader = sys._getframe(2)
+    except ValueError:
+        return "main"
+    is_child = reader.f_code.co_name == "_bootstrap" and reader.f_globals.get("__name__") == "multiprocessing.process"
+    return "process" if is_child else ""
+
+
+def _watch_exit():
+    original = sys.exit
+
+    def exit(*status):
+        if len(status) > 1 or isinstance(status[0] if status else None, (tuple, BaseException)):
+            original(*status)
+        raise _Exit(*status)
+
+    exit.__doc__, exit.__module__, exit.__qualname__ = original.__doc__, "sys", "exit"
+    sys.exit = exit
+
+
+class _Imports:
+    """A finder that finds nothing itself: it watches modules right after they have been loaded, and leaves when all have been."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+
+    def find_spec(self, name, path=None, target=None):
+        watch = self.wanted.pop(name, None)
+        if not watch:
+            return None
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)), None)
+        if not self.wanted:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        loader = spec.loader if spec else None
+        if loader is None or isinstance(loader, type):  # built in or frozen: shared by all
+            return spec
+        load = loader.exec_module
+
+        def exec_module(module):
+            del loader.exec_module
+            load(module)
+            try:
+                watch(module)
+            except Exception:
+                pass
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def _watch_imports():
+    wanted = {"threading": _watch_threads, "traceback": _watch_children}
+    for name in list(wanted):
+        if name in sys.modules:
+            wanted.pop(name)(sys.modules[name])
+    if wanted:
+        sys.meta_path.insert(0, _Imports(wanted))

@@ -1,0 +1,146 @@
+"""Rank records and launcher records: what this process was given at exec, and which process gave it.
+
+*Variables*: those of VARIABLES that are in the environment at exec. *Top*: the topmost living process on the parent chain with equal
+variables, below the ranklaunch that set the records' folder. *Head*: the first Python process below a top; the mark in its environment
+tells all processes below it, adopted ones too, that they are no heads. Two heads with one top are one rank.
+"""
+
+import os
+
+from . import FOLDER, LAUNCHERS, records
+
+VARIABLES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE",
+    "PMIX_RANK", "RANK_ID", "RANK_SIZE", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT",
+    "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
+)  # fmt: skip
+MARK = "RANKLAUNCH_RANK_HEAD"
+SUPERVISOR = "RANKLAUNCH_OUTER_RUN"  # begins with [pid, start of the ranklaunch that supervises this node
+ELASTIC = "TORCHELASTIC_RUN_ID"  # torch's elastic agent gives it to its ranks, also where a library of the user's runs the agent
+# Launchers that are no Python, by the name of their program.
+OTHER_LAUNCHERS = {
+    "mpirun": "mpirun", "mpiexec": "mpirun", "mpirun.openmpi": "mpirun", "orterun": "mpirun", "orted": "mpirun", "prterun": "mpirun",
+    "prte": "mpirun", "prted": "mpirun", "mpirun.mpich": "mpirun", "mpiexec.hydra": "mpirun", "hydra_pmi_proxy": "mpirun",
+    "srun": "srun", "slurmstepd": "srun",
+}  # fmt: skip
+MOST_LEVELS = 64
+WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python
+OF_RANKLAUNCH = os.path.join("ranklaunch", "programs") + os.sep  # programs of ours that run the rank's program, or become it
+
+
+def record_start(argv, index):
+    """Write the records of this process. Return the launcher's name, "" if this is none. index: a rank's number is among the variables."""
+    launcher = launcher_of(argv)
+    if launcher:
+        records.start(os.environ[FOLDER], "launcher", {"name": launcher, **records.command(argv), **_parent()})
+    if index and not _is_never_head(argv):
+        _record_rank(argv)
+    return launcher
+
+
+def _record_rank(argv):
+    own = _variables(os.environ)
+    text = ";".join("%s=%s" % item for item in own.items())
+    before = os.environ.get(MARK, "")
+    if before.partition(";")[2] == text:
+        return
+    top, parent, given = _top(own)
+    os.environ[MARK] = "%d.%d;%s" % (*top, text)
+    found = {"top": {"pid": top[0], "start": top[1]}, "variables": own, **records.command(argv)}
+    records.start(os.environ[FOLDER], "rank", {**found, "parent": _process(parent), "launcher": _placed_by(parent, given)})
+
+
+def _is_never_head(argv):
+    """True for helpers of multiprocessing, msrun's scheduler, and programs of ranklaunch that become the rank's program."""
+    kind, what = program(argv)
+    if kind == "-c":
+        return what.startswith("from multiprocessing.")
+    return os.environ.get("MS_ROLE") == "MS_SCHED" or OF_RANKLAUNCH in what
+
+
+def program(argv):
+    """What Python runs: ("-m", module), ("-c", code), or ("", script), with "" for standard input."""
+    words = iter(argv[1:])
+    for word in words:
+        if word in WITH_VALUE:
+            next(words, "")
+        elif word.startswith("--") or word == "-" or not word.startswith("-"):
+            if not word.startswith("--check-hash"):
+                return "", word
+        else:
+            for i, letter in enumerate(word[1:], 2):
+                if letter in "mc":
+                    return "-" + letter, word[i:] or next(words, "")
+                if letter in "WX":
+                    if not word[i:]:
+                        next(words, "")
+                    break
+    return "", ""
+
+
+def launcher_of(argv):
+    """Name of the launcher that a command line of Python runs, "" for none."""
+    kind, what = program(argv)
+    name = LAUNCHERS.get(what if kind == "-m" else what.rpartition("/")[2] if not kind else "", "")
+    if name == "accelerate" and what.rpartition("/")[2] in ("accelerate", "accelerate.commands.accelerate_cli"):
+        return name if "launch" in argv else ""  # `accelerate config` and others start nothing
+    return name
+
+
+def _variables(env):
+    return {name: env[name] for name in VARIABLES if name in env}
+
+
+def _top(own):
+    """(pid, start) of the top, pid of its parent, and whether the elastic agent's id was new to the top."""
+    pid, folder, elastic = os.getpid(), os.environ[FOLDER], os.environ.get(ELASTIC)
+    parent, start = records.parent_and_start(pid)
+    environ = None  # of the top's parent
+    for _ in range(MOST_LEVELS):
+        environ = _environ(parent)
+        if environ is None or environ.get(FOLDER) != folder or _variables(environ) != own:
+            break
+        pid = parent
+        parent, start = records.parent_and_start(pid)
+    return (pid, start), parent, bool(elastic and (environ is None or environ.get(ELASTIC) != elastic))
+
+
+def _environ(pid):
+    """The environment of a process at exec; None where it may not be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            pairs = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return None
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _argv(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return os.fsdecode(file.read()).split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def _process(pid):
+    return {"pid": pid, "start": records.parent_and_start(pid)[1], **records.command(_argv(pid))}
+
+
+def _parent():
+    return {"parent": _process(os.getppid())}
+
+
+def _placed_by(parent, elastic):
+    """The launcher that is the top's parent, "ranklaunch" where that is, "" where neither is. elastic: as in _top."""
+    if os.environ.get(SUPERVISOR, "").startswith("[%d, %d," % (parent, records.parent_and_start(parent)[1])):
+        return "ranklaunch"
+    argv = _argv(parent)
+    name = argv[0].rpartition("/")[2] if argv else ""
+    if name in OTHER_LAUNCHERS:
+        return OTHER_LAUNCHERS[name]
+    found = launcher_of(argv) if name.startswith("python") else LAUNCHERS.get(name, "")
+    if found:
+        return found
+    return "torchrun" if elastic else ""

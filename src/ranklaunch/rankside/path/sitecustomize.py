@@ -1,0 +1,47 @@
+"""Starts the recording of this Python process, then runs the sitecustomize that this file shadows.
+
+Every Python interpreter imports this file as it starts, because ranklaunch puts this folder at the front of PYTHONPATH for ranks. So the
+file imports nothing of ranklaunch, fails silently, and keeps to syntax that Python 2.7 can parse.
+"""
+
+import os
+import sys
+from sys import path as folders
+
+
+def _record():
+    if sys.version_info >= (3, 7) and sys.implementation.name == "cpython":
+        try:
+            import ranklaunch_rankside
+
+            ranklaunch_rankside.start()
+        except Exception:  # no fault of ours may disturb the user's program
+            pass
+
+
+def _run_shadowed():
+    """Import the sitecustomize that Python would have found without this folder. Its exceptions are reported by Python as usual."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    search = [folder for folder in folders if os.path.abspath(folder or ".") != own]
+    if sys.version_info < (3, 5):
+        import imp
+
+        try:
+            found = imp.find_module("sitecustomize", search)
+        except ImportError:
+            return
+        imp.load_module("sitecustomize", *found)
+        return
+    # importlib itself is not imported: these two modules are part of every interpreter.
+    import _frozen_importlib
+    import _frozen_importlib_external
+
+    spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", search)
+    if spec and spec.loader:
+        module = _frozen_importlib.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_record()
+_run_shadowed()

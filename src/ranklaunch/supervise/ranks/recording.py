@@ -1,0 +1,52 @@
+"""The folder in which ranks and launchers of this node record themselves (ranklaunch.rankside), before they start."""
+
+from __future__ import annotations
+
+import os
+
+from ranklaunch.plan.model import Plan
+from ranklaunch.read.settings import BELOW, RECORDS_DIR
+from ranklaunch.supervise.record import write_file
+from ranklaunch.system import disk, tree
+from ranklaunch.verdict import folders
+
+PRIVATE = 0o700
+
+
+class Recording:
+    """Makes the folder of a plan's records, and where node 0 starts the ranks of all nodes, the file that leads them there."""
+
+    def __init__(self, round_folder: str) -> None:
+        self._round_folder = round_folder
+        self._pointer = ""
+
+    def variables(self, plan: Plan) -> dict[str, str]:
+        """What processes get beside the plan's recorders: the folder of this round, "" where it cannot be made, which records nothing."""
+        value = next((each.value for each in plan.recorders.variables if each.name == RECORDS_DIR), "")
+        if not value:
+            return {}
+        folder = folders.records(self._round_folder, plan.job.node_index)
+        try:
+            disk.make_folder(os.path.dirname(folder))
+            os.makedirs(folder, PRIVATE, exist_ok=True)
+            if value.startswith(BELOW):
+                self._point(value[len(BELOW) :], os.path.abspath(folder))
+        except (OSError, disk.NotRegularError):
+            return {RECORDS_DIR: ""}
+        return {RECORDS_DIR: value}
+
+    def _point(self, pointers: str, folder: str) -> None:
+        os.makedirs(pointers, PRIVATE, exist_ok=True)
+        if os.path.islink(pointers) or os.stat(pointers).st_uid != os.geteuid():
+            raise PermissionError(pointers)
+        own = tree.identify(os.getpid())
+        self._pointer = os.path.join(pointers, f"{os.uname().nodename}-{own.pid}-{own.start}")
+        write_file(self._pointer, folder, 0o600)
+
+    def close(self) -> None:
+        if self._pointer:
+            try:
+                os.unlink(self._pointer)
+                os.rmdir(os.path.dirname(self._pointer))
+            except OSError:  # others use the folder too
+                pass
