@@ -16,8 +16,8 @@ from ranklaunch.typed import Any
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
 OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
 NO_STACK = (
-    "no stack: that takes RANKLAUNCH_STACKS=on when the job starts (under mpirun it reaches node 0's ranks alone), or py-spy on PATH "
-    "where the container lets it look"
+    "no stack: the process is no CPython 3.8 or newer, was started with -I or -E, or the job with RANKLAUNCH_STACKS=off; py-spy on PATH "
+    "shows it where the container lets it look"
 )
 STOPPED = "no stack: the process is stopped, as by SIGSTOP, and answers nothing"
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")

@@ -8,7 +8,7 @@ How an uncaught exception is seen at the moment when Python handles it, before a
 
 - Main thread: Python calls the object in `sys.__dict__["excepthook"]`. That object is ours. The module `sys` gets a class whose property
   `excepthook` shows and keeps the user's hook, which ours calls. An audit hook on "sys.excepthook" would see the same; it makes `id()`
-  three times as expensive (docs/adr/0032-rank-records.md).
+  three times as expensive (docs/adr/0021-rank-records.md).
 - Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is called for uncaught exceptions alone.
 - multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints it by `traceback.print_exc`.
 - Exit: `sys.exit` raises a subclass of SystemExit. The interpreter reads the attribute `code` once, when it exits because of it.
@@ -141,24 +141,31 @@ def _write(kind, *details):
         pass
 
 
+_HOOK = "_ranklaunch_hook"  # the user's hook in a module's dictionary
+_BEFORE = "_ranklaunch_hook_before"  # the one before
+_MISSING = object()  # the user has deleted the hook
+
+
 class _Hooked(ModuleType):
     """A module whose `excepthook` is called by Python through its dictionary. The user sees and sets the hook that ours calls."""
 
     @property
     def excepthook(self):
-        if "excepthook" not in self.__dict__:
+        hook = self.__dict__[_HOOK]
+        if hook is _MISSING:
             raise AttributeError("module %r has no attribute 'excepthook'" % self.__name__)
-        return self.__dict__["_ranklaunch_hook"][0]
+        return hook
 
     @excepthook.setter
     def excepthook(self, hook):
-        kept = self.__dict__["_ranklaunch_hook"]
-        kept[0] = hook
-        self.__dict__["excepthook"] = kept[1]
+        members = self.__dict__
+        if hook is members["excepthook"]:  # mock.patch has kept what stands in the dictionary: it means the hook before
+            hook = members[_BEFORE]
+        members[_BEFORE], members[_HOOK] = members[_HOOK], hook
 
     @excepthook.deleter
     def excepthook(self):
-        del self.__dict__["excepthook"]
+        self.__dict__[_HOOK] = _MISSING
 
     def __reduce__(self):
         return __import__, (self.__name__,)
@@ -194,7 +201,7 @@ class _Threading(_Hooked):
 
 def _hook(module, kind, ours):
     """Put `ours` where Python looks for the hook of a module, and the user's hook behind it."""
-    module.__dict__["_ranklaunch_hook"] = [module.excepthook, ours]
+    module.__dict__[_HOOK] = module.__dict__[_BEFORE] = module.excepthook
     module.__dict__["excepthook"] = ours
     module.__class__ = kind
 
@@ -206,7 +213,11 @@ def _watch_main_thread():
         _write("exception", "main", value, traceback)
         if launcher:
             _record_exit_code(130 if issubclass(kind, KeyboardInterrupt) else 1)
-        return kept["_ranklaunch_hook"][0](kind, value, traceback)
+        hook = kept[_HOOK]
+        if hook is _MISSING:  # as the interpreter does it
+            sys.stderr.write("sys.excepthook is missing\n")
+            hook = sys.__excepthook__
+        return hook(kind, value, traceback)
 
     _hook(sys, _Sys, excepthook)
 
@@ -221,14 +232,15 @@ def _watch_threads(threading):
 
         threading._format_exc = of_uncaught
         return
-    kept = threading.__dict__
+    kept, default = threading.__dict__, threading.excepthook
 
     def excepthook(args):
         if args.exc_type is _Exit:  # hooks compare with SystemExit, which ends a thread silently
             args = threading.ExceptHookArgs((SystemExit, *args[1:]))
         elif args.exc_type is not SystemExit:
             _write("exception", "thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", ""))
-        return kept["_ranklaunch_hook"][0](args)
+        hook = kept[_HOOK]
+        return (default if hook is _MISSING else hook)(args)
 
     _hook(threading, _Threading, excepthook)
 
@@ -289,9 +301,9 @@ def _watch_exit():
     original = sys.exit
 
     def exit(*status):
-        if len(status) > 1 or isinstance(status[0] if status else None, (tuple, BaseException)):
+        if len(status) > 1 or (status and isinstance(status[0], SystemExit)):
             original(*status)
-        raise _Exit(*status)
+        raise _Exit(*(status[0] if status and isinstance(status[0], tuple) else status))
 
     exit.__doc__, exit.__module__, exit.__qualname__ = original.__doc__, "sys", "exit"
     sys.exit = exit
