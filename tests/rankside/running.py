@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -83,7 +84,7 @@ def differences(folder: Path, expected: Sequence[Expected], method: str, nodes: 
     launchers = {record.process for record in of_kind(records, "launcher")}
     ranks = {rank: (nodes[rank], pid_of(folder, rank)) for rank in (0, 1)}
     wrong += _wrong_ranks(of_kind(records, "rank"), ranks, method)
-    wrong += _wrong_launchers(records, method)
+    wrong += _wrong_launchers(records, method, _ended_by_signals(logs or folder / "logs"))
     others = [
         _with_process(record, ranks) for record in records if record.kind in {"exception", "exit"} and record.process not in launchers
     ]
@@ -113,13 +114,21 @@ def _wrong_ranks(records: Iterable[Record], ranks: Mapping[int, tuple[int, int]]
     return wrong + [f"too much: {record} of rank {rank!r}" for rank, left in found.items() for record in left]
 
 
-def _wrong_launchers(records: Sequence[Record], method: str) -> list[str]:
-    """The launchers that a method starts have a record each, and an exit record."""
+def _ended_by_signals(logs: Path) -> set[int]:
+    """Pids, by ranklaunch's own events."""
+    lines = [line for file in logs.rglob("events.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
+    events = [json.loads(line) for line in lines]
+    return {event["pid"] for event in events if event["event"] == "exit" and event["signal"]}
+
+
+def _wrong_launchers(records: Sequence[Record], method: str, ended_by_signals: set[int]) -> list[str]:
+    """The launchers that a method starts have a record each, and an exit record, unless a signal has ended them."""
     launchers = of_kind(records, "launcher")
     names = {str(record.data.get("name")) for record in launchers}
     wrong = [] if names == set(LAUNCHERS[method]) else [f"launcher records are of {sorted(names)}, and {method} has {LAUNCHERS[method]}"]
     ended = {record.process for record in of_kind(records, "exit")}
-    return wrong + [f"no exit record of {record}" for record in launchers if record.process not in ended]
+    left = [record for record in launchers if record.process not in ended and record.pid not in ended_by_signals]
+    return wrong + [f"no exit record of {record}" for record in left]
 
 
 def codes_of_launchers(records: Sequence[Record]) -> list[object]:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.processes
 class Head:
     """A rank record. program: a word of its command line. launcher: "" where nobody placed it.
 
-    top: "self"; "parent"; or the NAME of a file pid-NAME that the top has written. optional: the record may be missing.
+    top: "self", or the NAME of a file pid-NAME that the top has written. optional: the record may be missing.
     """
 
     rank: int
@@ -48,12 +48,8 @@ class Head:
             wrong.append(f"top is {top}, and {self.top} is {self._top(record, folder)}")
         return wrong
 
-    def _top(self, record: Record, folder: Path) -> object:
-        if self.top == "self":
-            return record.pid
-        if self.top == "parent":
-            return (record.data.get("parent") or {}).get("pid")
-        return int((folder / f"pid-{self.top}").read_text())
+    def _top(self, record: Record, folder: Path) -> int:
+        return record.pid if self.top == "self" else int((folder / f"pid-{self.top}").read_text())
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,9 @@ CASES: Mapping[str, Case] = {
         [Head(0, "train.py")], {"run.sh": "exec python train.py\n", "train.py": PRINTS}, words=("bash", "run.sh")
     ),
     "a command around Python": Case(
-        [Head(0, "train.py", top="parent")], {"run.sh": "exec timeout 60 python train.py\n", "train.py": PRINTS}, words=("bash", "run.sh")
+        [Head(0, "train.py", top="timeout")],
+        {"run.sh": "echo $$ >pid-timeout\nexec timeout 60 python train.py\n", "train.py": PRINTS},
+        words=("bash", "run.sh"),
     ),
     "a Python that starts the program": Case(
         [Head(0, "train.py")], {"train.py": HELPER, "helper.py": HELPER.replace("helper", "last"), "last.py": PRINTS}
