@@ -20,10 +20,12 @@ _TOKEN = re.compile(
     r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|eyJ[\w=-]{8,}\.[\w=-]{4,}\.?[\w.=-]*)"
 )
 _OPTION = re.compile(r"(?i)--?(?:%s)" % _NAME)
+_OPTION_AND_VALUE = re.compile(r"""(?i)(?<![\w.-])(--?%s['"]?,?\s{1,4})%s""" % (_NAME, _VALUE))
 
 
 def hide(text):
     text = _URL.sub(r"\1%s@" % HIDDEN, _TOKEN.sub(HIDDEN, text))
+    text = _OPTION_AND_VALUE.sub(lambda found: found[1] + HIDDEN, text)
     return _NAMED.sub(lambda found: found[1] + HIDDEN, _BEARER.sub(r"\1" + HIDDEN, text))
 
 
