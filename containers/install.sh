@@ -22,6 +22,7 @@ main() {
     check_folders
     make_environment
     write_command
+    compile_for_ranks
     ln -sf "$PREFIX/bin/ranklaunch" "$BIN/ranklaunch"
     try_it
 }
@@ -147,6 +148,14 @@ from ranklaunch.entrypoints.main import script
 script()
 END
     chmod 755 "$PREFIX/bin/ranklaunch"
+}
+
+# The Pythons of ranks import this folder at each start, and cannot write their compiled files into it later.
+compile_for_ranks() {
+    folder=$("$PREFIX/bin/python" -I -c 'from ranklaunch.files import rankside; print(rankside())')
+    for each in python python3; do
+        "$each" -I -m compileall -q "$folder" >/dev/null 2>&1 || : # there is none, or it is too old for records
+    done
 }
 
 try_it() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -408,8 +409,9 @@ def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(program, encoding="utf-8")
     command, _, shown = block_with(ROOT / "README.md", "$ ranklaunch run").partition("\n")
     words = [*shlex.split(command)[2:-1], "--python", sys.executable, "fails.py"]
+    env = {name: value for name, value in os.environ.items() if name != "RANKLAUNCH_RANKSIDE"}
     done = subprocess.run(
-        [sys.executable, "-m", "ranklaunch", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "ranklaunch", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
     ranks, own = shown[: shown.index("ranklaunch: ")], shown[shown.index("ranklaunch: ") :]

@@ -164,8 +164,9 @@ class Starter:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Small, so that what is on the machine that runs the tests does not decide."""
-        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        """Small, so that what is on the machine that runs the tests does not decide. RANKLAUNCH_RANKSIDE=off tries a whole suite without
+        records."""
+        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RANKLAUNCH_RANKSIDE")
         return {**{name: os.environ[name] for name in kept if name in os.environ}, "LANG": "C", MARK: self.family.mark}
 
     def command(

@@ -75,7 +75,7 @@ class LauncherJob:
 
     def _environment(self, host: Host) -> dict[str, str]:
         """Small, so that what is on the machine that runs the tests does not decide."""
-        kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RANKLAUNCH_RANKSIDE")
         hosts = ",".join(each.name for each in self._hosts)
         home = {"HOME": str(self.folder), "LANG": "C", "OMP_NUM_THREADS": "1"}
         # Open MPI's own folder, which is called after the host and the process: hosts of other tests have the same names.

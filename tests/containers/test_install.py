@@ -35,6 +35,8 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
         "PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PIP_CONSTRAINT": str(tmp_path / "pinned"), "PIP_NO_DEPS": "1",
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
+    tag = "import sys; print(sys.implementation.cache_tag)"
+    of_ranks = subprocess.run(["python3", "-c", tag], capture_output=True, text=True, check=True).stdout.strip()
     (tmp_path / "venv.py").write_text("raise SystemExit('venv of PYTHONPATH')\n")
     broken = tmp_path / "python"  # is ended while it makes the environment
     broken.write_text(f'#!/bin/sh\ncase "$*" in *"-m venv"*) mkdir {tmp_path}/own/include; exit 137 ;; esac\nexec {sys.executable} "$@"\n')
@@ -50,6 +52,8 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
     assert (tmp_path / "bin/ranklaunch").resolve() == tmp_path / "own/bin/ranklaunch"
     assert not (tmp_path / "elsewhere").exists()
+    compiled = {path.name.split(".")[1] for path in (tmp_path / "own").rglob("rankside/**/*.pyc")}
+    assert {sys.implementation.cache_tag, of_ranks} <= compiled
     made = [tmp_path / "own", tmp_path / "bin", *(tmp_path / "own").rglob("*")]  # the container's user is another
     assert not [path for path in made if path.exists() and path.stat().st_mode & 0o044 != 0o044]
 
