@@ -38,11 +38,11 @@ def start():
         _register_stacks()
     os.register_at_fork(after_in_child=_after_fork)
     folder = os.environ.get(FOLDER, "")
-    if folder:
-        _record_start()
-        _watch_main_thread()
-        _watch_exit()
-        _watch_imports()
+    for step in (_record_start, _watch_main_thread, _watch_exit, _watch_imports) if folder else ():
+        try:
+            step()
+        except Exception:  # the others may do all the same
+            pass
 
 
 # Stacks
@@ -319,9 +319,13 @@ class _Imports:
         watch = self.wanted.pop(name, None)
         if not watch:
             return None
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)), None)
         if not self.wanted:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        try:
+            specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next(filter(None, specs), None)
+        except Exception:  # Python meets it too, and reports it
+            return None
         loader = spec.loader if spec else None
         if loader is None or isinstance(loader, type):  # built in or frozen: shared by all
             return spec

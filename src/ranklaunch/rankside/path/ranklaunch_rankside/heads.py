@@ -41,7 +41,7 @@ def record_start(argv, index):
 
 def _record_rank(argv):
     own = _variables(os.environ)
-    text = ";".join("%s=%s" % item for item in own.items())
+    text = ";".join((os.environ[FOLDER], *("%s=%s" % item for item in own.items())))
     before = os.environ.get(MARK, "")
     if before.partition(";")[2] == text:
         return
