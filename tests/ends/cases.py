@@ -196,19 +196,21 @@ def shortened(case: dict[str, Any], agrees: Callable[[dict[str, Any]], bool]) ->
 def main(folder: str, source: str) -> None:
     from ends.replay import differences  # it imports this module
 
-    def agrees(case: dict[str, Any]) -> bool:
+    def agrees(case: dict[str, Any], *, verbose: bool = False) -> bool:
         try:
-            return not differences(case)
+            found = differences(case)
         except (ValueError, KeyError, TypeError, AssertionError, StopIteration) as error:
-            sys.stderr.write(f"{case['name']}: {error!r}\n")
-            return False
+            found = [repr(error)]
+        if verbose:
+            sys.stderr.writelines(f"{case['name']}: {each}\n" for each in found)
+        return not found
 
     lines, known, left_out = [], set(), Counter[str]()
     for case in recorded(Path(folder)):
         roles = {end["role"] for told in case["rounds"] for ends in told["nodes"] for end in ends["ends"]}
         why = "" if roles & {"rank", "launcher"} else "no rank or launcher ended"
         why = why or ("each node is played by a process" if case["rounds"][0]["nodes"][0]["job"]["runs"] == "nodes" else "")
-        if not why and not agrees(case):
+        if not why and not agrees(case, verbose=True):
             case["reports"] = RECORDED
             why = "" if agrees(case) else "judged otherwise"
         same = json.dumps({**case, "name": ""}, sort_keys=True)

@@ -178,7 +178,9 @@ def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(as_p
     job = train(as_process, tmp_path, "0:1:4:exit", restarts=0)
     assert job.end() == 7
     assert "restarts" not in job.verdict
-    assert sorted(os.listdir(job.attempt)) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "times_0", "verdict.json"]
+    assert sorted(os.listdir(job.attempt)) == [
+        "ends.json", "events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "times_0", "verdict.json",
+    ]  # fmt: skip
 
 
 def test_the_id_of_a_job_stays_that_of_its_attempts(as_process: Starter, tmp_path: Path) -> None:
