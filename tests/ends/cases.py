@@ -22,7 +22,8 @@ To record a file anew, run its tests, then make cases of what they left:
 | restarts | supervise/test_restarts.py, cluster/test_restarts.py |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
 
-A job that the replay does not judge as it was judged is left out, and named on stderr.
+Jobs that say nothing of a verdict are left out: those that succeeded, and those in which no rank or launcher ended. So is a job that the
+replay does not judge as it was judged; stderr names it.
 """
 
 from __future__ import annotations
@@ -209,6 +210,8 @@ def main(folder: str, source: str) -> None:
     for case in recorded(Path(folder)):
         roles = {end["role"] for told in case["rounds"] for ends in told["nodes"] for end in ends["ends"]}
         why = "" if roles & {"rank", "launcher"} else "no rank or launcher ended"
+        outcomes = {ends["ending"]["outcome"] for told in case["rounds"] for ends in told["nodes"]}
+        why = why or ("it succeeded" if outcomes == {"succeeded"} else "")
         why = why or ("each node is played by a process" if case["rounds"][0]["nodes"][0]["job"]["runs"] == "nodes" else "")
         if not why and not agrees(case, verbose=True):
             case["reports"] = RECORDED
@@ -220,7 +223,7 @@ def main(folder: str, source: str) -> None:
             left_out[why] += 1
             sys.stderr.write(f"left out, {why}: {case['name']}\n")
         else:
-            lines.append(json.dumps(shortened(case, agrees), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+            lines.append(json.dumps(shortened(case, agrees), sort_keys=True, separators=(",", ":")))
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{source}.jsonl").write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
     sys.stderr.write(f"{source}: {len(lines)} jobs; left out: {dict(left_out)}\n")
