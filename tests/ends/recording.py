@@ -73,7 +73,7 @@ def _of_no_machine(text: str, folder: Path | None, root: Path) -> str:
     """Without the folders and the name of this machine."""
     for own, other in ((str(folder or ""), "/job"), (str(root), "/ranklaunch"), (sys.prefix, "/venv"), (sys.base_prefix, "/venv")):
         text = text.replace(own, other) if own else text
-    text = re.sub(r"(?:/[\w.-]+)+?(?=/(?:lib/python3|bin/python))", "/venv", text)
+    text = re.sub(r"(?:/[\w.-]+)+?/\.venv(?=/)|(?:/[\w.-]+)+?(?=/(?:lib/python3|bin/python))", "/venv", text)
     return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "this-host", text)
 
 
