@@ -20,6 +20,7 @@ To record a file anew, run its tests, then make cases of what they left:
 | chaos | cluster/test_chaos.py, the whole table |
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
 | restarts | supervise/test_restarts.py, cluster/test_restarts.py |
+| hangs | cluster/test_hangs.py |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
 
 Jobs that say nothing of a verdict are left out: those that succeeded, and those in which no rank or launcher ended. So is a job that the
