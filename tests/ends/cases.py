@@ -20,9 +20,11 @@ To record a file anew, run its tests, then make cases of what they left:
 | chaos | cluster/test_chaos.py, the whole table |
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
 | restarts | supervise/test_restarts.py, cluster/test_restarts.py |
+| hangs | cluster/test_hangs.py |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
 
-A job that the replay does not judge as it was judged is left out, and named on stderr.
+Jobs that say nothing of a verdict are left out: those that succeeded, and those in which no rank or launcher ended. So is a job that the
+replay does not judge as it was judged; stderr names it.
 """
 
 from __future__ import annotations
@@ -196,19 +198,23 @@ def shortened(case: dict[str, Any], agrees: Callable[[dict[str, Any]], bool]) ->
 def main(folder: str, source: str) -> None:
     from ends.replay import differences  # it imports this module
 
-    def agrees(case: dict[str, Any]) -> bool:
+    def agrees(case: dict[str, Any], *, verbose: bool = False) -> bool:
         try:
-            return not differences(case)
+            found = differences(case)
         except (ValueError, KeyError, TypeError, AssertionError, StopIteration) as error:
-            sys.stderr.write(f"{case['name']}: {error!r}\n")
-            return False
+            found = [repr(error)]
+        if verbose:
+            sys.stderr.writelines(f"{case['name']}: {each}\n" for each in found)
+        return not found
 
     lines, known, left_out = [], set(), Counter[str]()
     for case in recorded(Path(folder)):
         roles = {end["role"] for told in case["rounds"] for ends in told["nodes"] for end in ends["ends"]}
         why = "" if roles & {"rank", "launcher"} else "no rank or launcher ended"
+        outcomes = {ends["ending"]["outcome"] for told in case["rounds"] for ends in told["nodes"]}
+        why = why or ("it succeeded" if outcomes == {"succeeded"} else "")
         why = why or ("each node is played by a process" if case["rounds"][0]["nodes"][0]["job"]["runs"] == "nodes" else "")
-        if not why and not agrees(case):
+        if not why and not agrees(case, verbose=True):
             case["reports"] = RECORDED
             why = "" if agrees(case) else "judged otherwise"
         same = json.dumps({**case, "name": ""}, sort_keys=True)
@@ -218,7 +224,7 @@ def main(folder: str, source: str) -> None:
             left_out[why] += 1
             sys.stderr.write(f"left out, {why}: {case['name']}\n")
         else:
-            lines.append(json.dumps(shortened(case, agrees), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+            lines.append(json.dumps(shortened(case, agrees), sort_keys=True, separators=(",", ":")))
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{source}.jsonl").write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
     sys.stderr.write(f"{source}: {len(lines)} jobs; left out: {dict(left_out)}\n")

@@ -31,6 +31,7 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._calls: list[dict[str, Any]] = []
+        self._failed = False  # the test: its job may be judged by a machine that was too busy
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -38,7 +39,8 @@ class Recorder:
         original = judge.suspects
         judge.suspects = self._recorded  # type: ignore[assignment]
         self._original = original
-        yield
+        outcome: Any = yield
+        self._failed = outcome.excinfo is not None
         judge.suspects = original
 
     @pytest.hookimpl(tryfirst=True)
@@ -46,7 +48,7 @@ class Recorder:
         """Before fixtures remove what jobs left."""
         folder = getattr(item, "funcargs", {}).get("tmp_path")
         found = [*self._calls, *(_files(folder) if folder else ())]
-        if found:
+        if found and not self._failed:
             name = hashlib.sha256(item.nodeid.encode()).hexdigest()[:16]
             self._folder.mkdir(parents=True, exist_ok=True)
             text = _of_no_machine(json.dumps({"test": item.nodeid, "found": found}), folder, item.config.rootpath)
@@ -71,7 +73,7 @@ def _of_no_machine(text: str, folder: Path | None, root: Path) -> str:
     """Without the folders and the name of this machine."""
     for own, other in ((str(folder or ""), "/job"), (str(root), "/ranklaunch"), (sys.prefix, "/venv"), (sys.base_prefix, "/venv")):
         text = text.replace(own, other) if own else text
-    text = re.sub(r"(?:/[\w.-]+)+?(?=/(?:lib/python3|bin/python))", "/venv", text)
+    text = re.sub(r"(?:/[\w.-]+)+?/\.venv(?=/)|(?:/[\w.-]+)+?(?=/(?:lib/python3|bin/python))", "/venv", text)
     return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "this-host", text)
 
 

@@ -70,7 +70,8 @@ class NodeReplay:
             return None
         failing = any(end["launcher"] and end["launcher"]["failing"] for end in self.ends["ends"] if end["pid"] == child.identity.pid)
         if self._recorded:
-            return next(_failure(end["launcher"]["reported"]) for end in self.ends["ends"] if end["pid"] == child.identity.pid)
+            launcher = next(end["launcher"] for end in self.ends["ends"] if end["pid"] == child.identity.pid)
+            return _failure(launcher["reported"]) if launcher else None
         adapter = LAUNCHERS[self.plan.method]
         return child.confirmed(None if child.was_killed and not failing else child.explained_by(adapter.explain, text))
 
@@ -127,6 +128,8 @@ def _away(nodes: Sequence[NodeReplay]) -> str:
     """The first node that is gone."""
     here = {node.index for node in nodes}
     job = nodes[0].plan.job
+    if any(node.lost for node in nodes if node.index == 0):
+        return "a node that node 0 has lost"
     return next((blame.place(node.index, node.host) for node in job.everyone if node.index not in here), "")
 
 

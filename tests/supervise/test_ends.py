@@ -115,3 +115,12 @@ def test_records_belong_to_the_process_with_that_pid_and_start() -> None:
     node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills(), ends=both)
     found = with_records(node, {(7, 200): [{"kind": "exception"}], (8, 100): [{"kind": "exit"}]})
     assert [end.records for end in found.ends] == [(), ({"kind": "exception"},)]
+
+
+def test_a_round_that_cannot_begin_leaves_those_of_the_first(as_process: Starter, tmp_path: Path) -> None:
+    job = as_process.spawn(2, child("trains.py"), tmp_path, STEPS, "0:1:4:exit", env={"RANKLAUNCH_MAX_RESTARTS": "3"})
+    job.wait_for_event("spawn", 2)
+    (job.attempt / "restart_1").write_text("")
+    assert job.end() == 78
+    found = ends(job.attempt)
+    assert (found["job"]["restart"], len(found["ends"]), found["ending"]["exit_code"]) == (0, 2, 7)

@@ -179,7 +179,7 @@ def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(as_p
     assert job.end() == 7
     assert "restarts" not in job.verdict
     assert sorted({*os.listdir(job.attempt), "records"}) == [
-        "events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "records", "times_0", "verdict.json",
+        "ends.json", "events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "records", "times_0", "verdict.json",
     ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_ranks_below_what_came_through_a_service(monkeypatch: pytest.MonkeyPatch
     """What leaders have started is none of them."""
     world = World(monkeypatch, [[CHILD]], leaders=[SimpleNamespace(identity=NEXT)])
     server = Process("sshd", ("sshd",), "/log", conduct=Conduct(carriers=("sshd",), ranks_below=1))
-    world.services.append(SimpleNamespace(process=server, identity=tree.Identity(9, 1), told=[], told_at=None))
+    world.services.append(SimpleNamespace(process=server, identity=tree.Identity(9, 1), told=[], sent_at=[], told_at=None))
     monkeypatch.setattr(tree, "carried", lambda root, carriers: [CHILD, NEXT])
     monkeypatch.setattr(tree, "generation", lambda root, number: [tree.Identity(root + 90 + number, 3)])
     assert world.stopper.carried() == [tree.Identity(CHILD.pid + 91, 3)]
@@ -129,7 +129,7 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
     scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(deaf=True, outlasts=True))
-    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[], told_at=None, wake=lambda: None))
+    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[], sent_at=[], told_at=None, wake=lambda: None))
     world.needed_until = needed_until
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 0.5)
@@ -147,6 +147,7 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
         process=launcher,
         identity=CHILD,
         told=[],
+        sent_at=[],
         told_at=None,
         is_dead=bool,
         left=list,

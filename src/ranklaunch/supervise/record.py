@@ -165,8 +165,10 @@ class Record:
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
     def ends(self, ends: Mapping[str, Any]) -> None:
-        """Write ends.json. A failure is not reported: the verdict, which comes first, has all that counts."""
-        self._write(folders.ENDS, dict(ends))
+        """Write ends.json. A failure is not reported: the verdict, which comes first, has all that counts. A round that cannot begin
+        has no ends, and its folder would be that of the first."""
+        if not self.failure:
+            self._write(folders.ENDS, dict(ends))
 
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""
