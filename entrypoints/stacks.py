@@ -55,11 +55,13 @@ def _lacking(answer: Mapping[str, Any]) -> Iterator[str]:
 
 def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Ranks that are at the same place once, the smallest groups first, for they stand out."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for rank in ranks:
-        groups.setdefault((rank["state"], NUMBERS.sub("#", rank["stack"])), []).append(rank)
-    for (state, _), those in sorted(groups.items(), key=lambda item: len(item[1])):
+        groups.setdefault((rank["state"], NUMBERS.sub("#", rank["stack"]), rank.get("exception", "")), []).append(rank)
+    for (state, _, raised), those in sorted(groups.items(), key=lambda item: len(item[1])):
         first = those[0]
         yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
         yield from (f"  {line}" for line in first["stack"].splitlines() or [STOPPED if state == "T" else NO_STACK])
+        if raised:
+            yield f"  it wrote down an exception: {raised}"
         yield f"  {first['file']}" if first["file"] else ""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ranklaunch import errors
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
-from ranklaunch.errors import UsageError, nearest, numbered
+from ranklaunch.errors import UsageError, counted, nearest, numbered
 from ranklaunch.typed import Any
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMATS = ("text", "json")
 OPTIONS = (Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),)
 MOST_LINES = 64  # of ranks; more are told in groups that are alike
+MOST_LAUNCHERS = 4  # that are named one by one
+LAST_S = 1e11  # seconds since 1970 that a calendar has
+MOST_MORE = 8  # lines of one kind below the table
 COLUMNS = ("rank", "node", "pid", "state", "cpu s", "memory", "output", "silent", "step")
 AGES = (1, 5, 15, 60, 300, 900, 3600)  # seconds of silence by which groups are told apart
 
@@ -27,9 +32,18 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
     answer = asking.ask(one_folder(words, USAGE), env, {"do": "status"})
+    asking.understood(_hide, answer)
     text = asking.lines(_text, answer)
     sys.stdout.write(asking.lines(_document, answer) if form == "json" else text)
     return 0
+
+
+def _hide(answer: Mapping[str, Any]) -> None:
+    """Hide secrets in what ranks wrote down: the supervisor has no time for that."""
+    for rank in answer["ranks"]:
+        said = rank.get("exception")
+        if said:
+            said.update({name: errors.quoted((said[name],))[0] for name in ("thread", "text")})
 
 
 def one_folder(words: Sequence[str], usage: str) -> str:
@@ -48,8 +62,10 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}, {len(ranks)} ranks known"
     yield f"{answer['job']}, attempt {answer['attempt']}: {answer['method']} on {answer['platform']}, {count}"
     yield from _nodes(nodes)
+    yield from _launchers(answer.get("launchers", ()))
     yield ""
     yield from _table([COLUMNS, *map(_rank, ranks)]) if len(ranks) <= MOST_LINES else _groups(ranks)
+    yield from _more(ranks)
 
 
 def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -59,6 +75,59 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         names = numbered((node["node"] for node in those), "node")
         host = f" ({those[0]['host']})" if len(those) == 1 else ""
         yield f"  {names}{host}: {phase}{f', waiting for {waiting}' if waiting else ''}{age}"
+
+
+def _launchers(launchers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Those that recorded themselves; of many, how many there are of each kind and on which nodes."""
+    found = list(launchers)
+    if found and len(found) <= MOST_LAUNCHERS:
+        yield f"  launchers: {', '.join(map(_launcher, found))}"
+        return
+    alike: dict[tuple[str, str], list[int]] = {}
+    for each in found:
+        alike.setdefault((each["name"], _end(each)), []).append(each["node"])
+    groups = [f"{counted(len(those), 'time')} {name} on {numbered(those, 'node')}{end}" for (name, end), those in alike.items()]
+    if groups:
+        more = len(groups) - MOST_LAUNCHERS
+        yield f"  launchers: {', '.join(groups[:MOST_LAUNCHERS])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _launcher(launcher: Mapping[str, Any]) -> str:
+    return f"{launcher['name']} (pid {launcher['pid']}) on node {launcher['node']}{_end(launcher)}"
+
+
+def _end(launcher: Mapping[str, Any]) -> str:
+    if launcher["ended"] is not None:
+        return f", ended with {launcher['ended']}"
+    return "" if launcher["alive"] else ", ended"
+
+
+def _more(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What records say beyond the table: heads of ranks that are other processes than those in it, and exceptions."""
+    heads = [rank for rank in ranks if rank.get("head") and rank["head"]["pid"] != rank["pid"]]
+    raised = [rank for rank in ranks if rank.get("exception")]
+    for shown, of in ((heads, _head), (raised, _raised)):
+        if shown:
+            yield ""
+        yield from map(of, shown[:MOST_MORE])
+        if len(shown) > MOST_MORE:
+            yield f"and {counted(len(shown) - MOST_MORE, 'rank')} more"
+
+
+def _head(rank: Mapping[str, Any]) -> str:
+    head = rank["head"]
+    by = f", started by {head['placed_by']}" if head["placed_by"] else ""
+    return f"rank {rank['rank']} runs {head['program']} as process {head['pid']} on node {rank['node']}{by}"
+
+
+def _raised(rank: Mapping[str, Any]) -> str:
+    said = rank["exception"]
+    thread = f" in thread {said['thread']}" if said["from"] == "thread" else ""
+    return f"rank {rank['rank']} wrote down an exception{thread} at {_clock(said['at'])} UTC: {said['text']}"
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(min(max(at, 0), LAST_S)))
 
 
 def _old(age: float | None) -> str:

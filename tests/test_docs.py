@@ -420,7 +420,7 @@ def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
         tagged = [line for line in ranks.splitlines() if line.startswith(f"[rank {rank}] ")]
         assert_shown("\n".join(tagged), done.stdout)
     tree = block_with(ROOT / "README.md", "logs/attempt_1/").splitlines()[1:]
-    assert {line.split()[0] for line in tree} == {path.name for path in (tmp_path / "logs/attempt_1").iterdir()}
+    assert {line.split()[0].rstrip("/") for line in tree} == {path.name for path in (tmp_path / "logs/attempt_1").iterdir()}
 
 
 # The checklists of CONTRIBUTING.md

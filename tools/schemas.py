@@ -20,7 +20,7 @@ from typing import Any, Literal, Union
 
 from ranklaunch import typed
 from ranklaunch.report.model import Report
-from ranklaunch.schemas import answers, ends, plan, verdict
+from ranklaunch.schemas import answers, ends, plan, record, verdict
 from ranklaunch.values import Value
 from ranklaunch.verdict import events
 
@@ -28,7 +28,14 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # By the name of the file. One that a command of its own writes, as a report, is here with its type.
-DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **ends.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
+DOCUMENTS: Mapping[str, Any] = {
+    **plan.DOCUMENTS,
+    **verdict.DOCUMENTS,
+    **ends.DOCUMENTS,
+    **record.DOCUMENTS,
+    **answers.DOCUMENTS,
+    "report": Report,
+}
 REAL = {name: getattr(typing, name) for name in typed.__all__}  # what stands for nothing where a program runs
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
@@ -63,7 +70,7 @@ def files() -> dict[str, str]:
 def document(name: str, kind: Any) -> Schema:
     """Of a whole file, with the types that it is made of beside it."""
     parts = Parts()
-    whole = parts.object(kind)
+    whole = {"oneOf": [parts.of(each) for each in typing.get_args(kind)]} if typing.get_origin(kind) is Union else parts.object(kind)
     return {**_head(name), **whole, **({"$defs": parts.found} if parts.found else {})}
 
 
@@ -97,9 +104,9 @@ class Parts:
 
     def object(self, kind: Any) -> Schema:
         """Of a closed one: a Value or a TypedDict."""
-        hints = typing.get_type_hints(kind, localns=REAL)
+        hints = {**typing.get_type_hints(kind, localns=REAL), **{name: known for (of, name), known in ends.KNOWN.items() if of is kind}}
         if issubclass(kind, Value):
-            names, required = kind._fields, () if kind in plan.WITHOUT_DEFAULTS else kind._fields
+            names, required = kind._fields, _written(kind)
         else:
             names, required = tuple(hints), kind.__required_keys__
         said, of_fields = described(kind, names)
@@ -131,6 +138,13 @@ class Parts:
             self.found[name] = {}  # it may hold itself
             self.found[name] = self.object(kind)
         return {"$ref": f"#/$defs/{name}"}
+
+
+def _written(kind: type[Value]) -> Sequence[str]:
+    """The fields of a value that are always written."""
+    if kind in plan.WITHOUT_DEFAULTS:
+        return ()
+    return [name for name in kind._fields if name not in kind._defaults] if kind in ends.WITHOUT_DEFAULTS else kind._fields
 
 
 def _saying(text: str) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from testbench.places import ROOT
 
 FOLDER = ROOT / "docs" / "schemas"
 OF_ATTEMPT = {"plan.json": "plan", "verdict.json": "verdict", "ends.json": "ends", "round.json": "round", "hang.json": "hang"}
+RECORD = re.compile(r"(rank|launcher|exception|exit)(-[0-9]+){3,4}\.json")
+MOST_RECORDS = 64  # of a node that are looked at
 
 
 def check(name: str, document: Any) -> None:
@@ -36,6 +39,14 @@ def check_attempt(folder: Path) -> None:
         path = folder / name
         if path.exists():
             _check_file(path, os.stat(path).st_mtime_ns, os.stat(path).st_size)
+    for node in folder.glob("records/node_*"):
+        for path in [path for path in sorted(node.glob("*.json")) if RECORD.fullmatch(path.name)][:MOST_RECORDS]:
+            check_record(path)
+
+
+def check_record(path: Path) -> None:
+    """A file that a rank or a launcher has written of itself."""
+    check("record", json.loads(path.read_text(encoding="utf-8")))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -88,7 +88,7 @@ def compact(ends: Mapping[str, Any]) -> dict[str, Any]:
     """ends.json without what has its usual value."""
     parts = {name: _without(ends[name], USUAL[kind]) for name, kind in PARTS.items()}
     found = {**parts, "ends": [_compact_end(end) for end in ends["ends"]]}
-    return {**found, **{name: ends[name] for name in ("stop", "state", "lost") if ends[name]}}
+    return {**found, **{name: ends[name] for name in ("stop", "state", "lost", "others") if ends.get(name)}}
 
 
 def _compact_end(end: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def whole(ends: Mapping[str, Any]) -> dict[str, Any]:
     parts = {name: {**USUAL[kind], **ends[name]} for name, kind in PARTS.items()}
     return {
         "schema": model.SCHEMA, **parts, "stop": ends.get("stop"), "state": ends.get("state", {}), "lost": ends.get("lost", []),
-        "ends": [_whole_end(end) for end in ends["ends"]],
+        "ends": [_whole_end(end) for end in ends["ends"]], "others": ends.get("others", []),
     }  # fmt: skip
 
 

@@ -17,8 +17,10 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import LOG_DIR
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.typed import Any
+from ranklaunch.typed import Any, TypeVar
 from ranklaunch.verdict import folders
+
+T = TypeVar("T")
 
 STARTS_S = 5.0  # a job can be asked once it has lasted a second, on a busy machine a little later
 AGAIN_S = 0.1
@@ -78,8 +80,13 @@ def _looked(top: str) -> str:
 def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
     """An answer as text that cannot move a terminal. show: its lines. Raises ConfigError where it is not as this version knows it: whoever
     can write in the folder of the logs may answer there."""
+    return understood(lambda answer: "".join([f"{showing.printable(line)}\n" for line in show(answer)]), answer)
+
+
+def understood(use: Callable[[Mapping[str, Any]], T], answer: Mapping[str, Any]) -> T:
+    """Return what `use` makes of an answer. Raises ConfigError where the answer is not as this version knows it."""
     try:
-        return "".join([f"{showing.printable(line)}\n" for line in show(answer)])
+        return use(answer)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         msg = "what answers there is not understood: expected a ranklaunch of this version"
         raise ConfigError(msg) from None

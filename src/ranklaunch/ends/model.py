@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ranklaunch.ends import records as recorded
 from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value, as_dict, replace
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, Failure
 
 SCHEMA = "ranklaunch.ends/1"
+MOST_OTHERS = 256  # processes besides ranks and children whose records are kept
+MOST_RECORDS = 64  # of one process
 BELOW, DAEMON = "below", "daemon"  # roles besides those of children: a rank that a launcher started; a killed carrier of ranks
 
 
@@ -87,6 +90,17 @@ class RankEnd(Value):
     at_stop: Tail | None = None
     at_ending: Tail | None = None
     records: tuple[Mapping[str, Any], ...] = ()
+
+
+class OtherProcess(Value):
+    """A process with records that is no child of ranklaunch and no rank whose pid was known: the Python below a shell, a helper, a child of
+    multiprocessing, a launcher that the program started. rank: number of the rank that its own variables name, None where they name none
+    or where it is a launcher."""
+
+    pid: int
+    start: int
+    rank: int | None
+    records: tuple[Mapping[str, Any], ...]
 
 
 class Decided(Value):
@@ -178,7 +192,7 @@ class JobFacts(Value):
 class NodeEnds(Value):
     """All ends of one node in one round. stop: None if nobody asked. state: what this node told node 0 for its decision about a restart.
     lost: what the start barrier (the muster) says of nodes that never reported. ends: children in the order of their ends, and then
-    the ranks below them."""
+    the ranks below them. others: further processes that wrote down something of themselves."""
 
     job: JobFacts
     ending: Decided
@@ -187,6 +201,7 @@ class NodeEnds(Value):
     state: Mapping[str, Any] = NOTHING
     lost: tuple[Suspect, ...] = ()
     ends: tuple[RankEnd, ...] = ()
+    others: tuple[OtherProcess, ...] = ()
 
 
 def as_json(node: NodeEnds) -> dict[str, Any]:
@@ -195,10 +210,24 @@ def as_json(node: NodeEnds) -> dict[str, Any]:
 
 
 def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> NodeEnds:
-    """Attach to each end what its process wrote down of itself. records: by pid and start, in the order in which they were written."""
+    """Attach to each end what its process wrote down of itself; what other processes wrote down becomes `others`, of which those that tell
+    how they ended count most. records: by pid and start, in the order in which they were written, as ends.records.as_mapping has them."""
+    left = {process: tuple(own[:MOST_RECORDS]) for process, own in records.items()}
 
     def attached(end: RankEnd) -> RankEnd:
-        own = records.get((end.pid, end.start)) if end.pid is not None and end.start is not None else None
-        return replace(end, records=tuple(own)) if own else end
+        own = left.pop((end.pid, end.start), ()) if end.pid is not None and end.start is not None else ()
+        return replace(end, records=own) if own else end
 
-    return replace(node, ends=tuple(map(attached, node.ends)))
+    ends = tuple(map(attached, node.ends))
+    telling = sorted(left.items(), key=lambda item: not any(each["kind"] in _OF_ENDS for each in item[1]))
+    others = [OtherProcess(pid, start, _rank_of(own), own) for (pid, start), own in telling[:MOST_OTHERS]]
+    return replace(node, ends=ends, others=tuple(others))
+
+
+_OF_ENDS = (recorded.EXCEPTION, recorded.EXIT)
+
+
+def _rank_of(own: Sequence[Mapping[str, Any]]) -> int | None:
+    if any(each["kind"] == recorded.LAUNCHER for each in own):
+        return None
+    return next((recorded.rank_number(each["variables"]) for each in own if each.get("variables")), None)

@@ -6,18 +6,28 @@ together with what the kernel says of the process. No record proves nothing: `py
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from ranklaunch import errors
+from ranklaunch.secrets import redact
 from ranklaunch.typed import Any
-from ranklaunch.values import Value
+from ranklaunch.values import Value, replace
 
 SCHEMA = "ranklaunch.record/1"
 RANK, LAUNCHER, EXCEPTION, EXIT = "rank", "launcher", "exception", "exit"
 MOST_FILES, MOST_BYTES = 4096, 64 * 1024  # of a node's folder; of one file
 MOST_TEXT = 8192  # characters of one text
 MOST_ITEMS = 64  # of a list or a mapping
+# Variables that hold the number of a rank in the whole job, the most reliable first.
+RANK_NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK_ID", "MS_NODE_ID", "JAX_PROCESS_ID")
+MOST_RANK_DIGITS = 7
+WHERE = ("main", "thread", "process")
+LINKS = ("", "cause", "context", "group")
+_WORD = re.compile(r"[\w.-]{0,64}")  # name of a launcher
+_HOST = re.compile(r"[\w.-]{1,255}")
 _NAME = re.compile(r"(rank|launcher|exception|exit)-([0-9]{1,7})-([0-9]{1,10})-([0-9]{1,19})(?:-([0-9]{1,2}))?\.json")
 
 
@@ -47,12 +57,12 @@ class Raised(Value):
 
 
 class Record(Value):
-    """One record. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's clock; monotonic: by its monotonic clock.
-
-    Of a rank: variables (its rank variables at exec), top (the topmost process with equal variables), parent (of the top), launcher (the
-    parent's name, "" where the parent is neither ranklaunch nor a launcher). Of a launcher: launcher (its own name), argv, parent.
-    Of an exception: where (main, thread, process), thread, number (from 1, per process), chain. Of an exit: where, code, text (of
-    sys.exit), chain (the exception that was being handled, () for none)."""
+    """What one process wrote down of itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
+    clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank. top:
+    the topmost process with equal variables, of a rank. parent: of the top, or of the launcher. launcher: name of a launcher, or what
+    placed a rank: ranklaunch, a launcher, or "" for neither. where: main, thread, or process (a child of multiprocessing), of an exception
+    or exit. thread: name of the thread that raised. number: of an exception, from 1 in each process. chain: the exception that nobody
+    caught, then those behind it; of an exit, the exception that was being handled. code: exit code. text: argument of sys.exit."""
 
     kind: str
     node: int
@@ -78,10 +88,27 @@ class Record(Value):
         return self.pid, self.start
 
 
+def kind_of(name: str) -> str:
+    """Return the kind of record that a file of this name holds, "" for a name that no record has."""
+    named = _NAME.fullmatch(name)
+    return named[1] if named else ""
+
+
+def process_of(name: str) -> tuple[int, int] | None:
+    """Return pid and start of the process whose record a file of this name holds; None for a name that no record has."""
+    named = _NAME.fullmatch(name)
+    return (int(named[3]), int(named[4])) if named else None
+
+
 def read(files: Iterable[tuple[str, bytes]]) -> list[Record]:
     """The records among these files (name, content), in the order in which they were written. What is no record is left out."""
     found = filter(None, (parse(name, data) for name, data in files))
-    return sorted(found, key=lambda record: (record.monotonic, record.pid, record.number))
+    return sorted(found, key=order)
+
+
+def order(record: Record) -> tuple[float, int, int]:
+    """Sort key: the time at which a record was written."""
+    return record.monotonic, record.pid, record.number
 
 
 def parse(name: str, data: bytes) -> Record | None:
@@ -104,20 +131,26 @@ def _is_of(value: Any, named: re.Match[str]) -> bool:
 
 def _record(value: Mapping[str, Any]) -> Record:
     kind = value["record"]
-    common = (kind, value["node"], _text(value["host"]), value["pid"], value["start"], _number(value["time"]), _number(value["monotonic"]))
+    common = (kind, value["node"], _host(value["host"]), value["pid"], value["start"], _number(value["time"]), _number(value["monotonic"]))
     if kind == RANK:
         variables = tuple((_text(name), _text(each)) for name, each in [*_mapping(value["variables"]).items()][:MOST_ITEMS])
         return Record(
             *common, argv=_texts(value["argv"]), variables=variables, top=_process(value["top"]), parent=_process(value["parent"]),
-            launcher=_text(value["launcher"]),
+            launcher=_word(value["launcher"]),
         )  # fmt: skip
     if kind == LAUNCHER:
-        return Record(*common, argv=_texts(value["argv"]), parent=_process(value["parent"]), launcher=_text(value["name"]))
+        return Record(*common, argv=_texts(value["argv"]), parent=_process(value["parent"]), launcher=_word(value["name"]))
     if kind == EXCEPTION:
         chain = _chain(value["chain"])
-        return Record(*common, where=_text(value["from"]), thread=_text(value["thread"]), number=_count(value["number"]), chain=chain)
+        return Record(
+            *common, where=_one_of(value["from"], WHERE), thread=_text(value["thread"]), number=_count(value["number"]), chain=chain
+        )
     return Record(
-        *common, where=_text(value["from"]), code=_count(value["code"]), text=_text(value["text"]), chain=_chain(value["handling"] or [])
+        *common,
+        where=_one_of(value["from"], WHERE),
+        code=_count(value["code"]),
+        text=_text(value["text"]),
+        chain=_chain(value["handling"] or []),
     )
 
 
@@ -127,7 +160,9 @@ def _chain(value: Any) -> tuple[Raised, ...]:
 
 def _raised(value: Any) -> Raised:
     frames, library = tuple(map(_frame, _list(value["frames"]))), value["library"]
-    return Raised(_text(value["type"]), _text(value["message"]), _text(value["link"]), frames, None if library is None else _frame(library))
+    return Raised(
+        _text(value["type"]), _text(value["message"]), _one_of(value["link"], LINKS), frames, None if library is None else _frame(library)
+    )
 
 
 def _frame(value: Any) -> Frame:
@@ -142,6 +177,23 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value[:MOST_TEXT]
+
+
+def _host(value: Any) -> str:
+    """An odd name of a host says nothing."""
+    return value if isinstance(value, str) and _HOST.fullmatch(value) else ""
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise TypeError(value)
+    return value
+
+
+def _one_of(value: Any, known: Sequence[str]) -> str:
+    if value not in known:
+        raise TypeError(value)
+    return str(value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -170,3 +222,75 @@ def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise TypeError(value)
     return value
+
+
+# What a record says
+
+
+def rank_number(variables: Iterable[tuple[str, str]]) -> int | None:
+    """Return the number of the rank that a process with these variables (name, value) belongs to; None where none says one."""
+    values = dict(variables)
+    for name in RANK_NUMBERS:
+        value = values.get(name, "")
+        if value.isascii() and value.isdigit() and len(value) <= MOST_RANK_DIGITS:
+            return int(value)
+    return None
+
+
+def program(argv: Sequence[str]) -> str:
+    """Return the script or module that a command line of Python runs; the command itself where it runs none."""
+    words = iter(argv[1:])
+    for word in words:
+        if word in ("-W", "-X"):
+            next(words, "")
+        elif re.fullmatch("-[A-Za-z]{0,8}m", word):
+            return next(words, "")
+        elif re.fullmatch("-[A-Za-z]{0,8}c", word) or word == "-":
+            break
+        elif not word.startswith("-"):
+            return word
+    return argv[0] if argv else ""
+
+
+# Records as JSON
+
+
+def as_mapping(record: Record) -> dict[str, Any]:
+    """Return a record as JSON has it, without secrets. Fields that have their default are left out, but for the code of an exit."""
+    found = _without_defaults(hidden(record))
+    return {**found, "code": record.code} if record.kind == EXIT else found
+
+
+def hidden(record: Record) -> Record:
+    """Return a record without secrets: ranks hide them with plainer rules, and others may have written the file."""
+    return replace(
+        record, argv=redact.argv(record.argv),
+        variables=tuple(redact.environment(dict(record.variables)).items()),
+        parent=replace(record.parent, argv=redact.argv(record.parent.argv)) if record.parent else None,
+        thread=_hidden(record.thread), chain=tuple(map(_hidden_raised, record.chain)), text=_hidden(record.text),
+    )  # fmt: skip
+
+
+def _hidden_raised(raised: Raised) -> Raised:
+    frames, library = tuple(map(_hidden_frame, raised.frames)), raised.library and _hidden_frame(raised.library)
+    return replace(raised, type=_hidden(raised.type), message=_hidden(raised.message), frames=frames, library=library)
+
+
+def _hidden_frame(frame: Frame) -> Frame:
+    return replace(frame, file=_hidden(frame.file), function=_hidden(frame.function))
+
+
+@functools.lru_cache(maxsize=1024)  # ranks of one program have the same frames
+def _hidden(text: str) -> str:
+    return "\n".join(errors.quoted(text.split("\n"))) if text else ""
+
+
+def _without_defaults(value: Value) -> dict[str, Any]:
+    found = {name: getattr(value, name) for name in value._fields}
+    return {name: _plain(each) for name, each in found.items() if name not in value._defaults or each != value._defaults[name]}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Value):
+        return _without_defaults(value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -19,12 +19,13 @@ GONE = "gone"
 
 class OfRank(Value):
     """state: as in /proc, GONE where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
-    file: where its stacks are."""
+    file: where its stacks are. exception: that it wrote down of itself by then, "" for none."""
 
     node: int
     state: str
     stack: str = ""
     file: str = ""
+    exception: str = ""
 
 
 class Named(Value):
@@ -81,7 +82,8 @@ class Gathering:
             rank = int(name)
             if 0 <= rank < MOST_RANKS:
                 stack = "\n".join(str(line)[:MOST_TEXT] for line in told["stack"][:MOST_FRAMES])
-                seen = OfRank(node, str(told["state"])[:8], stack, join(folder, f"rank_{rank}.stacks.txt") if stack else "")
+                file = join(folder, f"rank_{rank}.stacks.txt") if stack else ""
+                seen = OfRank(node, str(told["state"])[:8], stack, file, _shown(str(told.get("exception", ""))[:MOST_TEXT]))
                 self._unread |= {rank} if told.get("unread") else set()
                 ranks[rank] = seen, flight.from_json(told["recorder"]) if told["recorder"] else None
         for communicator, rank, operation, launched, most in body["behind"]:

@@ -119,6 +119,23 @@ class Suspect(Value):
     log: str = ""
 
 
+class Raised(Value):
+    """An exception that a process wrote down of itself when nobody caught it; it explains an end only together with the exit code. rank:
+    null for a helper, a child of multiprocessing or a launcher. at: when it was raised. where: main, thread, or process for a child of
+    multiprocessing. thread: its name, "" for the main thread. launcher: name of the launcher that raised it, "" for none. text: type,
+    message and place. cause: the exception that caused it, or that was being handled, "" for none."""
+
+    node: int
+    rank: int | None
+    pid: int
+    at: float
+    where: str
+    thread: str
+    launcher: str
+    text: str
+    cause: str = ""
+
+
 class Stacks(Value):
     """Ranks whose main threads stand at one place. frames: of one of them, the innermost first."""
 
@@ -325,7 +342,8 @@ class Tail(Value):
 class Report(Value):
     """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
     culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
-    troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one."""
+    troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one. exceptions: of the last
+    round, on all nodes."""
 
     folder: str
     job: Job
@@ -342,6 +360,7 @@ class Report(Value):
     tails: tuple[Tail, ...] = ()
     troubles: tuple[str, ...] = ()
     other_jobs: tuple[str, ...] = ()
+    exceptions: tuple[Raised, ...] = ()
     schema: Literal["ranklaunch.report/1"] = SCHEMA
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
+from ranklaunch.ends import records
+from ranklaunch.ends.records import Record
 from ranklaunch.errors import ConfigError
 from ranklaunch.logs.written import Point, Written
 from ranklaunch.report import given
@@ -28,6 +30,8 @@ MOST_LINE = 256 * 1024
 EVENTS = 64 * 1024 * 1024  # of all; of a file that has more, its beginning and its end are read
 LEAST_EVENTS = 64 * 1024
 TIMES = 32 * 1024 * 1024  # of all
+RECORDS = 16 * 1024 * 1024  # of all
+LEAST_RECORD = 512  # bytes that a file counts at least, however small
 BLOCK = 256 * 1024
 TAIL = 256 * 1024
 MOST_FILES = 200  # of evidence, by name
@@ -80,6 +84,7 @@ class Reader:
         self._plans = PLANS
         self._events = EVENTS
         self._times = TIMES
+        self._record_bytes = RECORDS
 
     def places(self) -> list[Place]:
         """Of all jobs, nodes and attempts, by their numbers. Raises ConfigError where there is none."""
@@ -170,6 +175,33 @@ class Reader:
 
     def _unread(self, below: str, error: Exception) -> None:
         self.trouble(f"{below or self.top}: {getattr(error, 'strerror', '') or error}")
+
+    def exceptions(self, below: str) -> Iterator[Record]:
+        """Exception records of one round, and what the processes that wrote them recorded of their start, in one folder of nodes."""
+        top = os.path.join(below, folders.RECORDS)
+        if not os.path.isdir(os.path.join(self.top, top)):
+            return
+        for node in sorted(filter(_NODE.fullmatch, self._folders(top))):
+            yield from self._records(os.path.join(top, node))
+
+    def _records(self, below: str) -> Iterator[Record]:
+        names = sorted(filter(records.kind_of, self._names(below) or ()))
+        raised = {records.process_of(name) for name in names if records.kind_of(name) == records.EXCEPTION}
+        wanted = [name for name in names if records.kind_of(name) != records.EXIT and records.process_of(name) in raised]
+        if len(wanted) > records.MOST_FILES:
+            self.trouble(f"{below}: {len(wanted)} records of exceptions; {records.MOST_FILES} of them were read")
+        for name in wanted[: records.MOST_FILES]:
+            if self._record_bytes <= 0:
+                self.trouble(f"{below}: records of exceptions are left out: all of them have more than {RECORDS >> 20} MB")
+                return
+            try:
+                data = disk.read(disk.own(os.path.join(self.top, below, name)), records.MOST_BYTES + 1)
+            except (OSError, ValueError, ConfigError):  # a link or a FIFO among them is no record
+                continue
+            self._record_bytes -= len(data) + LEAST_RECORD
+            record = records.parse(name, data)
+            if record:
+                yield record
 
     # Folders
 

@@ -6,9 +6,9 @@ import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import ConfigError, counted
-from ranklaunch.report import accounting, attempts, given, model, rounds, verdicts
+from ranklaunch.report import accounting, attempts, given, model, raised, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
-from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
+from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Raised, Report, Stacks, Tail
 from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
 from ranklaunch.report.reading import Left, Place, Reader
 from ranklaunch.report.rounds import Place as Reached
@@ -46,7 +46,14 @@ def report(top: str) -> Report:
         accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
         differences=verdicts.differences(compared), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
+        exceptions=_exceptions(reader, next(each for each in found if each.number == last.number)),
     )  # fmt: skip
+
+
+def _exceptions(reader: Reader, last: Gathered) -> tuple[Raised, ...]:
+    """Of the last round."""
+    lefts = last.lefts[max(last.lefts)]
+    return raised.of_records((record for left in lefts.values() for record in reader.exceptions(left.below)), last.shift)
 
 
 def _tell_of_names(reader: Reader, found: Sequence[Gathered]) -> None:

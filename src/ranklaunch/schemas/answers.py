@@ -16,6 +16,37 @@ class NodeNow(TypedDict):
     age_s: float | None
 
 
+class LauncherNow(TypedDict):
+    """A launcher that recorded its start. argv: its command line, at most 16 words, without secrets. alive: whether it runs. ended: the
+    exit code that it wrote down of itself; null for none."""
+
+    node: int
+    name: str
+    pid: int
+    argv: list[str]
+    alive: bool
+    ended: int | None
+
+
+class Head(TypedDict):
+    """The first Python of a rank, by its own record, while it runs. program: script or module. placed_by: what started the rank: ranklaunch
+    or the name of a launcher; empty for anything else."""
+
+    pid: int
+    program: str
+    placed_by: str
+
+
+class RaisedNow(TypedDict):
+    """An exception that a rank wrote down of itself when nobody caught it; the rank may still run. at: seconds since 1970. from: process is
+    a child of multiprocessing. text: type, message and place, without secrets."""
+
+    at: float
+    from_: str
+    thread: str
+    text: str
+
+
 class _OfAnyRank(TypedDict):
     rank: int
     node: int
@@ -31,16 +62,19 @@ class RankNow(_OfAnyRank, total=False):
     """pid: null where it is not known or gone. state: as the kernel has it; gone: it has ended; unknown: its process is not known. cpu_s,
     rss_kb: of its whole process tree. output_bytes: that it has written, null where it writes through another node that has not said
     so. last_output_s: seconds since it wrote, null where it has not. step: the last that its output told of. steps: of the whole
-    training; null where that is not known. step_s: seconds of one, on average; null while that cannot be told."""
+    training; null where that is not known. step_s: seconds of one, on average; null while that cannot be told. head, exception: by its own
+    records, where there are any."""
 
     step: int
     steps: int | None
     step_s: float | None
+    head: Head
+    exception: RaisedNow
 
 
 class Status(TypedDict):
-    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. ranks: those that are known, of all
-    nodes."""
+    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. launchers: those that recorded
+    their start. ranks: those that are known, of all nodes."""
 
     schema: Literal["ranklaunch.status/1"]
     job: str
@@ -50,6 +84,7 @@ class Status(TypedDict):
     time: str
     node: int
     nodes: list[NodeNow]
+    launchers: list[LauncherNow]
     ranks: list[RankNow]
 
 

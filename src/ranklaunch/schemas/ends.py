@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.ends.model import Decided, JobFacts, MemoryKills, RankEnd, Stop
+from ranklaunch.ends.model import Decided, JobFacts, MemoryKills, OtherProcess, RankEnd, Stop
+from ranklaunch.ends.records import Process, Raised, Record
 from ranklaunch.verdict.blame import Suspect
 
 
@@ -33,7 +34,7 @@ class Ends(TypedDict):
     """How each process of a node ended in one round, and what its verdict was made from. All times are seconds since 1970 by node 0's
     clock. stop: the first stop request; null if there was none. state: empty where nothing is started again. lost: what is known of nodes
     that never reported; on other nodes than 0 only of node 0. ends: children of ranklaunch in the order of their ends, then ranks below
-    them."""
+    them. others: further processes that wrote down something of themselves."""
 
     schema: Literal["ranklaunch.ends/1"]
     job: JobFacts
@@ -43,6 +44,10 @@ class Ends(TypedDict):
     state: NodeState
     lost: list[Suspect]
     ends: list[RankEnd]
+    others: list[OtherProcess]
 
 
+WITHOUT_DEFAULTS = (Record, Raised, Process)  # of these, fields that have their default are not written
+# Fields whose types say less than is known.
+KNOWN = {(RankEnd, "records"): tuple[Record, ...], (OtherProcess, "records"): tuple[Record, ...]}
 DOCUMENTS: Mapping[str, Any] = {"ends": Ends}

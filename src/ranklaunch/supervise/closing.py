@@ -193,7 +193,11 @@ def keep_ends(
         from ranklaunch.ends.model import as_json
         from ranklaunch.supervise.ends import collect  # after the verdict, when nobody waits
 
-        record.ends(as_json(collect.of_node(plan, ending, ended, circumstances, failing, state, lost, run)))
+        node = collect.of_node(plan, ending, ended, circumstances, failing, state, lost, run)
+        try:
+            node = collect.of_records(node, folders.records(record.folder, plan.job.node_index))
+        finally:  # without records, the rest counts all the same
+            record.ends(as_json(node))
     except (OSError, ImportError, MemoryError):  # no descriptor or memory left
         return
     except Exception as error:

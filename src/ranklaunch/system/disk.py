@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -74,14 +75,29 @@ def own_files(folder: str, most: int, most_bytes: int) -> Iterator[tuple[str, by
     except OSError:
         return
     for name in names[:most]:
-        try:
-            fd = own(os.path.join(folder, name))
-            status = os.fstat(fd)
-            data = read(fd, most_bytes + 1)
-        except (OSError, NotRegularError):
-            continue
-        if status.st_uid == os.geteuid() and len(data) <= most_bytes:
+        data = own_file(os.path.join(folder, name), most_bytes)
+        if data is not None:
             yield name, data
+
+
+def own_file(path: str, most_bytes: int) -> bytes | None:
+    """Return the content of a regular file of this user; None for anything else, for a larger file, and for one that cannot be read."""
+    try:
+        fd = own(path)
+        status = os.fstat(fd)
+        data = read(fd, most_bytes + 1)
+    except (OSError, NotRegularError):
+        return None
+    return data if status.st_uid == os.geteuid() and len(data) <= most_bytes else None
+
+
+def names(folder: str, most: int) -> list[str]:
+    """Return at most so many names of a folder, in no order; none where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in itertools.islice(entries, most)]
+    except OSError:
+        return []
 
 
 def lock(folder: str) -> int | None:

@@ -21,6 +21,7 @@ ROUND = "round.json"  # how a round has ended that another follows
 ENDS = "ends.json"  # how each process of this node ended
 HANG = "hang.json"  # what was said of the last alarm, where a command is told of it
 EVIDENCE = "evidence"
+RECORDS = "records"
 TUNE, BEST = "tune", "run"  # of a search, and of what was run with the best that it found: beside its own attempt
 OF_TUNE = ("exps", "results.json")  # in the former, where it has tried something
 COMMAND = "command.txt"  # of an experiment
@@ -83,7 +84,7 @@ def evidence(attempt: str, node: int) -> str:
 
 def records(attempt: str, node: int) -> str:
     """Folder of the records that ranks and launchers of one node write."""
-    return join(join(attempt, "records"), f"node_{node}")
+    return join(join(attempt, RECORDS), f"node_{node}")
 
 
 def attempts(names: Iterable[str]) -> list[int]:

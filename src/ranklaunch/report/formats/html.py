@@ -50,8 +50,8 @@ def _body(report: Report) -> tuple[Html, ...]:
     scale = axis.over(report.began, report.ended)
     found = ranks.ranks_of(report)
     sections = (
-        head.time(report), _time_line(report, scale, found), ranks.section(report, found, scale), rest.hangs(report), rest.rounds(report),
-        rest.differences(report), rest.logs(report), rest.notes(report),
+        head.time(report), _time_line(report, scale, found), ranks.section(report, found, scale), rest.exceptions(report),
+        rest.hangs(report), rest.rounds(report), rest.differences(report), rest.logs(report), rest.notes(report),
     )  # fmt: skip
     made = f"Made by ranklaunch report{f' of what ranklaunch {report.job.ranklaunch} left' if report.job.ranklaunch else ''} in "
     foot = tag("footer", tag("p", made, tag("code", report.folder)))

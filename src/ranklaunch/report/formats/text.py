@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report import model
-from ranklaunch.report.formats.words import NO_REASON, clock, lasted, unfinished, who
+from ranklaunch.report import model, raised
+from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, clock, lasted, raised_by, unfinished, who
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
 WIDTH = 140
 MOST_LAST_LINES = 12
+MOST_EXCEPTIONS = 8
 MOST_ROUNDS = 8
 MOST_GROUPS = 6
 MOST_SUSPECTS = 6
@@ -20,7 +21,7 @@ BAR = 30  # characters
 
 
 def shown(report: Report) -> str:
-    parts = (_job(report), _end(report), _rounds(report), _hang(report), _time(report), _more(report))
+    parts = (_job(report), _end(report), _exceptions(report), _rounds(report), _hang(report), _time(report), _more(report))
     blocks = [block for block in map(list, parts) if block]
     return "\n\n".join("\n".join(line[: 4 * WIDTH] for line in block) for block in blocks) + "\n"
 
@@ -91,6 +92,23 @@ def _culprit(culprit: Culprit | None) -> Iterator[str]:
 
 def _ended(culprit: Culprit) -> str:
     return f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
+
+
+# What processes wrote down of themselves
+
+
+def _exceptions(report: Report) -> Iterator[str]:
+    """Of the last round, equal ones of several ranks once."""
+    groups = raised.alike(report.exceptions)
+    if not groups:
+        return
+    yield "exceptions:"
+    for group in groups[:MOST_EXCEPTIONS]:
+        cause = f"; {group[0].cause}" if group[0].cause else ""
+        yield f"  {raised_by(group)}: {group[0].text}{cause}"
+    if len(groups) > MOST_EXCEPTIONS:
+        yield f"  and {len(groups) - MOST_EXCEPTIONS} more"
+    yield f"  ({OF_EXCEPTIONS})"
 
 
 # What was before

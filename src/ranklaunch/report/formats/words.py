@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from ranklaunch.report.model import Culprit
+from ranklaunch.errors import counted, numbered
+from ranklaunch.report.model import Culprit, Raised
 
+OF_EXCEPTIONS = "written down by the processes themselves; an exception explains an end only together with its exit code"
 NO_REASON = "nothing says why"
 
 
@@ -53,3 +56,20 @@ def end(exit_code: int | None, signal: str) -> str:
 
 def memory(kilobytes: int) -> str:
     return f"{kilobytes / 1024**2:.1f} GiB" if kilobytes >= 1024**2 else f"{kilobytes / 1024:.0f} MiB"
+
+
+def raised_by(group: Sequence[Raised]) -> str:
+    """Who raised equal exceptions, and when the first of them did: rank 1 (pid 4711), 12:03:04."""
+    first = group[0]
+    ranks = sorted({each.rank for each in group if each.rank is not None})
+    at = clock(first.at).partition(" ")[2]
+    times = f", {counted(len(group), 'time')}, first" if len(group) > max(1, len(ranks)) else ", first" if len(group) > 1 else ","
+    thread = f", in thread {first.thread}" if first.where == "thread" else ""
+    if len(ranks) > 1:
+        return f"{numbered(ranks, 'rank')}{thread}{times} {at}"
+    if ranks:
+        name = f"rank {ranks[0]}"
+    else:
+        name = first.launcher or ("a child process" if first.where == "process" else "a helper")
+        thread = f" on node {first.node}{thread}"
+    return f"{name} (pid {first.pid}){thread}{times} {at}"

@@ -5,7 +5,8 @@ Words of the muster are no larger than 128 KiB, so a long answer comes in pages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.system.loop import Loop, Timer
@@ -13,7 +14,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 ASK, DO, DID, SAID = "ask", "do", "did", "said"
-PAGE = 256  # ranks
+PAGE, PAGE_BYTES = 256, 64 * 1024  # of ranks, and of what is said of them
 ANSWER_S = 0.8  # for all nodes to answer
 
 Asked = Mapping[str, Any]
@@ -62,7 +63,7 @@ class Circle:
     def _answer(self, node: int, body: Mapping[str, Any]) -> None:
         answer = dict(self._do(body["asked"]))
         ranks = answer.pop("ranks", [])
-        pages = [ranks[i : i + PAGE] for i in range(0, len(ranks), PAGE)] or [[]]
+        pages = list(_pages(ranks))
         for page, part in enumerate(pages):
             said = {**answer, "ranks": part, "page": page, "pages": len(pages)}
             self._nodes.tell_node_0(DID, {"number": body["number"], "by": body["by"], "said": said})
@@ -90,3 +91,17 @@ class Circle:
             for answer in question.answers.values():
                 answer.pop("left", None)
             question.told(question.answers)
+
+
+def _pages(ranks: list[Any]) -> Iterator[list[Any]]:
+    """At least one, which may be empty."""
+    page: list[Any] = []
+    size = 0
+    for rank in ranks:
+        of_rank = len(json.dumps(rank))
+        if page and (len(page) >= PAGE or size + of_rank > PAGE_BYTES):
+            yield page
+            page, size = [], 0
+        page.append(rank)
+        size += of_rank
+    yield page

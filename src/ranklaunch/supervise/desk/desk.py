@@ -18,9 +18,12 @@ from ranklaunch.supervise.desk.saving import Offer, Saving
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import Any
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.desk.recorded import Recorded
 
 SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
@@ -55,6 +58,7 @@ class Desk:
         self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
         self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # how each node stood last, and when it said so
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
+        self._recorded: Recorded | None = None  # of the attempt that runs
         self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
         self._handlers: dict[str, Callable[[Mapping[str, Any], Answer], None]] = {
             "status": self._status, "save": self._on_save, "stacks": self._on_stacks,
@@ -114,8 +118,25 @@ class Desk:
         phase, waiting = self._asked.phase()
         seen = self._asked.attended()
         plan = seen.plan()
-        ranks = standing.ranks(plan, seen.ranks(), seen.outputs(), self._asked.of_ranks(), self._loop.clock())
-        return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "ranks": ranks}
+        known, more, recorded = seen.ranks(), self._asked.of_ranks(), self._records(seen)
+        own = () if plan.job.is_idle else plan.job.node.ranks
+        said = recorded.of_ranks(own, known) if recorded else {}
+        more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
+        ranks = standing.ranks(plan, known, seen.outputs(), more, self._loop.clock())
+        launchers = recorded.launchers() if recorded else []
+        return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "launchers": launchers, "ranks": ranks}
+
+    def _records(self, seen: Attended) -> Recorded | None:
+        """None where no descriptor is left to import it."""
+        try:
+            from ranklaunch.supervise.desk.recorded import Recorded  # few jobs are asked
+        except (OSError, ImportError):
+            return None
+        folder = folders.records(seen.record.folder, seen.plan().job.node_index)
+        if self._recorded is None or self._recorded.folder != folder:
+            self._recorded = Recorded(folder)
+        self._recorded.look()
+        return self._recorded
 
     def _compiled(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
         """schema ranklaunch.status/1; age_s: seconds since a node has said so, null where it never has."""
@@ -129,7 +150,8 @@ class Desk:
         ]
         ranks = _whole(_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"])
         job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
-        return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "ranks": ranks}
+        launchers = [{"node": i, **launcher} for i in sorted(said) for launcher in map(dict, said[i][1].get("launchers", ()))]
+        return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "launchers": launchers, "ranks": ranks}
 
     def _on_stacks(self, question: Mapping[str, Any], answer: Answer) -> None:
         phase, waiting = self._asked.phase()
@@ -184,6 +206,8 @@ def _judge_standing(said: Mapping[str, Any]) -> None:
         text(dict(said), key)
     for rank in said["ranks"]:
         int(dict(rank)["rank"])
+    for launcher in said.get("launchers", ()):
+        text(dict(launcher), "name")
 
 
 def _whole(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,8 +38,8 @@ class Stacked:
         nodes.hear(STACKED, self._on_stacked)
 
     def ask(self, answer: Answer) -> None:
-        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none) and file;
-        silent: nodes that have said nothing in time; and failed: nodes that could take no evidence, with node and why."""
+        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none), file and
+        exception; silent: nodes that have said nothing in time; and failed: nodes that could take no evidence, with node and why."""
         attempt = self._attended().evidence
         self._answers.append(answer)
         if len(self._answers) == 1 or self._awaited is not attempt:  # one that has ended answers nobody
@@ -61,7 +61,14 @@ class Stacked:
         self._gathering.remove(self._on_gathered)
         askers, self._askers = sorted(self._askers), set()
         ranks = [
-            {"rank": rank, "node": each.node, "state": each.state, "stack": each.stack, "file": each.file}
+            {
+                "rank": rank,
+                "node": each.node,
+                "state": each.state,
+                "stack": each.stack,
+                "file": each.file,
+                "exception": each.exception,
+            }
             for rank, each in gathered.ranks.items()
         ]
         rest = {"silent": list(gathered.silent), "failed": [{"node": who, "why": why} for who, why in sorted(gathered.failed.items())]}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from ranklaunch import errors
+from ranklaunch.ends import records
 from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
+    MOST_RECORDS,
     Decided,
     JobFacts,
     Launcher,
@@ -22,12 +25,14 @@ from ranklaunch.ends.model import (
     Sent,
     Stop,
     Tail,
+    with_records,
 )
 from ranklaunch.plan.model import PROGRAM, Plan, RankOutputs
 from ranklaunch.read.job import Node
 from ranklaunch.secrets import redact
 from ranklaunch.supervise.output.pipe import TAIL
 from ranklaunch.supervise.ranks.child import LAUNCHER, UNJUDGED
+from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system.signals import code_of, signal_of
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import NOTHING, replace
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.verdict.blame import Suspect
     from ranklaunch.verdict.model import Failure
+
+RECORDS_S = 1.0  # for reading records; those that are left then are left out
 
 Wall = Callable[[float], float]
 Wrote = Mapping[int, tuple[bytes, float]]  # by rank: its last bytes when the node's end began, and when these came
@@ -64,6 +71,18 @@ def of_node(
         lost=tuple(lost),
         ends=tuple(collector.ends(ended)),
     )
+
+
+def of_records(node: NodeEnds, folder: str) -> NodeEnds:
+    """Add what processes of this node wrote down of themselves. folder: where their records are; what cannot be read is left out."""
+    until = time.monotonic() + RECORDS_S
+    own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
+    found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for record in sorted(own, key=records.order):
+        kept = found.setdefault(record.process, [])
+        if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
+            kept.append(records.as_mapping(record))
+    return with_records(node, {process: each for process, each in found.items() if each})
 
 
 def _decided(ending: Ending, wall: Wall) -> Decided:

@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from ranklaunch import errors
+from ranklaunch.ends import exceptions
+from ranklaunch.ends.records import EXCEPTION, RANK, Record, order, rank_number
 from ranklaunch.evidence import flight, ras, stacks
 from ranklaunch.evidence.gathered import GONE
+from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.supervise.taking import asking, dumps, processes, tools
 from ranklaunch.supervise.taking.folder import Folder, reason
 from ranklaunch.system import bounded, tree
@@ -22,12 +25,14 @@ from ranklaunch.values import Value
 TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes
 APART_S = 2.0  # between two looks at the processes
 RESERVE_S = 2.0  # of it, for what is written last
+RECORDS_S = 1.0  # for reading records
+MOST_EXCEPTIONS = 64
 
 
 class Order(Value):
     """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. env: of tools, and of ranks
     whose own is not known. began: of the attempt, in seconds since 1970, before which no dump is its own. own: the ranks of this node, also
-    those that have died."""
+    those that have died. records: the folder of this node's records, "" for none."""
 
     number: int
     why: str
@@ -37,6 +42,7 @@ class Order(Value):
     began: float
     left: int
     own: tuple[int, ...] = ()
+    records: str = ""
 
 
 def start(order: Order) -> tuple[int, int]:
@@ -73,6 +79,23 @@ def take(order: Order) -> dict[str, Any]:
     folder = Folder(order.folder, order.left)
     folder.make()
     return _Taking(order, folder).result()
+
+
+class _Raised:
+    """An exception that a process wrote down of itself. rank: to whose tree the process belongs, None where that is not known. is_head: the
+    process is the rank itself, or the first Python in it."""
+
+    def __init__(self, record: Record, rank: int | None, is_head: bool) -> None:
+        self.rank, self.is_head = rank, is_head
+        self.text = exceptions.shown(exceptions.line(record))
+        self._record = record
+
+    def as_json(self) -> dict[str, Any]:
+        record = self._record
+        return {
+            "rank": self.rank, "pid": record.pid, "at": round(record.at, 3), "from": record.where,
+            "thread": exceptions.shown(record.thread[:120]), "text": self.text, "cause": exceptions.shown(exceptions.cause(record)),
+        }  # fmt: skip
 
 
 class _Taking:
@@ -166,12 +189,26 @@ class _Taking:
         }
         for rank in sorted(standings.keys() - self._leaders.keys()):  # what it dumped before it died
             ranks[str(rank)] = {"pid": None, "state": GONE, "stack": [], "recorder": flight.as_json(standings[rank])}
+        raised = self._exceptions()
+        for each in raised:
+            if each.is_head and str(each.rank) in ranks:
+                ranks[str(each.rank)]["exception"] = each.text
         summary = {
             "number": self._order.number, "why": self._order.why, "seconds": round(time.monotonic() - self._began, 2), "ranks": ranks,
-            "behind": self._behind(), "notes": self._notes,
+            "exceptions": [each.as_json() for each in raised], "behind": self._behind(), "notes": self._notes,
         }  # fmt: skip
         self._folder.write_json("summary.json", summary)
         return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
+
+    def _exceptions(self) -> list[_Raised]:
+        """Exceptions that processes of this node wrote down of themselves by now, the newest last: a rank that has raised one may be held
+        by a thread or by an exit handler."""
+        found = list(Records(self._order.records).new(seconds=RECORDS_S)) if self._order.records else []
+        heads = {record.process: rank_number(record.variables) for record in found if record.kind == RANK}
+        heads.update({process: rank for rank, process in self._order.ranks.items()})
+        trees = {pid: rank for rank, pids in self._trees.items() for pid in pids}
+        raised = sorted((record for record in found if record.kind == EXCEPTION), key=order)[-MOST_EXCEPTIONS:]
+        return [_Raised(record, heads.get(record.process, trees.get(record.pid)), record.process in heads) for record in raised]
 
     def _behind(self) -> list[list[Any]]:
         """By NCCL's RAS, which may be of another job of this machine's, and names processes: only ranks of this node."""

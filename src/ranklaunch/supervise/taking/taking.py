@@ -212,7 +212,7 @@ class Taking(Companion):
         try:
             order = taker.Order(
                 number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._given(), self._began, room_in(parent),
-                tuple(job.node.ranks),
+                tuple(job.node.ranks), folders.records(self._attended.record.folder, job.node_index),
             )  # fmt: skip
             _, self._pipe = taker.start(order)
         except OSError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
+from ranklaunch.report import raised
 from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag, text
 from ranklaunch.report.model import Attempt, Difference, Evidence, Hang, Report, Round, Stacks, Tail
 
 MOST_SHORT = 24  # characters of a cell that is not broken
+MOST_EXCEPTIONS = 64
 MOST_ROUNDS = 50
 MOST_EARLIER = 8  # rounds whose last lines are shown
 MOST_HANGS = 8
@@ -72,6 +74,25 @@ def _lines(attempt: Attempt, each: Round) -> Html:
     name = tag("summary", tag("b", _name(attempt, each)), f": last lines of {words.who(each.culprit)}")
     lines = "\n".join(cut(line, MOST_LINE) for line in each.culprit.last_lines[-40:])
     return tag("details", name, scrolling("pre", f"Last lines of {_name(attempt, each)}", lines))
+
+
+# Exceptions
+
+
+def exceptions(report: Report) -> Html:
+    groups = raised.alike(report.exceptions)
+    if not groups:
+        return Html("")
+    rows = [
+        (
+            words.raised_by(group),
+            joined((tag("code", cut(group[0].text, MOST_LINE)), tag("small", group[0].cause) if group[0].cause else "")),
+        )
+        for group in groups[:MOST_EXCEPTIONS]
+    ]
+    more = tag("p", f"and {len(groups) - MOST_EXCEPTIONS} more") if len(groups) > MOST_EXCEPTIONS else ""
+    note = tag("p", f"{words.OF_EXCEPTIONS[0].upper()}{words.OF_EXCEPTIONS[1:]}.", class_="note")
+    return _section("exceptions", "Exceptions", note, _table("Exceptions", ("who, when", "exception"), rows), more)
 
 
 # Hangs

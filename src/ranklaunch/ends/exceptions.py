@@ -1,0 +1,54 @@
+"""Exception records in a few words: what was raised, where, and what caused it.
+
+ValueError: loss is nan at train.py:88 in step
+caused by KeyError: 'loss' at data.py:12 in batch
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from ranklaunch import errors, showing
+from ranklaunch.ends.records import Frame, Raised, Record
+
+MOST_LINE = 300  # characters
+MOST_MESSAGE = 200
+MOST_NAME = 80
+LINKS = {"cause": "caused by", "context": "while handling", "group": "with"}
+
+
+def line(record: Record) -> str:
+    """Return the exception that nobody caught as one line, harmless to a terminal; secrets in it are not hidden: see shown()."""
+    return _line(record.chain[0]) if record.chain else ""
+
+
+def cause(record: Record) -> str:
+    """Return the first cause behind the exception in the same form, else what was being handled, else "" for none."""
+    for link, words in LINKS.items():
+        for raised in record.chain[1:]:
+            if raised.link == link:
+                return f"{words} {_line(raised)}"[:MOST_LINE]
+    return ""
+
+
+def shown(text: str) -> str:
+    """Hide the secrets in such a line."""
+    return showing.printable(" ".join(errors.quoted([text]))) if text else ""
+
+
+def _line(raised: Raised) -> str:
+    lines = [each.strip() for each in showing.in_lines(raised.message).split("\n")]
+    message = next((each for each in lines if any(map(str.isalnum, each))), lines[0])
+    what = f"{_cut(raised.type, MOST_NAME)}: {_cut(message, MOST_MESSAGE)}" if message else _cut(raised.type, MOST_NAME)
+    frame = raised.frames[-1] if raised.frames else raised.library
+    text = f"{what}{_place(frame) if frame else ''}".replace("\n", " ")
+    return showing.printable(text.encode(errors="replace").decode())[:MOST_LINE]
+
+
+def _place(frame: Frame) -> str:
+    function = "" if frame.function.startswith("<module") else f" in {_cut(frame.function, MOST_NAME)}"
+    return f" at {_cut(posixpath.basename(frame.file), MOST_NAME)}:{frame.line}{function}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -1,0 +1,100 @@
+"""Files of records/: what ranks and launchers write down of themselves (ranklaunch.rankside)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict, Union
+
+
+class ProcessSeen(TypedDict):
+    """A process. start: clock ticks since boot, so that pid and start are one process for good."""
+
+    pid: int
+    start: int
+
+
+class ParentSeen(ProcessSeen):
+    """argv: its command line without secrets, at most 32 words; empty where it could not be read."""
+
+    argv: list[str]
+
+
+class FrameSeen(TypedDict):
+    """A place in a traceback."""
+
+    file: str
+    line: int
+    function: str
+
+
+class RaisedSeen(TypedDict):
+    """One exception. type: with its module, but for builtins and the program itself. message: at most 4096 characters. link: empty for the
+    exception that nobody caught; cause, context, or group (a member of an exception group) for those behind it. frames: of the user's code,
+    at most 12, the innermost last. library: the last frame, if that is a library's; else null."""
+
+    type: str
+    message: str
+    link: Literal["", "cause", "context", "group"]
+    frames: list[FrameSeen]
+    library: FrameSeen | None
+
+
+class _OfAnyRecord(TypedDict):
+    schema: Literal["ranklaunch.record/1"]
+    node: int
+    host: str
+    pid: int
+    start: int
+    time: float
+    monotonic: float
+
+
+class RankRecord(_OfAnyRecord):
+    """Start of the first Python of a rank. start: clock ticks since boot. time: seconds since 1970 by the host's clock. monotonic: by the
+    host's monotonic clock. top: the topmost process with the same rank variables, such as a shell. variables: the rank variables at exec.
+    argv: command line without secrets, at most 32 words. parent: of the top. launcher: what started the rank: ranklaunch or the name of a
+    launcher; empty for anything else. python: version."""
+
+    record: Literal["rank"]
+    top: ProcessSeen
+    variables: Mapping[str, str]
+    argv: list[str]
+    parent: ParentSeen
+    launcher: str
+    python: str
+
+
+class LauncherRecord(_OfAnyRecord):
+    """Start of a launcher that is a Python program. name: of the launcher. argv: command line without secrets, at most 32 words."""
+
+    record: Literal["launcher"]
+    name: str
+    argv: list[str]
+    parent: ParentSeen
+    python: str
+
+
+class ExceptionRecord(_OfAnyRecord):
+    """An exception that nobody caught, written before hooks and exit handlers run. It explains an end only together with the exit code.
+    from: process is a child of multiprocessing. thread: name of the thread that raised. number: from 1, in each process; the first 8 and
+    the last 8 are kept. chain: the exception that nobody caught, then those behind it, at most 8."""
+
+    record: Literal["exception"]
+    from_: Literal["main", "thread", "process"]
+    thread: str
+    number: int
+    chain: list[RaisedSeen]
+
+
+class ExitRecord(_OfAnyRecord):
+    """An exit by sys.exit with another code than 0, or the end of a launcher. code: exit code. text: argument of sys.exit, if that was a
+    text. handling: the exception that was being handled; null for none."""
+
+    record: Literal["exit"]
+    from_: Literal["main", "process"]
+    code: int
+    text: str
+    handling: list[RaisedSeen] | None
+
+
+DOCUMENTS: Mapping[str, Any] = {"record": Union[RankRecord, LauncherRecord, ExceptionRecord, ExitRecord]}

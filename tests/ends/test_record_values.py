@@ -1,0 +1,95 @@
+"""Records as JSON and as lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch.ends import exceptions, records
+from ranklaunch.ends.model import MOST_OTHERS, Decided, JobFacts, MemoryKills, NodeEnds, with_records
+from ranklaunch.ends.records import Frame, Process, Raised, Record
+
+FRAMES = (Frame("/w/train.py", 3, "<module>"), Frame("/w/train.py", 88, "step"))
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"
+
+
+def raised(kind: str, message: str, link: str = "", frames: tuple[Frame, ...] = FRAMES, library: Frame | None = None) -> Raised:
+    return Raised(kind, message, link, frames, library)
+
+
+def record(*chain: Raised, kind: str = records.EXCEPTION, pid: int = 7, **more: object) -> Record:
+    return Record(kind, 0, "h", pid, 5, 1.0, 2.0, chain=chain, **more)
+
+
+@pytest.mark.parametrize(
+    ("chain", "line", "cause"),
+    [
+        ([raised("ValueError", "loss is nan")], "ValueError: loss is nan at train.py:88 in step", ""),
+        ([raised("ValueError", "", frames=FRAMES[:1])], "ValueError at train.py:3", ""),
+        ([raised("a.Failed", "\n====\n train.py FAILED \n----", frames=())], "a.Failed: train.py FAILED", ""),
+        ([raised("E", "x", frames=(), library=Frame("/l/torch/x.py", 5, "run"))], "E: x at x.py:5 in run", ""),
+        (
+            [raised("E", "x", frames=()), raised("K", "'a'", "context", ()), raised("L", "b", "cause", ())],
+            "E: x", "caused by L: b",
+        ),
+        ([raised("E", "x", frames=()), raised("K", "'a'", "context", ())], "E: x", "while handling K: 'a'"),
+        ([raised("E", "a\x1b[2Jb", frames=())], "E: a\\x1b[2Jb", ""),
+        ([], "", ""),
+    ],
+)  # fmt: skip
+def test_an_exception_as_a_line(chain: list[Raised], line: str, cause: str) -> None:
+    found = record(*chain)
+    assert (exceptions.line(found), exceptions.cause(found)) == (line, cause)
+
+
+def test_a_line_is_bounded_and_can_be_written() -> None:
+    line = exceptions.line(record(raised("E" * 9000, "\ud800" * 9000, frames=(Frame("f" * 9000, 1, "g" * 9000),))))
+    assert len(line) <= exceptions.MOST_LINE
+    line.encode()
+    assert exceptions.shown(f"E: HF_TOKEN={TOKEN}") == "E: HF_TOKEN=***"
+
+
+def test_fields_with_their_default_are_left_out_and_secrets_are_hidden() -> None:
+    of_rank = record(
+        kind=records.RANK, argv=("python", "train.py", "--token", TOKEN), variables=(("RANK", "1"), ("LOCAL_RANK", "1")),
+        top=Process(7, 5), parent=Process(1, 1, ("sh", "-c", f"HF_TOKEN={TOKEN} python train.py")), launcher="ranklaunch",
+    )  # fmt: skip
+    found = records.as_mapping(of_rank)
+    assert found == {
+        "kind": "rank", "node": 0, "host": "h", "pid": 7, "start": 5, "at": 1.0, "monotonic": 2.0,
+        "argv": ["python", "train.py", "--token", "***"], "variables": [["RANK", "1"], ["LOCAL_RANK", "1"]], "top": {"pid": 7, "start": 5},
+        "parent": {"pid": 1, "start": 1, "argv": found["parent"]["argv"]}, "launcher": "ranklaunch",
+    }  # fmt: skip
+    assert TOKEN not in repr(found)
+    assert records.as_mapping(record(kind=records.EXIT, where="main"))["code"] == 0
+    shown = records.as_mapping(record(raised("E", f"HF_TOKEN={TOKEN}"), where="main", thread="MainThread", number=1))
+    assert shown["chain"][0]["message"] == "HF_TOKEN=***"
+
+
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        ({"RANK": "3", "OMPI_COMM_WORLD_RANK": "5"}, 3), ({"RANK": "", "PMIX_RANK": "5"}, 5), ({"RANK": "\u0663"}, None),
+        ({"RANK": "9" * 40}, None), ({"LOCAL_RANK": "1"}, None), ({}, None),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_rank(variables: dict[str, str], number: int | None) -> None:
+    assert records.rank_number(variables.items()) == number
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python -u train.py --lr 1", "train.py"), ("python -X dev -m pkg.train -v", "pkg.train"), ("python -um pkg", "pkg"),
+        ("python -c x", "python"), ("python", "python"), ("", ""),
+    ],
+)  # fmt: skip
+def test_the_program_of_a_command(command: str, program: str) -> None:
+    assert records.program(command.split()) == program
+
+
+def test_processes_that_tell_how_they_ended_come_first_among_the_others() -> None:
+    facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (), ("train.py",))
+    node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills())
+    starts = {(pid, 1): [{"kind": "rank", "variables": [["RANK", str(pid)]]}] for pid in range(MOST_OTHERS + 9)}
+    found = with_records(node, {**starts, (9999, 1): [{"kind": "exception"}], (9998, 1): [{"kind": "launcher"}, *starts[3, 1]]}).others
+    assert (len(found), found[0].pid, found[0].rank, found[1].rank, found[2].rank) == (MOST_OTHERS, 9999, None, 0, 1)
