@@ -26,6 +26,7 @@ CHAOS = "tests/cluster/test_chaos.py::test_chaos"
 RESTARTS = "tests/launchers/test_restarts.py::test_after_each_failure_all_ranks_start_again"
 PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
 MARKED = re.compile(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)")
+IN_GROUPS = "tests/rankside/"
 Marks = Mapping[str, str]  # by what pytest calls a case
 
 INTRODUCTION = """\
@@ -91,6 +92,15 @@ class Found:
         return (what, number) if number.isdigit() else ("", "")
 
     @property
+    def group(self) -> Found:
+        """What stands for this case on the page: one for each kind of program, or each launcher, where there are hundreds of cases."""
+        if not self.name.startswith(IN_GROUPS):
+            return self
+        kind, colon, _ = self.case.partition(": ")
+        by_launcher = "by_other_launchers" in self.test or "two_hosts" in self.test
+        return Found(f"{self.test}[{kind if colon else self.case.rpartition('-')[2] if by_launcher else 'all'}]", self.table)
+
+    @property
     def words(self) -> str:
         return self.test.rpartition("::test_")[2].replace("_", " ")
 
@@ -126,6 +136,15 @@ def results(path: Path) -> dict[str, str]:
         skipped = case.find("skipped") is not None
         marks[name] = FAILED if bad or marks.get(name) == FAILED else NOT_RUN if skipped else PASSED
     return marks
+
+
+def of_groups(found: list[Found], marks: Marks) -> dict[str, str]:
+    """Marks of groups all of whose cases have one, and of those that failed."""
+    groups: dict[str, list[str]] = {}
+    for each in found:
+        groups.setdefault(each.group.name, []).append(marks.get(each.name, ""))
+    whole = {name: of_it for name, of_it in groups.items() if all(of_it) or FAILED in of_it}
+    return {name: next((mark for mark in (FAILED, NOT_RUN) if mark in of_it), PASSED) for name, of_it in whole.items()}
 
 
 def page(found: list[Found], marks: Marks) -> str:
@@ -252,8 +271,9 @@ def main() -> None:
         print(*(each.name for each in found), sep="\n")
         return
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    marks = {**stored(found, old), **(results(asked.results) if asked.results else {})}
-    new = page(found, marks)
+    groups = list({each.group.name: each.group for each in found}.values())
+    marks = {**stored(groups, old), **(of_groups(found, results(asked.results)) if asked.results else {})}
+    new = page(groups, marks)
     if not asked.check:
         PAGE.write_text(new, encoding="utf-8")
     elif names_only(new) != names_only(old):
