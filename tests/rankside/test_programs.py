@@ -8,7 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,10 +32,10 @@ def runs_here(program: Program) -> bool:
     return sys.version_info[:2] >= program.since
 
 
-def all_of_all(*of_first: pytest.MarkDecorator, others: Sequence[pytest.MarkDecorator] = (pytest.mark.table,)) -> list[Param]:
-    """All programs. of_first: marks of the first of each kind; others: of all the others."""
+def all_of_all(*of_first: pytest.MarkDecorator) -> list[Param]:
+    """All programs, of which the first of each kind is not for the table alone. of_first: marks of those."""
     return [
-        pytest.param(program, id=f"{kind}: {program.name}", marks=[*_needs(program), *(others if number else of_first)])
+        pytest.param(program, id=f"{kind}: {program.name}", marks=[*_needs(program), *([pytest.mark.table] if number else of_first)])
         for kind, several in PROGRAMS.items()
         for number, program in enumerate(several)
         if runs_here(program)
@@ -70,7 +70,7 @@ def test_each_kind_has_programs() -> None:
     assert all(len({program.name for program in several}) == len(several) for several in PROGRAMS.values())
 
 
-@pytest.mark.parametrize("program", all_of_all(others=()))
+@pytest.mark.parametrize("program", all_of_all())
 def test_without_ranklaunch_it_ends_as_the_table_says(program: Program, tmp_path: Path) -> None:
     script = programs.write(program, tmp_path)
     done = subprocess.run(
