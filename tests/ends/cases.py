@@ -3,7 +3,7 @@
 A file of tests/ends/cases has one case on each line, and in it:
 
     name, source    the test that started the job
-    records         why its ends have no records
+    records         why its ends have no records, where they have none
     reports         "recorded": launchers' reports are taken from the ends, and not read from their outputs again
     rounds          for each round: nodes (ends.json of each, without usual values), verdict (or verdicts, by node, where nodes differ),
                     and again (all ranks started again)
@@ -21,6 +21,7 @@ To record a file anew, run its tests, then make cases of what they left:
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
 | restarts | supervise/test_restarts.py, cluster/test_restarts.py |
 | hangs | cluster/test_hangs.py |
+| programs | rankside/test_programs.py by spawn, with the records that the programs left |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |
 
 Jobs that say nothing of a verdict are left out: those that succeeded, and those in which no rank or launcher ended. So is a job that the
@@ -148,7 +149,8 @@ def _case(name: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         said = {"verdicts": verdicts} if any(other != common for other in others) else {"verdict": common}
         again = {"again": True} if any(each.get("of") == "round.json" for each in nodes) else {}
         told.append({"nodes": [compact(each["ends"]) for each in nodes], **said, **again})
-    return {"name": name, "source": name.partition("::")[0], "records": NO_RECORDS, "rounds": told}
+    records = {} if any('"records"' in json.dumps(each["nodes"]) for each in told) else {"records": NO_RECORDS}
+    return {"name": name, "source": name.partition("::")[0], **records, "rounds": told}
 
 
 def _with_small_times(case: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,14 @@ time.sleep(600)
 HELD = RAISES.replace(
     "    step()", "    import threading\n    threading.Thread(target=time.sleep, args=(20,), name='saver').start()\n    step()"
 )
+
+
+@pytest.fixture(autouse=True)
+def with_records(unchanged_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the rest of the suite is tried with."""
+    monkeypatch.delenv("RANKLAUNCH_RANKSIDE", raising=False)
+
+
 METHODS = ["spawn", pytest.param("torchrun", marks=pytest.mark.training)]
 
 
@@ -87,12 +95,13 @@ def test_a_rank_that_raises(as_process: Starter, method: str) -> None:
     found = ends(job)
     (end,) = (end for end in found["ends"] if end["rank"] == 1)
     (raised,) = of_kind(end["records"], "exception")
-    assert (raised["pid"], raised["start"], raised["where"], raised["number"]) == (end["pid"], end["start"], "main", 1)
+    assert (raised["where"], raised["number"]) == ("main", 1)
+    assert (end["pid"], end["start"]) in ((raised["pid"], raised["start"]), (None, None))  # ended before ranklaunch saw it
     assert [(each["type"], each["message"], each["frames"][-1]["line"]) for each in raised["chain"]] == [("ValueError", "loss is nan", 4)]
     assert dict(of_kind(end["records"], "rank")[0]["variables"])["RANK"] == "1"
     assert found["others"] == []
     text = asked("report", job.log_dir)
-    assert f"rank 1 (pid {end['pid']})" in text
+    assert f"rank 1 (pid {raised['pid']})" in text
     assert LINE.format(4) in text
     assert "only together with its exit code" in text
 

@@ -211,11 +211,17 @@ def as_json(node: NodeEnds) -> dict[str, Any]:
 
 def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> NodeEnds:
     """Attach to each end what its process wrote down of itself; what other processes wrote down becomes `others`, of which those that tell
-    how they ended count most. records: by pid and start, in the order in which they were written, as ends.records.as_mapping has them."""
+    how they ended count most. A rank below a launcher that ended before it was seen has the records of its head. records: by pid and
+    start, in the order in which they were written, as ends.records.as_mapping has them."""
     left = {process: tuple(own[:MOST_RECORDS]) for process, own in records.items()}
+    seen = {(end.pid, end.start) for end in node.ends}
+    heads = [(_rank_of(own), process) for process, own in left.items() if process not in seen and any(each.get("launcher") for each in own)]
 
     def attached(end: RankEnd) -> RankEnd:
-        own = left.pop((end.pid, end.start), ()) if end.pid is not None and end.start is not None else ()
+        process = (end.pid, end.start) if end.pid is not None and end.start is not None else None
+        unseen = [head for rank, head in heads if rank == end.rank] if end.role == BELOW and not process and end.rank is not None else []
+        process = unseen[0] if len(unseen) == 1 else process
+        own = left.pop(process, ()) if process else ()
         return replace(end, records=own) if own else end
 
     ends = tuple(map(attached, node.ends))
