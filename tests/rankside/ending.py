@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rankside.expected import Program, left, raised
+from rankside.expected import Program, raised
 
 ENDING: Mapping[str, Sequence[Program]] = {
     "sys.exit with a text": [
         Program(
             "plain",
             1,
-            [left(1, text="no training data in /data")],
+            [],
             """
             import sys
 
@@ -24,7 +24,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "of a caught exception",
             1,
-            [left(1, text="bad configuration: 'lr'", handling=("KeyError", "'lr'"))],
+            [],
             """
             import sys
 
@@ -37,7 +37,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "of several lines",
             1,
-            [left(1, text="usage:\n  train.py DATA")],
+            [],
             """
             import sys
 
@@ -47,7 +47,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "an exception as the text",
             1,
-            [left(1, text="no space left", handling=("OSError", "no space left"))],
+            [],
             """
             import sys
 
@@ -60,7 +60,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "of a worker",
             1,
-            [left(1, text="worker 3: no data", by="child"), left(1, text="a worker failed")],
+            [],
             """
             import multiprocessing, sys
 
@@ -74,7 +74,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "in a signal handler",
             1,
-            [left(1, text="preempted at step 3")],
+            [],
             """
             import os, signal, sys, time
 
@@ -86,7 +86,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "raise SystemExit",
             1,
-            [left(1, text="no training data", optional=True)],
+            [],
             """
             raise SystemExit("no training data")
             """,
@@ -96,7 +96,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "while an exception is handled",
             3,
-            [left(3, handling=("KeyError", "'shard'"))],
+            [],
             """
             import sys, traceback
 
@@ -113,7 +113,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "after an exception was handled",
             1,
-            [left(1)],
+            [],
             """
             import logging, sys
 
@@ -129,7 +129,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "argparse: an argument that does not fit the others",
             2,
-            [left(2)],
+            [],
             """
             import argparse
 
@@ -142,7 +142,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "argparse: a wrong choice",
             2,
-            [left(2, handling=("ArgumentError", None))],
+            [],
             """
             import argparse
 
@@ -154,7 +154,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "a main that is wrapped as click does",
             2,
-            [left(2, handling=("UsageError", "no such option: --lrr"))],
+            [],
             """
             import sys
 
@@ -181,7 +181,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "a main that is wrapped as Hydra does",
             1,
-            [left(1, handling=("ValueError", "loss is nan"))],
+            [],
             """
             import sys, traceback
 
@@ -227,7 +227,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "minus one",
             255,
-            [left(255)],
+            [],
             """
             import sys
 
@@ -237,7 +237,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "in a finally clause",
             7,
-            [left(7, handling=("ValueError", "loss is nan"))],
+            [],
             """
             import sys
 
@@ -250,7 +250,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "the second of two: the first was caught",
             4,
-            [left(4, handling=("SystemExit", "2"))],
+            [],
             """
             import sys
 
@@ -263,7 +263,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "raise SystemExit",
             3,
-            [left(3, optional=True)],
+            [],
             """
             raise SystemExit(3)
             """,
@@ -334,7 +334,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "of a child by os.fork, and the rank tells",
             1,
-            [left(1, text="the child ended with 9")],
+            [],
             """
             import os, sys
 
@@ -520,7 +520,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "caught, and sys.exit",
             130,
-            [left(130, handling=("KeyboardInterrupt", ""))],
+            [],
             """
             import os, signal, sys, time
 
@@ -549,7 +549,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "a handler that calls sys.exit",
             2,
-            [left(2)],
+            [],
             """
             import os, signal, sys, time
 
@@ -616,7 +616,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "python -i of a child",
             3,
-            [raised("NameError", "name 'model' is not defined", by="child"), left(3, by="child", optional=True), left(3)],
+            [raised("NameError", "name 'model' is not defined", by="child")],
             """
             import subprocess, sys
 
@@ -733,7 +733,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "sys.exit of a helper",
             0,
-            [left(4, text="", by="child")],
+            [],
             """
             import subprocess, sys
 
@@ -743,7 +743,7 @@ ENDING: Mapping[str, Sequence[Program]] = {
         Program(
             "a helper with options that it does not know",
             0,
-            [left(2, by="child")],
+            [],
             """
             import subprocess, sys
 

@@ -5,9 +5,6 @@ Nothing here imports ranklaunch: records are read as plain JSON files.
     raised("ValueError", "loss is nan")        an exception record of the rank's main thread
     raised("OSError", "disk", source="thread") ... of another thread
     raised(..., by="child")                    ... of another process below the rank
-    left(3)                                    an exit record: sys.exit(3) while no exception was handled
-    left(3, handling=("KeyError", "'lr'"))     ... while this exception was handled
-    left(1, text="no data")                    sys.exit("no data")
     []                                         no record: the exit status is all there is
 """
 
@@ -19,7 +16,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 MOST_BYTES = 64 << 10  # of a record
 FIRST, LAST = 8, 8  # of a process' exception records, where it has more
@@ -95,47 +92,11 @@ class Raised:
         return [line for each, (_, kind, message) in zip(chain, links) for line in _of_an_exception(each, kind, message)]
 
 
-@dataclass(frozen=True)
-class Left:
-    """An exit record of a process that is no launcher. handling: type and message of the exception that was being handled."""
-
-    code: int
-    text: str | None = ""
-    handling: tuple[str, str | None] | None = None
-    by: str = "rank"
-    optional: bool = False
-    times: int = 1
-
-    def __str__(self) -> str:
-        words = f"an exit record of the {self.by} with code {self.code}"
-        return words + (f", text {self.text!r}" if self.text else "") + (f", handling {self.handling}" if self.handling else "")
-
-    def differences(self, record: Record) -> list[str]:
-        wrong = [f"it is an {record.kind} record"] if record.kind != "exit" else []
-        if record.by != self.by:
-            wrong.append(f"it is the {record.by}'s")
-        code = record.data.get("code")
-        if not isinstance(code, int) or code % 256 != self.code:  # -1 and 255 are one exit status
-            wrong.append(f"code is {code!r}")
-        if not _fits(record.data.get("text", ""), self.text):
-            wrong.append(f"text is {record.data.get('text')!r}")
-        return wrong + self._of_the_handled(record.data.get("handling") or [])
-
-    def _of_the_handled(self, chain: list[dict[str, Any]]) -> list[str]:
-        if bool(chain) != bool(self.handling):
-            return [f"handling is {[each.get('type') for each in chain]}"]
-        return _of_an_exception(chain[0], *self.handling) if self.handling else []
-
-
-Expected = Union[Raised, Left]
+Expected = Raised
 
 
 def raised(type: str, message: str | None = None, **more: Any) -> Raised:
     return Raised(type, message, **more)
-
-
-def left(code: int, **more: Any) -> Left:
-    return Left(code, **more)
 
 
 def _of_an_exception(found: Mapping[str, Any], kind: str, message: str | None) -> list[str]:

@@ -122,20 +122,36 @@ def test_children_of_multiprocessing(run: Ran, python: str) -> None:
     assert [record.where for record in found if record.kind == "exception"] == (["process"] * 2 if is_recorded(python) else [])
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "recorded"),
-    [
-        ("import sys; sys.exit('no data: token=hf_abcdefghijklmnop')", 1, [(1, "no data: token=***")]),
-        ("import sys; sys.exit(3)", 3, [(3, "")]),
-        ("import sys\ntry: sys.exit(4)\nexcept SystemExit as error: assert error.code == 4 and str(error) == '4'\n", 0, []),
-        ("import sys; sys.exit()", 0, []),
-        ("import os; os._exit(5)", 5, []),
-    ],
-)
-def test_exits(run: Ran, python: str, text: str, code: int, recorded: list[tuple[int, str]]) -> None:
-    done, found = run(text)
+EXITS = {
+    "a text": ("import sys; sys.exit('no data: token=hf_abcdefghijklmnop')", 1, (1, "no data: token=***")),
+    "a number": ("import sys; sys.exit(3)", 3, (3, "")),
+    "caught": ("import sys\ntry: sys.exit(4)\nexcept SystemExit as error: assert error.code == 4 and str(error) == '4'\n", 0, (0, "")),
+    "nothing": ("import sys; sys.exit()", 0, (0, "")),
+    "an exception": ("raise ValueError('x')", 1, (1, "")),
+    "the end": ("", 0, (0, "")),
+}
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in EXITS.values()], ids=EXITS)
+def test_exits_of_a_launcher(run: Ran, python: str, tmp_path: Path, text: str) -> None:
+    """And of other programs: nothing is written, and sys.exit is as it was."""
+    code, recorded = next((code, recorded) for other, code, recorded in EXITS.values() if other == text)
+    done, found = run(f"import sys\nassert type(sys.exit) is type(len)\n{text}")
+    assert (done.returncode, [record.kind for record in found if record.kind == "exit"]) == (code, [])
+    (tmp_path / "torchrun").write_text(text, encoding="utf-8")
+    done, found = run(f"import os, sys\nos.execv(sys.executable, [sys.executable, {str(tmp_path / 'torchrun')!r}])\n")
     assert done.returncode == code
-    assert [(record.code, record.text) for record in found] == (recorded if is_recorded(python) else [])
+    told = [(record.code, record.text) for record in found if record.kind == "exit"]
+    assert told == ([recorded] if is_recorded(python) else [])
+
+
+def test_coverage_does_not_measure_our_files(run: Ran, python: str) -> None:
+    """Files that begin so are none to it; before Python 3.8 a code object cannot be given another name."""
+    text = "import sys, threading, traceback\nsys.stdout.write(vars(sys)['excepthook'].__code__.co_filename)\n"
+    done, _ = run(text)
+    names = {"3.7": f"{rankside()}/ranklaunch_rankside/__init__.py"}
+    if is_recorded(python):
+        assert done.stdout == names.get(python, "<ranklaunch_rankside>")
 
 
 @pytest.mark.parametrize("option", ["-E", "-S", "-s", "-B"])

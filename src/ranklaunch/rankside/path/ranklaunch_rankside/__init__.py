@@ -11,7 +11,10 @@ How an uncaught exception is seen at the moment when Python handles it, before a
   three times as expensive (docs/adr/0021-rank-records.md).
 - Threads: the same for the module `threading` (3.8 and newer). On 3.7, `threading._format_exc` is called for uncaught exceptions alone.
 - multiprocessing children: `BaseProcess._bootstrap` catches the exception and prints it by `traceback.print_exc`.
-- Exit: `sys.exit` raises a subclass of SystemExit. The interpreter reads the attribute `code` once, when it exits because of it.
+- Exit of a launcher: there, and only there, `sys.exit` raises a subclass of SystemExit. The interpreter reads its attribute `code` once,
+  when it exits because of it. In other processes `sys.exit` stays as it is: programs compare the type, and print the traceback.
+
+Code of this package has NAME for a file name, so that coverage and tracebacks of the user's do not show our files.
 """
 
 import os
@@ -22,6 +25,8 @@ FOLDER = "RANKLAUNCH_RECORDS_DIR"  # where records go; no variable: no records
 STACKS = "RANKLAUNCH_STACKS"  # off: no handler for stacks
 STACKS_FILE = "ranklaunch-stacks"  # name of the file in memory, by which ranklaunch finds it among the descriptors
 SIGNAL = 59  # a real-time signal that no library is known to use
+
+NAME = "<ranklaunch_rankside>"
 
 folder = ""
 launcher = ""  # name of the launcher that this process is
@@ -34,15 +39,33 @@ def start():
     if _started:
         return
     _started.append(True)
+    rename(globals())
     if os.environ.get(STACKS) != "off":
         _register_stacks()
     os.register_at_fork(after_in_child=_after_fork)
     folder = os.environ.get(FOLDER, "")
-    for step in (_record_start, _watch_main_thread, _watch_exit, _watch_imports) if folder else ():
+    for step in (_record_start, _watch_main_thread, _watch_imports) if folder else ():
         try:
             step()
         except Exception:  # the others may do all the same
             pass
+
+
+def rename(members):
+    """Give NAME as file name to the code of all functions among the members of a module of this package, and of their classes."""
+    found = list(members.values())
+    found += [each for kind in found if isinstance(kind, type) and kind.__module__ == __name__ for each in vars(kind).values()]
+    found += [each for pair in found if isinstance(pair, property) for each in (pair.fget, pair.fset, pair.fdel)]
+    for each in found:
+        if isinstance(each, type(rename)) and each.__module__.startswith(__name__):
+            each.__code__ = _renamed(each.__code__)
+
+
+def _renamed(code):
+    if not hasattr(code, "replace"):  # Python 3.7
+        return code
+    constants = tuple(_renamed(each) if isinstance(each, type(code)) else each for each in code.co_consts)
+    return code.replace(co_filename=NAME, co_consts=constants)
 
 
 # Stacks
@@ -103,6 +126,7 @@ def _record_start():
             import atexit
 
             atexit.register(_record_exit_code, 0)
+            _watch_exit()
 
 
 # One of these says which rank a process is.
@@ -125,7 +149,7 @@ def _record_exit_code(code, exit=None):
     global launcher
     if launcher:
         launcher = ""
-        _write("exit", "main", exit, code)
+        _write("exit", exit, code)
 
 
 # Exceptions and exits
@@ -235,9 +259,7 @@ def _watch_threads(threading):
     kept, default = threading.__dict__, threading.excepthook
 
     def excepthook(args):
-        if args.exc_type is _Exit:  # hooks compare with SystemExit, which ends a thread silently
-            args = threading.ExceptHookArgs((SystemExit, *args[1:]))
-        elif args.exc_type is not SystemExit:
+        if not issubclass(args.exc_type, SystemExit):
             _write("exception", "thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", ""))
         hook = kept[_HOOK]
         return (default if hook is _MISSING else hook)(args)
@@ -260,52 +282,36 @@ def _watch_children(traceback):
     traceback.print_exc = print_exc
 
 
-class _Exit(SystemExit):
-    """SystemExit as sys.exit raises it. The getter of `code` runs below no Python frame when the interpreter exits because of it, and below
-    multiprocessing's `_bootstrap` when a child does."""
-
-    @property
-    def code(self):
-        code = _CODE.__get__(self)
-        where = _exits_from()
-        if where and launcher:
-            _record_exit_code(code, self)
-        elif where and code is not None and not (isinstance(code, int) and code == 0):
-            _write("exit", where, self, code)
-        return code
-
-    @code.setter
-    def code(self, code):
-        _CODE.__set__(self, code)
-
-    def __reduce__(self):
-        return SystemExit, self.args
-
-
-_CODE = SystemExit.code
-_Exit.__name__ = _Exit.__qualname__ = "SystemExit"
-_Exit.__module__ = "builtins"
-
-
-def _exits_from():
-    """main or process, where the reader of `code` is about to exit; "" where a program reads it."""
-    try:
-        reader = sys._getframe(2)
-    except ValueError:
-        return "main"
-    is_child = reader.f_code.co_name == "_bootstrap" and reader.f_globals.get("__name__") == "multiprocessing.process"
-    return "process" if is_child else ""
-
-
 def _watch_exit():
-    original = sys.exit
+    """Of a launcher: a SystemExit whose `code` is read below no Python frame when the interpreter exits because of it."""
+    of_system_exit = SystemExit.code
+
+    class Exit(SystemExit):
+        __module__ = "builtins"
+
+        @property
+        def code(self):
+            code = of_system_exit.__get__(self)
+            try:
+                sys._getframe(1)
+            except ValueError:
+                _record_exit_code(code, self)
+            return code
+
+        @code.setter
+        def code(self, code):
+            of_system_exit.__set__(self, code)
+
+        def __reduce__(self):
+            return SystemExit, self.args
 
     def exit(*status):
         if len(status) > 1 or (status and isinstance(status[0], SystemExit)):
             original(*status)
-        raise _Exit(*(status[0] if status and isinstance(status[0], tuple) else status))
+        raise Exit(*(status[0] if status and isinstance(status[0], tuple) else status))
 
-    exit.__doc__, exit.__module__, exit.__qualname__ = original.__doc__, "sys", "exit"
+    original = sys.exit
+    Exit.__name__ = Exit.__qualname__ = "SystemExit"
     sys.exit = exit
 
 
