@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Collection, Sequence
 
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
@@ -91,6 +92,7 @@ OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<loca
 _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, wherever it is on the machine
 
 _MEETING = ("--master_addr", "--master_port")
+_STATIC = "static"
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
@@ -231,13 +233,14 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
 
 
 def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
-    """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself. told: what torchrun
-    is, by whatever template."""
+    """Return False if the user redirects the ranks' output, or if a rendezvous backend other than static numbers the nodes. told: words of
+    torchrun's own, by whatever template."""
     return not words.options(told, words.with_underscores).intersection(_OUTPUT) and _keeps_order(job, told)
 
 
 def _keeps_order(job: Job, told: Sequence[str]) -> bool:
-    return len(job.nodes) == 1 or _backend(told) != "c10d"
+    """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
+    return len(job.nodes) == 1 or _backend(told) in ("", _STATIC)
 
 
 def _backend(told: Sequence[str]) -> str:
@@ -299,9 +302,12 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
-    if not single and _backend(extra) == "c10d":
-        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
-        reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
+    if not _keeps_order(job, extra):
+        backend = _backend(extra)
+        endpoint = f"{job.master}:{reader.get(MASTER_PORT)}" if backend == "c10d" else "HOST:PORT of its server"
+        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={endpoint} is needed"
+        told = f"{source} has --rdzv_backend={showing.clipped(backend)}"
+        reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
     counted = words.first(extra, "--nproc_per_node", words.with_underscores)

@@ -29,6 +29,9 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("--master_port=1", 1, ["picks a free port itself"]),
         ("--rdzv_backend=c10d", 2, ["torchrun's own order", "--rdzv_endpoint=ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a:18888 is needed"]),
         ("--rdzv-backend c10d --rdzv-endpoint=x:1", 2, ["torchrun's own order"]),
+        ("--rdzv_backend=etcd-v2 --rdzv_endpoint=e:2379", 2, ["--rdzv_backend=etcd-v2: ranks follow torchrun's own order"]),
+        ("--rdzv_backend etcd", 2, ["--rdzv_backend=etcd: ranks follow torchrun's own order"]),
+        ("--rdzv_backend=zeus", 1, []),
         ("--rdzv_backend=static", 2, []),
         ("--standalone", 1, []),
         ("--max_restarts=3", 2, ["--max_restarts"]),
@@ -105,6 +108,11 @@ def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None
     assert not any(name.startswith("PET_") for name in found.processes[0].env)
+
+
+@pytest.mark.parametrize(("backend", "known"), [("static", True), ("c10d", False), ("etcd-v2", False)])
+def test_ranks_of_a_node_are_known_by_the_static_rendezvous_alone(backend: str, known: bool) -> None:
+    assert bool(plan(f"--rdzv_backend={backend}").outputs) is known
 
 
 @pytest.mark.parametrize(
