@@ -266,7 +266,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
-    if "--quiet" in given or words.first(extra, "--log_level") in ("warning", "error", "critical"):
+    if "--quiet" in given or words.first(extra, "--log_level", options.spelled) in ("warning", "error", "critical"):
         reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")

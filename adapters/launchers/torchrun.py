@@ -94,7 +94,18 @@ _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the sa
 _MEETING = ("--master_addr", "--master_port")
 _STATIC = "static"
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
-_OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
+_OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
+# Of torch 1.11 to 2.13.
+_WITH_VALUE = (
+    "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
+    "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
+    "--duplicate_stdout_filters", "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port", "--local_addr",
+    "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
+)  # fmt: skip
+_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
+OPTIONS = words.Parser(
+    _WITH_VALUE, _SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
+)  # fmt: skip
 
 
 def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchrun/command.j2") -> Plan:
@@ -102,7 +113,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), words.with_underscores)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), OPTIONS.spelled)
     shown = with_dollars_doubled(job)
     argv = templates.command(
         template,
@@ -114,7 +125,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     )
     told = (*words.long(words.before(argv, shown.program.path)), *extra)
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
-    options = words.options(told, words.with_underscores)
+    options = words.options(told, OPTIONS.spelled)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
@@ -235,7 +246,7 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
 def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
     """Return False if the user redirects the ranks' output, or if a rendezvous backend other than static numbers the nodes. told: words of
     torchrun's own, by whatever template."""
-    return not words.options(told, words.with_underscores).intersection(_OUTPUT) and _keeps_order(job, told)
+    return not words.options(told, OPTIONS.spelled).intersection(_OUTPUT) and _keeps_order(job, told)
 
 
 def _keeps_order(job: Job, told: Sequence[str]) -> bool:
@@ -244,7 +255,7 @@ def _keeps_order(job: Job, told: Sequence[str]) -> bool:
 
 
 def _backend(told: Sequence[str]) -> str:
-    return next(reversed(words.values(told, "--rdzv_backend", words.with_underscores)), "")  # the last of equal options wins
+    return next(reversed(words.values(told, "--rdzv_backend", OPTIONS.spelled)), "")  # the last of equal options wins
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
@@ -257,7 +268,7 @@ def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) ->
 
 def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
     """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
-    role = next(reversed(words.values(told, "--role", words.with_underscores)), "default")
+    role = next(reversed(words.values(told, "--role", OPTIONS.spelled)), "default")
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
     return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
 
@@ -294,7 +305,7 @@ def _counts(job: Job, node_rank: int) -> tuple[contradictions.Count, ...]:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = words.options(extra, words.with_underscores)
+    options = words.options(extra, OPTIONS.spelled)
     source = reader.source(EXTRA)
     single = len(job.nodes) == 1
     for name in _MEETING:
@@ -310,7 +321,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
-    counted = words.first(extra, "--nproc_per_node", words.with_underscores)
+    counted = words.first(extra, "--nproc_per_node", OPTIONS.spelled)
     if counted in _COUNTED:
         reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
     if "--max_restarts" in options:

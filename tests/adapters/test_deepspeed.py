@@ -89,6 +89,7 @@ def test_module() -> None:
         ("--save_pid", 2, ["--save_pid"]),
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
+        ("--log_l error", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level debug", 2, []),
     ]
 )

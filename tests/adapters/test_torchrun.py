@@ -35,6 +35,8 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("--rdzv_backend=static", 2, []),
         ("--standalone", 1, []),
         ("--max_restarts=3", 2, ["--max_restarts"]),
+        ("--max-r 3 --rdzv-b c10d --rdzv-end x:1", 2, ["--max_restarts", "torchrun's own order"]),
+        ("--master_a x", 2, ["its own --master_addr"]),
     ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
@@ -55,6 +57,8 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
         ("--nnodes=1 --node-rank=0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
         ("--nnodes=1:2", ["--nnodes 1:2: expected 2"]),
         ("--standalone", ["--standalone", "2 nodes"]),
+        ("--stand", ["--standalone", "2 nodes"]),
+        ("--nn=1 --node-r 0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
     ],
 )
 def test_options_that_contradict_the_plan_are_refused(method: str, extra: str, words: list[str]) -> None:
@@ -103,7 +107,9 @@ def test_ranks_write_files_of_their_own() -> None:
     assert found.processes[0].rank is None
 
 
-@pytest.mark.parametrize("extra", ["--log_dir=/x", "--log-dir /x", "--redirects=3", "--tee 3", "-r 3", "-t 3", "-r3"])
+@pytest.mark.parametrize(
+    "extra", ["--log_dir=/x", "--log-dir /x", "--redirects=3", "--tee 3", "-r 3", "-t 3", "-r3", "--red 3", "--log-d /x"]
+)
 def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None

@@ -3,7 +3,9 @@ parameters here: spell turns an option's name, as it was written and without =VA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ranklaunch.typed import NamedTuple
 
 
 def as_written(name: str) -> str:
@@ -13,6 +15,28 @@ def as_written(name: str) -> str:
 def with_underscores(name: str) -> str:
     """Of torchrun and accelerate: --node-rank is --node_rank, which every version knows, and -r3 is -r."""
     return "--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2]
+
+
+class Parser(NamedTuple):
+    """Options of a launcher that reads them by Python's argparse. with_value: long options that take one value each; switches: that take
+    none. short: long names by letters, such as -r. hyphens: --node-rank is --node_rank too. abbreviates: the beginning of a name is the
+    name, where no other option begins so."""
+
+    with_value: tuple[str, ...]
+    switches: tuple[str, ...]
+    short: Mapping[str, str] = {}
+    hyphens: bool = False
+    abbreviates: bool = True
+
+    def spelled(self, name: str) -> str:
+        """Return the whole long name of an option. A name that fits no option, or several, stays: argparse refuses that one."""
+        if not name.startswith("--"):
+            return self.short.get(name[:2], name)
+        name = with_underscores(name) if self.hyphens else name
+        if not self.abbreviates or name in self.with_value or name in self.switches:
+            return name
+        meant = [option for option in (*self.with_value, *self.switches) if option.startswith(name)]
+        return meant[0] if len(meant) == 1 else name
 
 
 def options(words: Iterable[str], spell: Callable[[str], str] = as_written) -> set[str]:
