@@ -60,6 +60,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     options = words.options(extra, OPTIONS.spelled)
     _lint(job, reader, options)
     contradictions.refuse(reader, EXTRA, extra, _counts(job), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
     values = _merged(job, reader, extra, _config(job, options, host, port))
     config = File(join(attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")

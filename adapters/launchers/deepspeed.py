@@ -73,6 +73,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     _refuse(job, reader, by, extra)
     _lint(job, reader, by, extra)
     contradictions.refuse(reader, EXTRA, extra, _counts(job, by), options.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, options.PARSER.following, NAME)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")

@@ -88,6 +88,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [count], _spelled)
+    contradictions.refuse_program(reader, EXTRA, reader.get(EXTRA), open_mpi.following, NAME)
     _refuse_template(job, reader, templates, whole.processes[0], count)
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), private="", waits=(), outputs=None, by_address=False) if job.node_index else whole

@@ -125,6 +125,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     }
     ranks = bool(job.node.slots)
     contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else (), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     process = _msrun(job, reader, templates, told) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
     repeats = ranks and _writes_into(log_dir, words.before(process.argv, job.program.path))
     plan = Plan(

@@ -114,6 +114,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
     contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     shown = with_dollars_doubled(job)
     argv = templates.command(
         template,

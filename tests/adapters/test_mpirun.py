@@ -237,6 +237,22 @@ def test_another_number_of_ranks_is_refused(extra: str) -> None:
     assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra.replace("1", "4")).processes
 
 
+@helpers.for_each(
+    [
+        ("other", "other"),
+        ("-x A=1 --mca a b other -v", "other"),
+        ("--oversubscribe nsys profile", "nsys"),
+        ("-x A=1 -mca a b --prtemca a b --output tag -host h0,h1 --new a", None),
+    ]
+)
+def test_a_word_that_would_be_the_program_is_refused(extra: str, word: str | None) -> None:
+    if not word:
+        assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra).processes
+        return
+    with pytest.raises(ConfigError, match=f"RANKLAUNCH_EXTRA_MPIRUN_PARAMS has the word '{word}'.*RANKLAUNCH_RANK_PREFIX"):
+        plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra)
+
+
 # ssh
 
 

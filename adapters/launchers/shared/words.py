@@ -3,6 +3,7 @@ parameters here: spell turns an option's name, as it was written and without =VA
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ranklaunch.typed import NamedTuple
@@ -38,6 +39,13 @@ class Parser(NamedTuple):
         meant = [option for option in (*self.with_value, *self.switches) if option.startswith(name)]
         return meant[0] if len(meant) == 1 else name
 
+    def following(self, name: str) -> int | None:
+        """Return how many of the next words are an option's value: 0 or 1, None for an option that the table lacks."""
+        whole = self.spelled(name)
+        if not name.startswith("--") and len(name) > len("-r") and whole != name:
+            return 0  # -r3
+        return 1 if whole in self.with_value else 0 if whole in self.switches else None
+
 
 def options(words: Iterable[str], spell: Callable[[str], str] = as_written) -> set[str]:
     """The names of all of them, whether they have a value or not."""
@@ -59,6 +67,37 @@ def is_told(told: Sequence[str], option: str, folder: str, spell: Callable[[str]
 def long(words: Iterable[str]) -> list[str]:
     """Without short options: among a launcher's may be those of a tool before or behind it, such as the -t of nsys."""
     return [word for word in words if word.startswith("--") or not word.startswith("-")]
+
+
+def positional(words: Sequence[str], following: Callable[[str], int | None]) -> str | None:
+    """Return the first word that a launcher takes for its program; None if there is none, as far as the words tell.
+
+    following: how many of the next words belong to an option, None if unknown. What follows an unknown option up to the next option is
+    let through: it may be the option's value.
+    """
+    at, known = 0, True
+    while at < len(words):
+        word = words[at]
+        name, equals, _ = word.partition("=")
+        at += 1
+        if word == "--":
+            return words[at] if at < len(words) else None
+        takes = following(name) if word[:1] == "-" else None
+        if takes is None and not _looks_like_option(word):
+            if known:
+                return word
+            continue
+        known = takes is not None or bool(equals)
+        at += 0 if equals else takes or 0
+    return None
+
+
+def _looks_like_option(word: str) -> bool:
+    """Return True for a word that argparse takes for an option that it does not know."""
+    return len(word) > 1 and word[0] == "-" and " " not in word.partition("=")[0] and not _NEGATIVE.fullmatch(word)
+
+
+_NEGATIVE = re.compile(r"-[0-9]+|-[0-9]*\.[0-9]+")
 
 
 def before(argv: Sequence[str], program: str) -> Sequence[str]:
