@@ -93,6 +93,8 @@ _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the sa
 
 _MEETING = ("--master_addr", "--master_port")
 _STATIC = "static"
+_VIRTUAL = "--virtual_local_rank"
+_LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
 # Of torch 1.11 to 2.13.
@@ -116,15 +118,11 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), OPTIONS.spelled)
     contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     shown = with_dollars_doubled(job)
-    argv = templates.command(
-        template,
-        job=shown,
-        node_rank=node_rank,
-        master_addr=job.nodes[master_index].host,
-        master_port=reader.get(MASTER_PORT),
-        extra=extra,
-    )
+    values = {"node_rank": node_rank, "master_addr": job.nodes[master_index].host, "master_port": reader.get(MASTER_PORT), "extra": extra}
+    argv = templates.command(template, job=shown, **values)
     told = (*words.long(words.before(argv, shown.program.path)), *extra)
+    if job.place and _VIRTUAL in words.options(told, OPTIONS.spelled):
+        argv = templates.command(template, job=_numbered(shown), **values)
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
     options = words.options(told, OPTIONS.spelled)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
@@ -150,6 +148,11 @@ def with_dollars_doubled(job: Job) -> Job:
     args = [word.replace("$", "$$") for word in program.args]
     path = program.path.replace("$", "$$") if program.is_python or program.is_shell else program.path
     return replace(job, program=replace(program, path=path, args=tuple(args)))
+
+
+def _numbered(job: Job) -> Job:
+    """The job whose stand-in (ranklaunch.programs.place_rank) gets a rank's number on its node from torch's macro, for LOCAL_RANK is 0."""
+    return replace(job, program=replace(job.program, args=(_LOCAL_RANK, *job.program.args)))
 
 
 def conduct(job: Job, options: Collection[str]) -> Conduct:

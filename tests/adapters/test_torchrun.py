@@ -87,6 +87,26 @@ def test_dollars_are_doubled_for_torch_which_halves_them(method: str) -> None:
     assert found.job.program.args == ("$HOME", "$$", "${local_rank}")
 
 
+@pytest.mark.parametrize(
+    ("extra", "prefix", "first"),
+    [
+        ("--virtual-local-rank", "nice", ["--ranklaunch-local-rank=${local_rank}", "a$$b"]),
+        ("--virtual", "nice", ["--ranklaunch-local-rank=${local_rank}", "a$$b"]),
+        ("--virtual-local-rank", "", ["a$$b"]),
+        ("", "nice", ["a$$b"]),
+    ],
+)
+@pytest.mark.parametrize("method", ["torchrun", "megatron"])
+def test_what_stands_before_a_rank_learns_its_number_from_torchs_macro(method: str, extra: str, prefix: str, first: list[str]) -> None:
+    """Where LOCAL_RANK is 0 for all."""
+    env = helpers.modelarts(1, 2, RANKLAUNCH_RANK_PREFIX=prefix, MA_EXTRA_TORCHRUN_PARAMS=extra)
+    found = helpers.plan(env, "a$b", method=method)
+    argv = found.processes[0].argv
+    assert list(argv[-len(first) :]) == first
+    assert argv[-len(first) - 1].endswith(".py")
+    assert found.job.program.args == ("a$b",)
+
+
 def test_the_variable_that_was_read_is_the_one_that_is_named() -> None:
     (said,) = plan("--tee 3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--master_addr=x").warnings
     assert said.startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
