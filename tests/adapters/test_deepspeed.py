@@ -429,6 +429,21 @@ def forwarded(found: Plan) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("by", "extra", "env", "place"),
+    [
+        ("openmpi", "", {}, (H0, "29500")),
+        ("mvapich", "", {"RANKLAUNCH_MASTER_PORT": "1234", "MASTER_ADDR": "left.behind", "MASTER_PORT": "1"}, (H0, "1234")),
+        ("openmpi", "--master_a h --master_port=7", {}, ("h", "7")),
+        ("mpich", "", {}, (None, None)),  # by DeepSpeed itself, as with impi
+        ("impi", "", {}, (None, None)),
+    ],
+)
+def test_ranks_by_mpi_know_where_to_meet(by: str, extra: str, env: dict[str, str], place: tuple[str | None, str | None]) -> None:
+    told = forwarded(remotely(by, extra=extra, **env))
+    assert (told.get("MASTER_ADDR"), told.get("MASTER_PORT")) == place
+
+
 def test_what_the_ranks_get_of_the_environment() -> None:
     """DeepSpeed puts what is not plain between double quotes, and shows it all on the console."""
     env = {

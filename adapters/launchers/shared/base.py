@@ -150,6 +150,12 @@ def meeting_host(job: Job, reader: Reader) -> str:
     return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else LOOPBACK
 
 
+def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes: the host of rank 0, which is node 0's where that has ranks."""
+    first = next((node for node in job.nodes if node.slots), job.nodes[0])
+    return {"MASTER_ADDR": first.host if first.index else meeting_host(job, reader), "MASTER_PORT": str(port)}
+
+
 def with_hosts(job: Job) -> Job:
     """The job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
     if all(node.host for node in job.nodes):
