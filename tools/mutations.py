@@ -110,6 +110,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/words.py", "            if known:\n", "            if False:\n", "another program among further options passes"),
     ("launchers/torchrun.py", 'in ("", _STATIC)', '!= "c10d"', "ranks by etcd have the tags of others"),
     ("launchers/torchrun.py", "if job.place and _VIRTUAL in", "if False and _VIRTUAL in", "all ranks are bound to the first's cores"),
+    ("launchers/base.py", " or which(name, search, reader.files)", "", "a launcher's module is started where its script is"),
     ("launchers/mpirun.py", ", *meeting}", "}", "ranks of mpirun do not know where to meet"),
     ("launchers/base.py", "first.host if first.index else", "first.host if False else", "ranks meet where no rank is"),
     ("launchers/merge.py", '_ONE_PROCESS = ("NO", "MULTI_CPU")', '_ONE_PROCESS = ("NO",)', "each node trains alone"),

@@ -17,6 +17,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     master_waits,
     meeting_host,
+    script_or_module,
 )
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import File, Plan
@@ -27,6 +28,7 @@ from ranklaunch.read.settings import METHOD
 from ranklaunch.render.templates import Templates
 
 NAME = "accelerate"
+MODULE = "accelerate.commands.launch"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), parse.words, (),
@@ -81,6 +83,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if outputs and not words.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
         outputs = None  # by a template of the user's
     options = words.options(told, OPTIONS.spelled)
+    argv = script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
     if outputs:
         # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.

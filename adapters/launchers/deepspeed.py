@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     need_hosts,
     rank_log,
     rank_tag,
+    script_or_module,
     with_hosts,
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
@@ -36,6 +37,7 @@ from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
+MODULE = "deepspeed.launcher.runner"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), parse.words, (),
@@ -114,7 +116,7 @@ def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
     shown = remote.told_of_ends(job) if by == remote.MPICH else job
-    return templates.command(
+    argv = templates.command(
         "deepspeed/command.j2",
         job=shown,
         launcher=by,
@@ -126,6 +128,7 @@ def _command(
         dashes=_dashes(shown, by),
         extra=extra,
     )
+    return script_or_module(job, reader, templates, argv, (NAME,), MODULE)
 
 
 def _included(job: Job, reader: Reader, by: str) -> str:

@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     master_waits,
     rank_log,
     rank_tag,
+    script_or_module,
 )
 from ranklaunch.files import join
 from ranklaunch.plan import facts
@@ -33,6 +34,7 @@ from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 NAME = "torchrun"
+MODULE = "torch.distributed.run"
 
 MASTER_PORT = Variable(
     ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), parse.port, 18888,
@@ -123,6 +125,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     told = (*words.long(words.before(argv, shown.program.path)), *extra)
     if job.place and _VIRTUAL in words.options(told, OPTIONS.spelled):
         argv = templates.command(template, job=_numbered(shown), **values)
+    argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
     options = words.options(told, OPTIONS.spelled)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.files import absolute, folder_of, join, which
 from ranklaunch.plan.model import PROGRAM, Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
@@ -182,6 +182,23 @@ def check_before_much(job: Job, reader: Reader) -> None:
 def _numbers(sorted_: list[int]) -> str:
     first, last = sorted_[0], sorted_[-1]
     return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
+
+
+def script_or_module(
+    job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], script: tuple[str, ...], module: str
+) -> tuple[str, ...]:
+    """A template's command that begins with a launcher's script, with the launcher's module in place of the script where the user's
+    interpreter has the package, and the script is neither beside it nor on PATH."""
+    name, search = script[0], common_env(job, reader).get("PATH", reader.env.get("PATH", ""))
+    if argv[: len(script)] != script or which(name, search, reader.files):
+        return argv
+    from ranklaunch.plan import facts  # most have the script
+
+    if not facts.has(f"{module.replace('.', '/')}.py", job, reader.files, reader.env, reader.cwd):
+        return argv
+    words = (job.python, "-m", module)
+    reader.ledger.note(name, " ".join(words), f"no {name} beside the interpreter or on PATH, and its package is there")
+    return templates.changed(argv, (*words, *argv[len(script) :]))
 
 
 def launcher_process(
