@@ -8,6 +8,7 @@ import re
 from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import contradictions, words
+from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     address,
@@ -16,6 +17,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     master_waits,
     meeting_host,
+    script_or_module,
 )
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import File, Plan
@@ -26,6 +28,7 @@ from ranklaunch.read.settings import METHOD
 from ranklaunch.render.templates import Templates
 
 NAME = "accelerate"
+MODULE = "accelerate.commands.launch"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), parse.words, (),
@@ -56,9 +59,10 @@ _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
-    options = words.options(extra, words.with_underscores)
+    options = words.options(extra, OPTIONS.spelled)
     _lint(job, reader, options)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job), words.with_underscores)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
     values = _merged(job, reader, extra, _config(job, options, host, port))
     config = File(join(attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
@@ -76,9 +80,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
     )
     told = words.before(argv, shown.program.path)
-    if outputs and not words.is_told(told, "--log_dir", outputs.folder, words.with_underscores):
+    if outputs and not words.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
         outputs = None  # by a template of the user's
-    options = words.options(told, words.with_underscores)
+    options = words.options(told, OPTIONS.spelled)
+    argv = script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
     if outputs:
         # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.
@@ -101,9 +106,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], ours: dict[str, object]) -> dict[str, object]:
     """With what the user's own file says, where there is one."""
-    named = words.values(extra, _FILE, words.with_underscores)[-1:]
+    named = words.values(extra, _FILE, OPTIONS.spelled)[-1:]
     given = reader.get(CONFIG) if reader.given(CONFIG) and not named else "".join(named)
-    usual = "" if given or "--cpu" in words.options(extra, words.with_underscores) else _usual(reader)
+    usual = "" if given or "--cpu" in words.options(extra, OPTIONS.spelled) else _usual(reader)
     if not (given or usual):
         return ours
     from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
@@ -111,7 +116,7 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], ours: dict[str, ob
     where = f"{reader.source(EXTRA)}: {_FILE} {showing.clipped(given)}" if named else f"{CONFIG.names[0]}={showing.clipped(given)}"
     file = merge.Own(absolute(given or usual, reader.cwd), where if given else usual)
     reader.ledger.note(CONFIG.value, file.path, reader.source(EXTRA) if named else CONFIG.names[0] if given else "accelerate's own place")
-    return merge.merged(job, reader, file, ours, words.options(extra, words.with_underscores))
+    return merge.merged(job, reader, file, ours, words.options(extra, OPTIONS.spelled))
 
 
 def _usual(reader: Reader) -> str:
@@ -129,7 +134,7 @@ def _without_file(extra: tuple[str, ...]) -> tuple[str, ...]:
     kept, left = [], iter(extra)
     for word in left:
         name, equals, _ = word.partition("=")
-        if words.with_underscores(name) != _FILE:
+        if OPTIONS.spelled(name) != _FILE:
             kept.append(word)
         elif not equals:
             next(left, "")

@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     need_hosts,
     rank_log,
     rank_tag,
+    script_or_module,
     with_hosts,
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
@@ -36,6 +37,7 @@ from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
+MODULE = "deepspeed.launcher.runner"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), parse.words, (),
@@ -73,6 +75,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     _refuse(job, reader, by, extra)
     _lint(job, reader, by, extra)
     contradictions.refuse(reader, EXTRA, extra, _counts(job, by), options.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, options.PARSER.following, NAME)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
@@ -113,7 +116,7 @@ def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
     shown = remote.told_of_ends(job) if by == remote.MPICH else job
-    return templates.command(
+    argv = templates.command(
         "deepspeed/command.j2",
         job=shown,
         launcher=by,
@@ -125,6 +128,7 @@ def _command(
         dashes=_dashes(shown, by),
         extra=extra,
     )
+    return script_or_module(job, reader, templates, argv, (NAME,), MODULE)
 
 
 def _included(job: Job, reader: Reader, by: str) -> str:
@@ -266,7 +270,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
-    if "--quiet" in given or words.first(extra, "--log_level") in ("warning", "error", "critical"):
+    if "--quiet" in given or words.first(extra, "--log_level", options.spelled) in ("warning", "error", "critical"):
         reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
+    MASTER_PORT,
     attempt_dir,
     check_before_much,
     common_env,
     launcher_process,
     limits,
+    meeting_of_ranks,
     need_hosts,
     rank_log,
     rank_tag,
@@ -48,7 +50,7 @@ MPI_SLOTS: Variable[tuple[int, ...]] = Variable(
     "mpi_slots", ("MY_MPI_SLOTS",), parse.counts, (), "processes per node, for this method only", default_text="the slots",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS, *ssh.VARIABLES)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, INTERFACES, VERSION, MPI_SLOTS, *ssh.VARIABLES)
 
 # Where sshd's sessions look for programs, on every system: an mpirun of elsewhere tells the others where it is by its full path.
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -88,6 +90,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [count], _spelled)
+    contradictions.refuse_program(reader, EXTRA, reader.get(EXTRA), open_mpi.following, NAME)
     _refuse_template(job, reader, templates, whole.processes[0], count)
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), private="", waits=(), outputs=None, by_address=False) if job.node_index else whole
@@ -133,10 +136,12 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     mpirun = _mpirun(job, reader)
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
     conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
-    process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader), conduct=conduct)
+    meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT))
+    process = launcher_process(job, reader, NAME, (mpirun,), {**_settings(job, reader), **meeting}, conduct=conduct)
     # Of the other recorders, paths hold on node 0 alone.
     recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, len(job.nodes) > 1))}
-    forwarded = _forwarded(reader, {**process.env, **recorders})
+    own = {value.partition("=")[0] for value in words.values(reader.get(EXTRA), "-x", lambda name: name.replace("--", "-"))}
+    forwarded = sorted({*_forwarded(reader, {**process.env, **recorders}), *meeting} - own.intersection(meeting))
     added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",

@@ -98,6 +98,15 @@ _LOOPBACK = re.compile(r"127\..*|::1|localhost")
 
 _MEETING = ("--master_addr", "--master_port")
 _OUTPUT = ("--log_dir", "--worker_log_name")
+# Of MindSpore 2.10.
+OPTIONS = words.Parser(
+    (
+        "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
+        "--bind_core", "--bind_numa", "--sim_level", "--sim_rank_id", "--rank_table_file", "--worker_log_name", "--tail_worker_log",
+    ),
+    ("--help",),
+    {"-h": "--help"},
+)  # fmt: skip
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -115,7 +124,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         "extra": extra,
     }
     ranks = bool(job.node.slots)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else ())
+    contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else (), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     process = _msrun(job, reader, templates, told) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
     repeats = ranks and _writes_into(log_dir, words.before(process.argv, job.program.path))
     plan = Plan(

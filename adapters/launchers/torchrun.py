@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Collection, Sequence
 
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
@@ -18,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     master_waits,
     rank_log,
     rank_tag,
+    script_or_module,
 )
 from ranklaunch.files import join
 from ranklaunch.plan import facts
@@ -32,6 +34,7 @@ from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 NAME = "torchrun"
+MODULE = "torch.distributed.run"
 
 MASTER_PORT = Variable(
     ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), parse.port, 18888,
@@ -91,8 +94,22 @@ OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<loca
 _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, wherever it is on the machine
 
 _MEETING = ("--master_addr", "--master_port")
+_STATIC = "static"
+_VIRTUAL = "--virtual_local_rank"
+_LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
-_OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
+_OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
+# Of torch 1.11 to 2.13.
+_WITH_VALUE = (
+    "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
+    "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
+    "--duplicate_stdout_filters", "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port", "--local_addr",
+    "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
+)  # fmt: skip
+_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
+OPTIONS = words.Parser(
+    _WITH_VALUE, _SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
+)  # fmt: skip
 
 
 def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchrun/command.j2") -> Plan:
@@ -100,19 +117,17 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), words.with_underscores)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), OPTIONS.spelled)
+    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
     shown = with_dollars_doubled(job)
-    argv = templates.command(
-        template,
-        job=shown,
-        node_rank=node_rank,
-        master_addr=job.nodes[master_index].host,
-        master_port=reader.get(MASTER_PORT),
-        extra=extra,
-    )
+    values = {"node_rank": node_rank, "master_addr": job.nodes[master_index].host, "master_port": reader.get(MASTER_PORT), "extra": extra}
+    argv = templates.command(template, job=shown, **values)
     told = (*words.long(words.before(argv, shown.program.path)), *extra)
+    if job.place and _VIRTUAL in words.options(told, OPTIONS.spelled):
+        argv = templates.command(template, job=_numbered(shown), **values)
+    argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
-    options = words.options(told, words.with_underscores)
+    options = words.options(told, OPTIONS.spelled)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
@@ -136,6 +151,11 @@ def with_dollars_doubled(job: Job) -> Job:
     args = [word.replace("$", "$$") for word in program.args]
     path = program.path.replace("$", "$$") if program.is_python or program.is_shell else program.path
     return replace(job, program=replace(program, path=path, args=tuple(args)))
+
+
+def _numbered(job: Job) -> Job:
+    """The job whose stand-in (ranklaunch.programs.place_rank) gets a rank's number on its node from torch's macro, for LOCAL_RANK is 0."""
+    return replace(job, program=replace(job.program, args=(_LOCAL_RANK, *job.program.args)))
 
 
 def conduct(job: Job, options: Collection[str]) -> Conduct:
@@ -231,17 +251,18 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
 
 
 def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
-    """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself. told: what torchrun
-    is, by whatever template."""
-    return not words.options(told, words.with_underscores).intersection(_OUTPUT) and _keeps_order(job, told)
+    """Return False if the user redirects the ranks' output, or if a rendezvous backend other than static numbers the nodes. told: words of
+    torchrun's own, by whatever template."""
+    return not words.options(told, OPTIONS.spelled).intersection(_OUTPUT) and _keeps_order(job, told)
 
 
 def _keeps_order(job: Job, told: Sequence[str]) -> bool:
-    return len(job.nodes) == 1 or _backend(told) != "c10d"
+    """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
+    return len(job.nodes) == 1 or _backend(told) in ("", _STATIC)
 
 
 def _backend(told: Sequence[str]) -> str:
-    return next(reversed(words.values(told, "--rdzv_backend", words.with_underscores)), "")  # the last of equal options wins
+    return next(reversed(words.values(told, "--rdzv_backend", OPTIONS.spelled)), "")  # the last of equal options wins
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
@@ -254,7 +275,7 @@ def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) ->
 
 def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
     """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
-    role = next(reversed(words.values(told, "--role", words.with_underscores)), "default")
+    role = next(reversed(words.values(told, "--role", OPTIONS.spelled)), "default")
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
     return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
 
@@ -291,7 +312,7 @@ def _counts(job: Job, node_rank: int) -> tuple[contradictions.Count, ...]:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = words.options(extra, words.with_underscores)
+    options = words.options(extra, OPTIONS.spelled)
     source = reader.source(EXTRA)
     single = len(job.nodes) == 1
     for name in _MEETING:
@@ -299,12 +320,15 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
-    if not single and _backend(extra) == "c10d":
-        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
-        reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
+    if not _keeps_order(job, extra):
+        backend = _backend(extra)
+        endpoint = f"{job.master}:{reader.get(MASTER_PORT)}" if backend == "c10d" else "HOST:PORT of its server"
+        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={endpoint} is needed"
+        told = f"{source} has --rdzv_backend={showing.clipped(backend)}"
+        reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
-    counted = words.first(extra, "--nproc_per_node", words.with_underscores)
+    counted = words.first(extra, "--nproc_per_node", OPTIONS.spelled)
     if counted in _COUNTED:
         reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
     if "--max_restarts" in options:

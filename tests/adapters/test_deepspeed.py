@@ -89,6 +89,7 @@ def test_module() -> None:
         ("--save_pid", 2, ["--save_pid"]),
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
+        ("--log_l error", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level debug", 2, []),
     ]
 )
@@ -426,6 +427,21 @@ def test_a_hostfile_of_deepspeeds_own_is_refused(extra: str, nodes: int) -> None
 def forwarded(found: Plan) -> dict[str, str]:
     text = next(file.text for file in found.files if file.path.endswith("/deepspeed_env"))
     return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("by", "extra", "env", "place"),
+    [
+        ("openmpi", "", {}, (H0, "29500")),
+        ("mvapich", "", {"RANKLAUNCH_MASTER_PORT": "1234", "MASTER_ADDR": "left.behind", "MASTER_PORT": "1"}, (H0, "1234")),
+        ("openmpi", "--master_a h --master_port=7", {}, ("h", "7")),
+        ("mpich", "", {}, (None, None)),  # by DeepSpeed itself, as with impi
+        ("impi", "", {}, (None, None)),
+    ],
+)
+def test_ranks_by_mpi_know_where_to_meet(by: str, extra: str, env: dict[str, str], place: tuple[str | None, str | None]) -> None:
+    told = forwarded(remotely(by, extra=extra, **env))
+    assert (told.get("MASTER_ADDR"), told.get("MASTER_PORT")) == place
 
 
 def test_what_the_ranks_get_of_the_environment() -> None:

@@ -127,6 +127,43 @@ def test_no_table_at_all_is_refused() -> None:
         helpers.plan(helpers.modelarts(2, 2), method="ranktable")
 
 
+# Launchers whose script is not there
+
+PYTHON, PACKAGES = "/opt/venv/bin/python", "/opt/venv/lib/python3.11/site-packages"
+RUN_PY = {
+    "torchrun": "torch/distributed/run.py",
+    "accelerate": "accelerate/commands/launch.py",
+    "deepspeed": "deepspeed/launcher/runner.py",
+}
+
+
+@pytest.mark.parametrize("method", [*RUN_PY, "megatron"])
+@pytest.mark.parametrize(
+    ("files", "as_module"),
+    [
+        (["{python}", "{packages}/{run}"], True),
+        (["{python}", "{packages}/{run}", "/opt/venv/bin/{script}"], False),
+        (["{python}", "{packages}/{run}", "/usr/bin/{script}"], False),
+        (["{python}", "{packages}/other/__init__.py"], False),  # check says that it is missing
+        ([], False),  # nothing is seen of the interpreter, as where another machine plans
+    ],
+)
+def test_a_launcher_without_its_script_is_started_as_a_module(method: str, files: list[str], as_module: bool) -> None:
+    script = "torchrun" if method == "megatron" else method
+    names = {"python": PYTHON, "packages": PACKAGES, "run": RUN_PY[script], "script": script}
+    env = helpers.local(1, "2", PATH="/usr/bin:/bin", RANKLAUNCH_LOG_DIR="/logs")
+    found = helpers.plan(env, method=method, files={path.format(**names): "" for path in files}, python=PYTHON)
+    (process,) = found.processes
+    module = RUN_PY[script][: -len(".py")].replace("/", ".")
+    assert (process.argv[:3] == (PYTHON, "-m", module)) is as_module, process.argv
+    assert as_module or process.argv[0] == script
+    assert (process.name, process.tag, process.log) == (script, f"[{script}] ", f"/logs/attempt_1/{script}.log")
+    assert [reading.source for reading in found.values if reading.name == script] == (
+        [f"no {script} beside the interpreter or on PATH, and its package is there"] if as_module else []
+    )
+    assert process.least == (("torch", "1.11") if script == "torchrun" else None)
+
+
 # pytorch
 
 

@@ -188,7 +188,7 @@ def test_names_are_forwarded_and_never_values() -> None:
         "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "USER", "LOGNAME", "SHELL", "SSH_CLIENT", "SSH_CONNECTION",
         "OMPI_MCA_btl", "PMIX_MCA_gds", "PRTE_MCA_plm", "RANKLAUNCH_SECRET", "RANKLAUNCH_NODE", "VC_TASK_INDEX",
         "MA_CURRENT_INSTANCE_NAME", "MA_CURRENT_HOST_IP",
-        "RANK", "WORLD_SIZE", "MASTER_ADDR", "OMPI_COMM_WORLD_RANK", "RANK_TABLE_FILE", "MS_ROLE", "PET_NNODES",
+        "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "RANK_TABLE_FILE", "MS_ROLE", "PET_NNODES",
     ])  # fmt: skip
 def test_what_belongs_to_one_node_or_launcher_stays(name: str) -> None:
     env = {name: "0" if name in ("RANKLAUNCH_NODE", "VC_TASK_INDEX") else "1.2.3.4"}
@@ -235,6 +235,45 @@ def test_another_number_of_ranks_is_refused(extra: str) -> None:
     with pytest.raises(ConfigError, match="RANKLAUNCH_EXTRA_MPIRUN_PARAMS has -np 1: expected 4"):
         plan(index=1, RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra)
     assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra.replace("1", "4")).processes
+
+
+@pytest.mark.parametrize(
+    ("slots", "env", "host", "port"),
+    [
+        ("2", {}, helpers.hosts(2)[0], "29500"),
+        ("2", {"RANKLAUNCH_MASTER_PORT": "1234", "MASTER_ADDR": "left.behind", "MASTER_PORT": "1"}, helpers.hosts(2)[0], "1234"),
+    ],
+)
+def test_ranks_know_where_to_meet(slots: str, env: dict[str, str], host: str, port: str) -> None:
+    found = plan(RANKLAUNCH_SLOTS=slots, **env)
+    assert {"MASTER_ADDR", "MASTER_PORT"} <= {*forwarded(found)}
+    assert (found.processes[0].env["MASTER_ADDR"], found.processes[0].env["MASTER_PORT"]) == (host, port)
+
+
+def test_on_one_node_they_meet_within_it() -> None:
+    assert plan(1).processes[0].env["MASTER_ADDR"] == "127.0.0.1"
+
+
+def test_a_place_to_meet_of_the_users_own_is_theirs() -> None:
+    given = forwarded(plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS="-x MASTER_ADDR=h --x MASTER_PORT"))
+    assert [name for name in given if name.startswith("MASTER_")] == ["MASTER_ADDR=h"]
+    assert "--x" in argv(plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS="--x MASTER_PORT"))
+
+
+@helpers.for_each(
+    [
+        ("other", "other"),
+        ("-x A=1 --mca a b other -v", "other"),
+        ("--oversubscribe nsys profile", "nsys"),
+        ("-x A=1 -mca a b --prtemca a b --output tag -host h0,h1 --new a", None),
+    ]
+)
+def test_a_word_that_would_be_the_program_is_refused(extra: str, word: str | None) -> None:
+    if not word:
+        assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra).processes
+        return
+    with pytest.raises(ConfigError, match=f"RANKLAUNCH_EXTRA_MPIRUN_PARAMS has the word '{word}'.*RANKLAUNCH_RANK_PREFIX"):
+        plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra)
 
 
 # ssh

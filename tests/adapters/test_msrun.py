@@ -176,6 +176,7 @@ def test_programs_that_python_does_not_start_are_refused(program: str) -> None:
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--worker=3"}, ["RANKLAUNCH_EXTRA_MSRUN_PARAMS has --worker_num 3: expected 4"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--local_worker_num 1"}, ["--local_worker_num 1: expected 2", "RANKLAUNCH_SLOTS"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--node=3"}, ["--node_rank 3: expected 1"]),
+        ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--n 3"}, ["--node_rank 3: expected 1"]),
         ({"RANKLAUNCH_MASTER_PORT": "18889"}, ["RANKLAUNCH_MUSTER_PORT", "port of the rendezvous too"]),
         ({"MS_RANKTABLE_ENABLE": "true"}, ["MS_RANKTABLE_ENABLE=true", "no rank table"]),
     ]

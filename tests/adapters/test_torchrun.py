@@ -29,9 +29,14 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("--master_port=1", 1, ["picks a free port itself"]),
         ("--rdzv_backend=c10d", 2, ["torchrun's own order", "--rdzv_endpoint=ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a:18888 is needed"]),
         ("--rdzv-backend c10d --rdzv-endpoint=x:1", 2, ["torchrun's own order"]),
+        ("--rdzv_backend=etcd-v2 --rdzv_endpoint=e:2379", 2, ["--rdzv_backend=etcd-v2: ranks follow torchrun's own order"]),
+        ("--rdzv_backend etcd", 2, ["--rdzv_backend=etcd: ranks follow torchrun's own order"]),
+        ("--rdzv_backend=zeus", 1, []),
         ("--rdzv_backend=static", 2, []),
         ("--standalone", 1, []),
         ("--max_restarts=3", 2, ["--max_restarts"]),
+        ("--max-r 3 --rdzv-b c10d --rdzv-end x:1", 2, ["--max_restarts", "torchrun's own order"]),
+        ("--master_a x", 2, ["its own --master_addr"]),
     ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
@@ -52,6 +57,8 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
         ("--nnodes=1 --node-rank=0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
         ("--nnodes=1:2", ["--nnodes 1:2: expected 2"]),
         ("--standalone", ["--standalone", "2 nodes"]),
+        ("--stand", ["--standalone", "2 nodes"]),
+        ("--nn=1 --node-r 0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
     ],
 )
 def test_options_that_contradict_the_plan_are_refused(method: str, extra: str, words: list[str]) -> None:
@@ -80,6 +87,26 @@ def test_dollars_are_doubled_for_torch_which_halves_them(method: str) -> None:
     assert found.job.program.args == ("$HOME", "$$", "${local_rank}")
 
 
+@pytest.mark.parametrize(
+    ("extra", "prefix", "first"),
+    [
+        ("--virtual-local-rank", "nice", ["--ranklaunch-local-rank=${local_rank}", "a$$b"]),
+        ("--virtual", "nice", ["--ranklaunch-local-rank=${local_rank}", "a$$b"]),
+        ("--virtual-local-rank", "", ["a$$b"]),
+        ("", "nice", ["a$$b"]),
+    ],
+)
+@pytest.mark.parametrize("method", ["torchrun", "megatron"])
+def test_what_stands_before_a_rank_learns_its_number_from_torchs_macro(method: str, extra: str, prefix: str, first: list[str]) -> None:
+    """Where LOCAL_RANK is 0 for all."""
+    env = helpers.modelarts(1, 2, RANKLAUNCH_RANK_PREFIX=prefix, MA_EXTRA_TORCHRUN_PARAMS=extra)
+    found = helpers.plan(env, "a$b", method=method)
+    argv = found.processes[0].argv
+    assert list(argv[-len(first) :]) == first
+    assert argv[-len(first) - 1].endswith(".py")
+    assert found.job.program.args == ("a$b",)
+
+
 def test_the_variable_that_was_read_is_the_one_that_is_named() -> None:
     (said,) = plan("--tee 3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--master_addr=x").warnings
     assert said.startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
@@ -100,11 +127,18 @@ def test_ranks_write_files_of_their_own() -> None:
     assert found.processes[0].rank is None
 
 
-@pytest.mark.parametrize("extra", ["--log_dir=/x", "--log-dir /x", "--redirects=3", "--tee 3", "-r 3", "-t 3", "-r3"])
+@pytest.mark.parametrize(
+    "extra", ["--log_dir=/x", "--log-dir /x", "--redirects=3", "--tee 3", "-r 3", "-t 3", "-r3", "--red 3", "--log-d /x"]
+)
 def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None
     assert not any(name.startswith("PET_") for name in found.processes[0].env)
+
+
+@pytest.mark.parametrize(("backend", "known"), [("static", True), ("c10d", False), ("etcd-v2", False)])
+def test_ranks_of_a_node_are_known_by_the_static_rendezvous_alone(backend: str, known: bool) -> None:
+    assert bool(plan(f"--rdzv_backend={backend}").outputs) is known
 
 
 @pytest.mark.parametrize(

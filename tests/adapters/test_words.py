@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared import words
@@ -34,6 +35,28 @@ def test_values_in_both_ways_of_writing() -> None:
 )
 def test_the_beginning_of_a_name_may_be_the_name(given: tuple[str, ...], found: tuple[str, ...]) -> None:
     assert words.abbreviated(given, ("--log_dir", "--log_name")) == found
+
+
+PARSER = words.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": "--module", "-t": "--tee"}, hyphens=True)
+
+
+@helpers.for_each(
+    [
+        (["--tee", "3", "other.py"], "other.py"),
+        (["-t3", "other.py"], "other.py"),
+        (["--node-r", "-1", "--role=a b", "-m"], None),
+        (["--new=a", "other.py"], "other.py"),
+        (["--new", "a", "-m", "other.py"], "other.py"),
+        (["--", "-m"], "-m"),
+        # What cannot be told is let through.
+        (["--new", "a", "b"], None),
+        (["--new", "a", "--tee", "3"], None),
+        (["-x", "a"], None),
+        (["--new=a b", "--tee"], None),
+    ]
+)
+def test_a_word_that_would_be_the_program(given: list[str], expected: str | None) -> None:
+    assert words.positional(given, PARSER.following) == expected
 
 
 @pytest.mark.parametrize(("returncode", "code", "signal"), [(3, 3, 0), (0, 0, 0), (-9, 137, 9), (137, 137, 0)])

@@ -9,6 +9,7 @@ import sys
 
 def say(rank: str) -> None:
     told = {"rank": rank, "cores": sorted(os.sched_getaffinity(0)), "argv": sys.argv[1:], "threads": os.environ.get("OMP_NUM_THREADS")}
+    told.update(number=os.environ.get("X_NUMBER"), local_rank=os.environ.get("LOCAL_RANK"))
     told["left"] = [name for name in os.environ if name.startswith("RANKLAUNCH_PLACE_")]
     os.write(1, f"placed {json.dumps(told)}\n".encode())  # at once: mpirun mixes lines whose ends come by themselves
 

@@ -193,6 +193,14 @@ def test_ports_that_are_taken(train: Path, tmp_path: Path) -> None:
     assert f"wrong: port {port} of the muster is taken on this node" in found.out
 
 
+def test_ranks_that_may_meet_by_mpi_alone_do_without_the_port(train: Path, tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
+        words = ("--nodes", "2", "--hosts", "a,b", "--method", "mpirun", "--master-port", port, "--", str(train))
+        found = helpers.call("check", *OWN[:2], "--node", "0", "--log-dir", str(tmp_path), *words, env={"PATH": os.environ["PATH"]})
+    assert f"note: port {port} of the rendezvous is taken on this node" in found.out
+
+
 def test_the_port_of_the_jobs_sshd(train: Path, tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as server:
         port = str(server.getsockname()[1])

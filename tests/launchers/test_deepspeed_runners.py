@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from testbench import slurm as slurm_bench
 from testbench.hosts import Entered, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.on_hosts import LauncherJob
+from testbench.places import child
 from testbench.slurm import Slurm
 from testbench.waiting import sleep_until
 
@@ -114,6 +117,17 @@ def test_all_ranks_of_mpich_have_time_to_save(hosts: Callable[..., Hosts], told:
     texts = [node.communicate(timeout=LONG_S)[0] for node in of_each]
     assert [node.returncode for node in of_each] == [143] * 3, texts
     assert sorted(int(path.stem) for path in told.glob("*.saved")) == [0, 1, 2, 3], texts
+
+
+@pytest.mark.skipif(not shutil.which("ompi_info") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs Open MPI and sshd")
+def test_ranks_of_open_mpi_meet_by_env(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    job = LauncherJob(hosts(2), tmp_path, "deepspeed", 1)
+    env = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "openmpi", "DS_ACCELERATOR": "cpu", "MASTER_ADDR": "192.0.2.9"}
+    job.start(child("meets_by_env.py"), env=env, options=("--master-port", "29871"))
+    job.end(0)
+    out = job.nodes[0].out
+    assert sorted(re.findall(r"rank \d meets at .*", out)) == [f"rank {rank} meets at h0 29871" for rank in (0, 1)]
+    assert sorted(re.findall(r"rank \d has met .*", out)) == [f"rank {rank} has met 2" for rank in (0, 1)]
 
 
 @pytest.mark.skipif(bool(slurm_bench.missing()), reason=slurm_bench.missing())

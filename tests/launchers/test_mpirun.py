@@ -107,6 +107,24 @@ def test_ranks_meet_on_uneven_hosts(job: MakeJob) -> None:
     assert first.log("rank_3.log") == "sum 4\n"
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+@pytest.mark.parametrize(
+    ("nodes", "slots", "env", "place"),
+    [
+        pytest.param(1, 2, {}, "127.0.0.1 29500", marks=pytest.mark.table),
+        (2, 1, {"RANKLAUNCH_MASTER_PORT": "29871", "MASTER_ADDR": "192.0.2.9", "MASTER_PORT": "1"}, "h0 29871"),
+    ],
+)
+def test_ranks_meet_by_env_too(job: MakeJob, nodes: int, slots: int, env: dict[str, str], place: str) -> None:
+    """MASTER_ADDR and MASTER_PORT of a platform or an image are another rendezvous's."""
+    started = job(nodes, slots)
+    started.start(child("meets_by_env.py"), env=own(started, **env))
+    started.end(0)
+    out = started.nodes[0].out
+    assert sorted(re.findall(r"^\[rank (\d)\] rank \1 meets at (.*)$", out, re.MULTILINE)) == [("0", place), ("1", place)]
+    assert sorted(re.findall(r"^\[rank (\d)\] rank \1 has met 2$", out, re.MULTILINE)) == ["0", "1"]
+
+
 RAISES = """
 from mpi4py import MPI
 for step in range(1, 9):

@@ -60,6 +60,18 @@ def test_each_rank_has_a_core_of_its_own(method: str, tmp_path: Path) -> None:
 
 
 @two_cores
+def test_each_rank_has_its_own_where_torchrun_tells_all_the_same_number(tmp_path: Path) -> None:
+    """With --virtual-local-rank each rank has LOCAL_RANK 0 and one device, which it sees as its first."""
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    prefix = ("--rank-prefix", "env X_NUMBER={{ local_rank }}")
+    extra = {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--virtual-local-rank", "OMP_NUM_THREADS": ""}
+    code, told, text = run(tmp_path, "torchrun", "--bind-cores", f"{first},{second}", *prefix, **extra)
+    assert code == 0, text
+    assert [(each["cores"], each["number"], each["local_rank"]) for each in told] == [([first], "0", "0"), ([second], "1", "0")]
+    assert [each["argv"] for each in told] == [["--local_rank_of_mine", "a b"]] * 2
+
+
+@two_cores
 @pytest.mark.skipif(not shutil.which("numactl"), reason="numactl is not installed")
 def test_deepspeed_binds_by_its_own_options(tmp_path: Path) -> None:
     first, second = sorted(os.sched_getaffinity(0))[:2]

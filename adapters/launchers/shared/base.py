@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.files import absolute, folder_of, join, which
 from ranklaunch.plan.model import PROGRAM, Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
@@ -150,6 +150,12 @@ def meeting_host(job: Job, reader: Reader) -> str:
     return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else LOOPBACK
 
 
+def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes: the host of rank 0, which is node 0's where that has ranks."""
+    first = next((node for node in job.nodes if node.slots), job.nodes[0])
+    return {"MASTER_ADDR": first.host if first.index else meeting_host(job, reader), "MASTER_PORT": str(port)}
+
+
 def with_hosts(job: Job) -> Job:
     """The job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
     if all(node.host for node in job.nodes):
@@ -176,6 +182,23 @@ def check_before_much(job: Job, reader: Reader) -> None:
 def _numbers(sorted_: list[int]) -> str:
     first, last = sorted_[0], sorted_[-1]
     return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
+
+
+def script_or_module(
+    job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], script: tuple[str, ...], module: str
+) -> tuple[str, ...]:
+    """A template's command that begins with a launcher's script, with the launcher's module in place of the script where the user's
+    interpreter has the package, and the script is neither beside it nor on PATH."""
+    name, search = script[0], common_env(job, reader).get("PATH", reader.env.get("PATH", ""))
+    if argv[: len(script)] != script or which(name, search, reader.files):
+        return argv
+    from ranklaunch.plan import facts  # most have the script
+
+    if not facts.has(f"{module.replace('.', '/')}.py", job, reader.files, reader.env, reader.cwd):
+        return argv
+    words = (job.python, "-m", module)
+    reader.ledger.note(name, " ".join(words), f"no {name} beside the interpreter or on PATH, and its package is there")
+    return templates.changed(argv, (*words, *argv[len(script) :]))
 
 
 def launcher_process(

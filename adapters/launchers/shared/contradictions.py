@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import SLOTS
+from ranklaunch.read.settings import RANK_PREFIX, SLOTS
 from ranklaunch.typed import TypeVar
 from ranklaunch.values import Value
 
@@ -42,6 +42,18 @@ def refuse(
     for count in counts:
         for text in told(extra, count, spell):
             reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
+
+
+def refuse_program(
+    reader: Reader, variable: Variable[T], extra: Sequence[str], following: Callable[[str], int | None], launcher: str
+) -> None:
+    """Refuse a word that the launcher would start in place of the user's program. following: as in words.positional."""
+    word = words.positional(extra, following)
+    if word is not None:
+        reader.problem(
+            f"{reader.source(variable)} has the word {showing.clipped(repr(word))}, which is no option: {launcher} would start it in place "
+            f"of the program: remove it; {RANK_PREFIX.both} puts a command before each rank"
+        )
 
 
 def told(said: Sequence[str], count: Count, spell: Callable[[str], str] = words.as_written) -> list[str]:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import ranklaunch
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
-from ranklaunch.adapters.launchers.shared.deepspeed import env_file
+from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import BEGUN, File, Plan, Process, Wait
 from ranklaunch.read import parse
@@ -46,6 +46,7 @@ CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian'
 _CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
 LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
+_WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
 _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
@@ -167,8 +168,8 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         from_node_0.refuse_addresses(job, reader, told)
     if by != PDSH:
         from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
-    words = (job.program.path, *job.program.args, job.folder or reader.cwd)
-    harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
+    given = (job.program.path, *job.program.args, job.folder or reader.cwd)
+    harmed = next((word for word in given if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:
         reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
 
@@ -203,8 +204,10 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it. user: what is in
     files for DeepSpeed, which comes last, and as it is written there."""
     recorders = {each.name: each.value for each in of_ranks(job, reader, True)}
-    values = {**reader.env, **process.env, **recorders, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart), **user}
-    names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *user})
+    own = {**recorders, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart)}
+    meeting = _meeting(process, job) if by in _WITHOUT_MEETING else {}
+    values = {**reader.env, **process.env, **own, **meeting, **user}
+    names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
     secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
     if secret:
@@ -214,6 +217,13 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     kept = [name for name in names if name not in secret and name not in lost]
     lines = [f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept if name not in user]
     return "".join((*lines, *(f"{name}={value}\n" for name, value in user.items() if name in kept)))
+
+
+def _meeting(process: Process, job: Job) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT as the runner's command has them, also by further options or a template of the user's."""
+    given = options.parsed(words.before(process.argv, job.program.path)[1:])
+    found = {f"MASTER_{name.upper()}": options.values(given, f"--master_{name}")[-1:] for name in ("addr", "port")}
+    return {name: values[0] for name, values in found.items() if values}
 
 
 def _arrives(value: str, by: str) -> bool:

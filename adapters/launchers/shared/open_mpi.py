@@ -30,6 +30,31 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 # Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
 _IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
+# Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two.
+_WITH_TWO = ("mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca", "gprtemca")
+_WITH_ONE = (
+    "H", "N", "am", "app", "bind-to", "c", "cartofile", "cf", "cpu-list", "cpu-set", "cpus-per-proc", "cpus-per-rank", "debugger",
+    "default-hostfile", "display", "dvm-uri", "hnp", "host", "hostfile", "launch-agent", "machinefile", "map-by", "max-restarts",
+    "max-vm-size", "n", "np", "npernode", "npersocket", "ompi-server", "output", "output-directory", "output-filename", "path",
+    "personality", "ppr", "prefix", "preload-files", "rank-by", "rankfile", "report-events", "report-pid", "report-uri", "rf",
+    "runtime-options", "stdin", "timeout", "tune", "wd", "wdir", "x", "xml-file", "xterm",
+)  # fmt: skip
+_SWITCHES = (
+    "allow-run-as-root", "bind-to-core", "bind-to-socket", "bycore", "bynode", "byslot", "continuous", "debug", "debug-daemons",
+    "debug-daemons-file", "disable-recovery", "display-allocation", "display-devel-allocation", "display-devel-map",
+    "display-diffable-map", "display-map", "display-topo", "do-not-launch", "do-not-resolve", "enable-recovery", "get-stack-traces",
+    "index-argv-by-rank", "leave-session-attached", "merge-stderr-to-stdout", "nolocal", "nooversubscribe", "noprefix", "novm",
+    "output-proctable", "oversubscribe", "pernode", "q", "quiet", "report-bindings", "report-child-jobs-separately",
+    "report-state-on-timeout", "show-progress", "tag-output", "timestamp-output", "tv", "use-hwthread-cpus", "use-regexp", "v", "verbose",
+    "xml",
+)  # fmt: skip
+_FOLLOWING = {**dict.fromkeys(_WITH_TWO, 2), **dict.fromkeys(_WITH_ONE, 1), **dict.fromkeys(_SWITCHES, 0)}
+
+
+def following(name: str) -> int | None:
+    """Return how many words an option of mpirun takes, None for one that the tables lack."""
+    return _FOLLOWING.get(re.sub("^--?", "", name))
+
 
 # What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
 _ENDED = "Primary job  terminated normally, but"

@@ -19,6 +19,7 @@ from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
+from ranklaunch.read.settings import BY_MPI
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
@@ -27,6 +28,7 @@ from ranklaunch.system.ports import holder
 from ranklaunch.values import Value
 
 LOOKED_UP_AT_ONCE = 32  # names
+OF_RANKS = "of the rendezvous"
 
 
 class Finding(Value):
@@ -97,11 +99,13 @@ def _ports(plan: Plan) -> Iterator[Finding]:
     values = {reading.name: reading.value for reading in plan.values}
     ports = {values.get(SSHD_PORT.value, ""): "of the job's sshd"} if any(service.name == SSHD for service in plan.services) else {}
     if not plan.job.node_index:
-        ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
+        ports |= {values.get(MASTER_PORT.value, ""): OF_RANKS, str(plan.muster.port) if plan.muster else "": "of the muster"}
     for port, what in ports.items():
         if port.isdigit() and len(plan.job.everyone) > 1 and _taken(int(port)):
             found = holder(int(port))
-            yield Finding(f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}", WaitError.exit_code)
+            may_work = plan.method in BY_MPI and what == OF_RANKS  # ranks that meet by MPI alone need no port
+            text = f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}"
+            yield Finding(text, 0 if may_work else WaitError.exit_code)
 
 
 def _taken(port: int) -> bool:

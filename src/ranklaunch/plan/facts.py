@@ -125,6 +125,11 @@ def source(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) 
     return next((text for text in texts if text is not None), "")
 
 
+def has(path: str, job: Job, files: Files, env: Mapping[str, str], cwd: str) -> bool:
+    """Return True if a file is among what is installed for the user's Python. path: below the packages."""
+    return any(files.exists(join(folder, path)) for _, folder in _folders(job, files, env, cwd))
+
+
 def _folders(job: Job, files: Files, env: Mapping[str, str], cwd: str) -> list[tuple[str, str]]:
     """Python's version and each folder of packages, in the order in which Python looks into them."""
     python = job.python if "/" in job.python else which(job.python, env.get("PATH", ""), files)

@@ -135,10 +135,12 @@ def _in_folder(plan: Plan) -> Plan:
 
 
 def _with_origin(process: Process, templates: Templates) -> Process:
-    """A process that says where its command and its program come from, where that is known, and how old that may be."""
+    """A process that says where its command and its program come from, where that is known, and how old that may be. A launcher that is
+    started as a module (PYTHON -m) may be no older than its script."""
     program = process.argv[0].rpartition("/")[2]
     origin = launchers.COMES_WITH.get(program, "")
-    return replace(process, comes_with=origin, least=launchers.LEAST.get(program), template=templates.source(process.argv))
+    least = launchers.LEAST.get(process.name if process.argv[1:2] == ("-m",) else program)
+    return replace(process, comes_with=origin, least=least, template=templates.source(process.argv))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

@@ -16,6 +16,7 @@ LOCAL_RANK = (
     "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "DEVICE_ID",
 )  # fmt: skip
 RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
+NUMBER = "--ranklaunch-local-rank="  # first argument of torchrun's ranks with --virtual-local-rank, where LOCAL_RANK is 0 for all
 WRONG, MISSING = 78, 69  # exit codes, as ranklaunch has them
 
 
@@ -29,6 +30,8 @@ def main(args: List[str]) -> NoReturn:  # noqa: UP006 - Python 3.7
     if os.environ.get("MS_ROLE") == "MS_SCHED":  # msrun starts its scheduler by the same command
         become(program(kind, path, args))
     local_rank = number(LOCAL_RANK)
+    if args and args[0].startswith(NUMBER):
+        local_rank = int(args.pop(0)[len(NUMBER) :])
     before = []
     if "CORES" in told:
         bind(chosen(told["CORES"], ":", local_rank))

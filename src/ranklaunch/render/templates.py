@@ -89,6 +89,11 @@ class Templates:
         """Of a command that was made since the last forget(): a shipped template's name, or the path of a user's; "" of any other."""
         return self._sources.get(argv, "")
 
+    def changed(self, argv: tuple[str, ...], into: tuple[str, ...]) -> tuple[str, ...]:
+        """A command that was made, in the words that it has from now on."""
+        self._sources[into] = self.source(argv)
+        return into
+
     def forget(self) -> None:
         self._sources.clear()
 

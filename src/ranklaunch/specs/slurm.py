@@ -17,7 +17,7 @@ from ranklaunch.specs.places.quantities import bytes_of
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_S_OF_SIGNAL = 65535
 FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # up to 31999, below the ports that Linux gives to connections
-ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun")  # methods that need one on one node too
+ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
 UNLIMITED = ("unlimited", "infinite", "0", "-1")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.typed import NamedTuple
 
 SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
@@ -16,6 +17,8 @@ SWITCHES = (
     "--module", "--no_python", "--no_local_rank", "--no_ssh", "--no_ssh_check", "--force_multi", "--save_pid", "--bind_cores_to_rank",
     "--quiet", "--elastic_training", "--detect_nvlink_pairs", "--help",
 )  # fmt: skip
+PARSER = words.Parser(WITH_VALUE, SWITCHES, SHORT)
+spelled = PARSER.spelled
 
 
 class Option(NamedTuple):
@@ -26,21 +29,11 @@ class Option(NamedTuple):
     words: tuple[str, ...]
 
 
-def spelled(name: str) -> str:
-    """An option's name as it was written, as the whole of it. What could be several is left as it is: argparse refuses it."""
-    if not name.startswith("--"):
-        return SHORT.get(name[:2], name)
-    if name in WITH_VALUE or name in SWITCHES:
-        return name
-    meant = [option for option in (*WITH_VALUE, *SWITCHES) if option.startswith(name)]
-    return meant[0] if len(meant) == 1 and len(name) > len("--") else name
-
-
-def parsed(words: Sequence[str]) -> tuple[Option, ...]:
+def parsed(given: Sequence[str]) -> tuple[Option, ...]:
     found = []
     at = 0
-    while at < len(words):
-        option = _option(words[at], words[at + 1 : at + 2])
+    while at < len(given):
+        option = _option(given[at], given[at + 1 : at + 2])
         found.append(option)
         at += len(option.words)
     return tuple(found)

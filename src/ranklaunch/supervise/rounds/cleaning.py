@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan
+from ranklaunch.read.settings import BY_MPI
 from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import Value, replace
@@ -148,7 +149,9 @@ def wait(plan: Plan, loop: Loop, say: Callable[[str], None], over: Callable[[], 
 
 
 def _port(plan: Plan) -> int:
-    """Of the rendezvous, where it is on this node."""
+    """Port of the rendezvous, where that is on this node; 0 where ranks meet by MPI and may leave the port to others."""
+    if plan.method in BY_MPI:
+        return 0
     said = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
     return int(said) if said.isdecimal() and plan.job.node_index == 0 else 0
 

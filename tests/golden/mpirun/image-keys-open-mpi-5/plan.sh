@@ -86,18 +86,20 @@ set -- "$@" "$!"
 status=0
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tag_output=1 \
-  OMPI_MCA_orte_keep_fqdn_hostnames=1 /usr/local/mpi/bin/mpirun -np 32 --hostfile \
+  OMPI_MCA_orte_keep_fqdn_hostnames=1 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 /usr/local/mpi/bin/mpirun -np 32 --hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile --prtemca plm_ssh_args \
   '-p 36666 -F /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config' \
   --bind-to none --map-by slot --output tag -x HCCL_CONNECT_TIMEOUT -x HCCL_WHITELIST_DISABLE -x HOME \
-  -x MA_HOME -x MA_JOB_DIR -x MA_LOG_DIR -x MA_MOUNT_PATH -x MA_NUM_GPUS -x MA_NUM_HOSTS -x \
-  MA_PROC_START_CNT -x MA_RUN_METHOD -x MA_SCHEDULE_CNT -x MA_SCRIPT_INTERPRETER -x MA_TASK_NAME -x \
-  MA_VJ_NAME -x PATH -x PYTHONFAULTHANDLER -x PYTHONPATH -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x \
-  RANKLAUNCH_RECORDS_DIR -x RANKLAUNCH_RESTART_COUNT -x RANKLAUNCH_RUN_ID -x S3_ACCESS_KEY_ID -x \
-  S3_ENDPOINT -x S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x NCCL_DEBUG=INFO -x \
-  NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 \
-  --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
+  -x MASTER_ADDR -x MASTER_PORT -x MA_HOME -x MA_JOB_DIR -x MA_LOG_DIR -x MA_MOUNT_PATH -x MA_NUM_GPUS \
+  -x MA_NUM_HOSTS -x MA_PROC_START_CNT -x MA_RUN_METHOD -x MA_SCHEDULE_CNT -x MA_SCRIPT_INTERPRETER -x \
+  MA_TASK_NAME -x MA_VJ_NAME -x PATH -x PYTHONFAULTHANDLER -x PYTHONPATH -x PYTHONUNBUFFERED -x \
+  RANKLAUNCH_ATTEMPT -x RANKLAUNCH_RECORDS_DIR -x RANKLAUNCH_RESTART_COUNT -x RANKLAUNCH_RUN_ID -x \
+  S3_ACCESS_KEY_ID -x S3_ENDPOINT -x S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x \
+  NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x \
+  HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
 kill "$@" 2> /dev/null || true
 exit "$status"
 )
