@@ -14,7 +14,7 @@ How an uncaught exception is seen at the moment when Python handles it, before a
 - Exit of a launcher: there, and only there, `sys.exit` raises a subclass of SystemExit. The interpreter reads its attribute `code` once,
   when it exits because of it. In other processes `sys.exit` stays as it is: programs compare the type, and print the traceback.
 
-Code of this package has NAME for a file name, so that coverage and tracebacks of the user's do not show our files.
+Code of this module has NAME for a file name, so that coverage and tracebacks of the user's do not show our files.
 """
 
 import os
@@ -52,7 +52,8 @@ def start():
 
 
 def rename(members):
-    """Give NAME as file name to the code of all functions among the members of a module of this package, and of their classes."""
+    """Give NAME as file name to the code of all functions among the members of this module, and of their classes. The other modules run
+    at the start and at an uncaught exception only."""
     found = list(members.values())
     found += [each for kind in found if isinstance(kind, type) and kind.__module__ == __name__ for each in vars(kind).values()]
     found += [each for pair in found if isinstance(pair, property) for each in (pair.fget, pair.fset, pair.fdel)]

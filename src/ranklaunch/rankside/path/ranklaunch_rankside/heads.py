@@ -7,7 +7,7 @@ tells all processes below it, adopted ones too, that they are no heads. Two head
 
 import os
 
-from . import FOLDER, LAUNCHERS, records, rename
+from . import FOLDER, LAUNCHERS, records
 
 VARIABLES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
@@ -144,6 +144,3 @@ def _placed_by(parent, elastic):
     if found:
         return found
     return "torchrun" if elastic else ""
-
-
-rename(globals())

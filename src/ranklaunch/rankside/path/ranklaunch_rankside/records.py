@@ -4,8 +4,6 @@ import os
 import sys
 import time
 
-from . import rename
-
 SCHEMA = "ranklaunch.record/1"
 MOST_BYTES = 64 * 1024
 FIRST, LAST = 8, 8  # exception records of one process that are kept
@@ -261,6 +259,3 @@ def _quoted(text):
     except ImportError:
         from json import dumps as quoted
     return quoted(text)
-
-
-rename(globals())
