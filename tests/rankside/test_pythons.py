@@ -15,7 +15,7 @@ import pytest
 from ranklaunch.ends import records
 from ranklaunch.files import rankside
 from ranklaunch.read import settings
-from ranklaunch.system import disk
+from ranklaunch.supervise.ranks.recorded import Records
 
 pytestmark = [pytest.mark.processes, pytest.mark.one_python]
 
@@ -43,6 +43,11 @@ def python(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def in_order(folder: Path) -> list[records.Record]:
+    """As they were written."""
+    return sorted(Records(str(folder)).new(), key=records.order)
+
+
 Ran = Callable[..., "tuple[subprocess.CompletedProcess[str], list[records.Record]]"]
 
 
@@ -58,7 +63,7 @@ def run(python: str, tmp_path: Path) -> Ran:
         given = {"PATH": os.defpath, "PYTHONPATH": f"{rankside()}:{path}", settings.RECORDS_DIR: str(folder), **env}
         command = [PYTHONS[python], *options, str(program)]
         done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
-        return done, records.read(disk.own_files(str(folder), records.MOST_FILES, records.MOST_BYTES))
+        return done, in_order(folder)
 
     return ran
 
@@ -207,6 +212,7 @@ def test_the_names_that_both_sides_know() -> None:
     assert f'SUPERVISOR = "{settings.OUTER_RUN}"' in texts["heads.py"]
     assert f'startswith("{settings.BELOW}")' in texts["records.py"]
     assert json.dumps(records.SCHEMA) in texts["records.py"]
+    assert [name for name in records.RANK_NUMBERS if f'"{name}"' not in texts["__init__.py"]] == []
 
 
 SECRETS = {
@@ -245,5 +251,5 @@ def test_secrets_in_a_command(tmp_path: Path) -> None:
     env = {"PATH": os.defpath, "PYTHONPATH": rankside(), settings.RECORDS_DIR: str(folder), "RANK": "0"}
     words = ["--hf-token", "abcdef1", "--password=abcdef2", "HF_TOKEN=abcdef3", "--lr", "1"]
     subprocess.run([sys.executable, "-c", "pass", *words], env=env, timeout=60, check=True)
-    (rank,) = records.read(disk.own_files(str(folder), 9, records.MOST_BYTES))
+    (rank,) = in_order(folder)
     assert rank.argv[3:] == ("--hf-token", "***", "--password=***", "HF_TOKEN=***", "--lr", "1")

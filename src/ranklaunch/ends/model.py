@@ -5,7 +5,7 @@ Times are seconds since 1970 by node 0's clock. Texts are without secrets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.ends import records as recorded
 from ranklaunch.typed import Any
@@ -210,24 +210,31 @@ def as_json(node: NodeEnds) -> dict[str, Any]:
 
 
 def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> NodeEnds:
-    """Attach to each end what its process wrote down of itself; what other processes wrote down becomes `others`, of which those that tell
-    how they ended count most. A rank below a launcher that ended before it was seen has the records of its head. records: by pid and
-    start, in the order in which they were written, as ends.records.as_mapping has them."""
+    """Attach to each end the records of its process, and put those of other processes into `others`.
+
+    A rank that exited before ranklaunch saw it gets the records of its head. Processes that recorded an exception or an exit come first
+    in `others`. records: by pid and start, in the order in which they were written, as ends.records.as_mapping returns them.
+    """
     left = {process: tuple(own[:MOST_RECORDS]) for process, own in records.items()}
-    seen = {(end.pid, end.start) for end in node.ends}
-    heads = [(_rank_of(own), process) for process, own in left.items() if process not in seen and any(each.get("launcher") for each in own)]
-
-    def attached(end: RankEnd) -> RankEnd:
-        process = (end.pid, end.start) if end.pid is not None and end.start is not None else None
-        unseen = [head for rank, head in heads if rank == end.rank] if end.role == BELOW and not process and end.rank is not None else []
-        process = unseen[0] if len(unseen) == 1 else process
-        own = left.pop(process, ()) if process else ()
-        return replace(end, records=own) if own else end
-
-    ends = tuple(map(attached, node.ends))
+    heads = _heads(left.keys() - {(end.pid or 0, end.start or 0) for end in node.ends}, left)
+    ends = []
+    for end in node.ends:
+        process = heads.get(end.rank) if end.pid is None else (end.pid, end.start or 0)
+        ends.append(replace(end, records=left.pop(process, ())) if process else end)
     telling = sorted(left.items(), key=lambda item: not any(each["kind"] in _OF_ENDS for each in item[1]))
     others = [OtherProcess(pid, start, _rank_of(own), own) for (pid, start), own in telling[:MOST_OTHERS]]
-    return replace(node, ends=ends, others=tuple(others))
+    return replace(node, ends=tuple(ends), others=tuple(others))
+
+
+def _heads(
+    processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]
+) -> dict[int | None, tuple[int, int]]:
+    """Return the head of each rank that a launcher placed, by rank; leave out ranks with several."""
+    found: dict[int | None, list[tuple[int, int]]] = {}
+    for process in processes:
+        if any(each["kind"] == recorded.RANK and each.get("launcher") for each in records[process]):
+            found.setdefault(_rank_of(records[process]), []).append(process)
+    return {rank: several[0] for rank, several in found.items() if len(several) == 1 and rank is not None}
 
 
 _OF_ENDS = (recorded.EXCEPTION, recorded.EXIT)

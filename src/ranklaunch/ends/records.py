@@ -100,12 +100,6 @@ def process_of(name: str) -> tuple[int, int] | None:
     return (int(named[3]), int(named[4])) if named else None
 
 
-def read(files: Iterable[tuple[str, bytes]]) -> list[Record]:
-    """The records among these files (name, content), in the order in which they were written. What is no record is left out."""
-    found = filter(None, (parse(name, data) for name, data in files))
-    return sorted(found, key=order)
-
-
 def order(record: Record) -> tuple[float, int, int]:
     """Sort key: the time at which a record was written."""
     return record.monotonic, record.pid, record.number

@@ -12,7 +12,7 @@ import fcntl
 import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import BYTE_ORDER_MARK
@@ -66,18 +66,6 @@ def working_folder() -> str:
         return os.getcwd()
     except OSError:  # it was removed; absolute paths still work
         return "/"
-
-
-def own_files(folder: str, most: int, most_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of at most so many regular files of this user in a folder, by name; larger ones, links and others' are left out."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return
-    for name in names[:most]:
-        data = own_file(os.path.join(folder, name), most_bytes)
-        if data is not None:
-            yield name, data
 
 
 def own_file(path: str, most_bytes: int) -> bytes | None:

@@ -33,7 +33,7 @@ def record_start(argv, index):
     """Write the records of this process. Return the launcher's name, "" if this is none. index: a rank's number is among the variables."""
     launcher = launcher_of(argv)
     if launcher:
-        records.start(os.environ[FOLDER], "launcher", {"name": launcher, **records.command(argv), **_parent()})
+        records.start(os.environ[FOLDER], "launcher", {"name": launcher, **records.command(argv), "parent": _process(os.getppid())})
     if index and not _is_never_head(argv):
         _record_rank(argv)
     return launcher
@@ -60,27 +60,22 @@ def _is_never_head(argv):
 
 
 def program(argv):
-    """What Python runs: ("-m", module), ("-c", code), or ("", script), with "" for standard input."""
+    """Return the program of a Python command line: ("-m", module), ("-c", code) or ("", script); "" and "" for standard input."""
     words = iter(argv[1:])
     for word in words:
         if word in WITH_VALUE:
             next(words, "")
-        elif word.startswith("--") or word == "-" or not word.startswith("-"):
-            if not word.startswith("--check-hash"):
-                return "", word
-        else:
-            for i, letter in enumerate(word[1:], 2):
-                if letter in "mc":
-                    return "-" + letter, word[i:] or next(words, "")
-                if letter in "WX":
-                    if not word[i:]:
-                        next(words, "")
-                    break
+        elif not word.startswith("-") or word == "-":
+            return "", word
+        elif not word.startswith("--"):
+            i = next((i for i, letter in enumerate(word) if letter in "mcWX"), 0)  # -um torch.distributed.run
+            if i and word[i] in "mc":
+                return "-" + word[i], word[i + 1 :] or next(words, "")
     return "", ""
 
 
 def launcher_of(argv):
-    """Name of the launcher that a command line of Python runs, "" for none."""
+    """Return the name of the launcher that a Python command line runs, "" for none."""
     kind, what = program(argv)
     name = LAUNCHERS.get(what if kind == "-m" else what.rpartition("/")[2] if not kind else "", "")
     if name == "accelerate" and what.rpartition("/")[2] in ("accelerate", "accelerate.commands.accelerate_cli"):
@@ -93,7 +88,7 @@ def _variables(env):
 
 
 def _top(own):
-    """(pid, start) of the top, pid of its parent, and whether the elastic agent's id was new to the top."""
+    """Return (pid, start) of the top, the pid of its parent, and True if the parent lacks the elastic agent's id."""
     pid, folder, elastic = os.getpid(), os.environ[FOLDER], os.environ.get(ELASTIC)
     parent, start = records.parent_and_start(pid)
     environ = None  # of the top's parent
@@ -107,7 +102,7 @@ def _top(own):
 
 
 def _environ(pid):
-    """The environment of a process at exec; None where it may not be read."""
+    """Return the environment of a process at exec, None if it cannot be read."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             pairs = os.fsdecode(file.read()).split("\0")
@@ -128,12 +123,8 @@ def _process(pid):
     return {"pid": pid, "start": records.parent_and_start(pid)[1], **records.command(_argv(pid))}
 
 
-def _parent():
-    return {"parent": _process(os.getppid())}
-
-
 def _placed_by(parent, elastic):
-    """The launcher that is the top's parent, "ranklaunch" where that is, "" where neither is. elastic: as in _top."""
+    """Return the launcher's name if the top's parent is a launcher, "ranklaunch" if it is ranklaunch, else "". elastic: as in _top."""
     if os.environ.get(SUPERVISOR, "").startswith("[%d, %d," % (parent, records.parent_and_start(parent)[1])):
         return "ranklaunch"
     argv = _argv(parent)
@@ -141,6 +132,4 @@ def _placed_by(parent, elastic):
     if name in OTHER_LAUNCHERS:
         return OTHER_LAUNCHERS[name]
     found = launcher_of(argv) if name.startswith("python") else LAUNCHERS.get(name, "")
-    if found:
-        return found
-    return "torchrun" if elastic else ""
+    return found or ("torchrun" if elastic else "")
