@@ -123,13 +123,13 @@ def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
 
 
 def told_by_pdsh(tail: str) -> re.Match[str] | None:
-    """Of the first node for which it tells."""
+    """Match the first node that pdsh reports."""
     return _BY_PDSH.search(tail)
 
 
 def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
-    """What pdsh says of a node whose launch.py has said nothing, or only that somebody has told it to end. node: where it has said which it
-    is."""
+    """Return the failure that pdsh reports for a node whose launch.py reported none, or only a SIGTERM. node: the node's index, None if
+    launch.py did not name it."""
     host = found["host"] or found["told"]
     if found["told"]:
         return Failure(None, 143, signal.SIGTERM, node=node, name="launch.py", host=host)

@@ -106,7 +106,7 @@ def order(record: Record) -> tuple[float, int, int]:
 
 
 def parse(name: str, data: bytes) -> Record | None:
-    """None for what is no record, or not that of the process in its name."""
+    """Return the record in a file, None if the content is no record or belongs to another process than the file name says."""
     named = _NAME.fullmatch(name)
     if not named or len(data) > MOST_BYTES:
         return None

@@ -90,7 +90,7 @@ class Hub(Reception):
 
     @property
     def lost(self) -> tuple[Suspect, ...]:
-        """What is known of nodes that are gone, or have not reported."""
+        """Suspects of nodes that are lost or have not reported."""
         return self._reports.lost
 
     @property
@@ -280,11 +280,11 @@ class Hub(Reception):
         self._success = event.success
 
     def _mind_door(self, event: events.AtDoor) -> None:
-        """What is known of those who cannot come in."""
+        """Note the nodes that cannot join, for the message about missing nodes."""
         self._gathering.at_door(event.trouble, event.refused, self._now.clock + event.patience_s)
 
     def _learn(self, event: events.Resolved) -> None:
-        """What is known of one who is missing."""
+        """Note the addresses of a missing node, or the reason why its name has none."""
         self._gathering.found(event.node, event.addresses, event.why)
 
     def _dismiss(self, event: events.Dismiss) -> None:
@@ -300,7 +300,7 @@ class Hub(Reception):
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
 
     def _say_word(self, event: events.Word) -> None:
-        """Says it, and keeps it for those who have to hear it again."""
+        """Send a message to its nodes, and keep a copy for nodes that reconnect."""
         message = self._worded(event)
         self._do(events.Send(message, self.here.keep(message, event.nodes)))
 

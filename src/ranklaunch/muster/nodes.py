@@ -257,7 +257,7 @@ class Nodes:
 
     @property
     def lost(self) -> Sequence[Suspect]:
-        """What this node knows of nodes that never reported: node 0 of all, the others of node 0."""
+        """Suspects of nodes that never reported: on node 0, of all nodes; on the others, of node 0."""
         return self._hub.hub.lost if self._hub else [self._lost] if self._lost else []
 
     def leave(self) -> None:

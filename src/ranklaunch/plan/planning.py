@@ -232,7 +232,7 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 
 def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
-    """That of each wait, where only that is said."""
+    """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
         return reader.get(settings.MUSTER_TIMEOUT_S)
     reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(plan.limits.wait_s), reader.source(settings.WAIT_S))

@@ -29,7 +29,8 @@ _WHY_FIFO = "a byte written there makes a rank dump its record, and it goes on"
 
 
 def of(plan: Plan, reader: Reader, mode: str, run_dir: str, logs: str, first: tuple[Recorder, ...]) -> Recorders:
-    """mode: on, npu or off. run_dir: folder for private ones. logs: folder of this attempt. first: variables for every accelerator."""
+    """Return the recorders of a plan. mode: on, npu or off. run_dir: parent of private folders. logs: the attempt's folder. first:
+    recorders for every accelerator."""
     folder = _folder(plan, run_dir)
     found = [*first]
     if mode != OFF and plan.job.accelerator == "gpu":

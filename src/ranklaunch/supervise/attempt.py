@@ -170,7 +170,7 @@ class Attempt:
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
-        """What it does, and what it waits for, "" for nothing."""
+        """Return the phase of the attempt, and the thing that it waits for ("" for nothing)."""
         if self.ending:
             return "stopping", ""
         if self._success:

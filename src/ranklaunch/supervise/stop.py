@@ -329,7 +329,7 @@ class Stopper:
         return self._due - self._grace_s * SPARED_SHARE
 
     def _look(self) -> None:
-        """At what has become of those that were told, as long as that matters."""
+        """Check the signalled processes, until everything is being killed."""
         if self._next_look:
             self._next_look.cancel()
         if self._killing_since is not None:

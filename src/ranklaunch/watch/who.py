@@ -127,18 +127,18 @@ def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
 
 
 def _by_caught(known: Sequence[Known]) -> Iterable[Suspect]:
-    """The last resort: ranks that have caught the exception with which their output ends, and that wait for no other rank now."""
+    """Last resort: yield ranks that caught the exception at the end of their output and are not waiting for a peer."""
     found = [(each, each.raised) for each in known if each.raised and not _has_ended_its_program(each)]
     yield from _named_for([(each, raised) for each, raised in found if not _WAITS.search(_frames(each.stack))], len(known))
 
 
 def _has_ended_its_program(known: Known) -> bool:
-    """True if the exception may have ended the program or a thread: a stack with the program's module in it shows that it was caught."""
+    """Return False if the stack still shows the program's module: the program caught the exception."""
     return bool(known.raised and known.raised.of_thread) or _MODULE not in known.stack
 
 
 def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspect]:
-    """Nobody if all ranks have one: nothing then sets a rank apart."""
+    """Yield the ranks of `found` as suspects, unless all `of` ranks are among them: then none stands out."""
     if len(found) == of:
         return
     for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
@@ -171,7 +171,7 @@ def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
 
 
 def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Those outside communication, where others are in it; else those whose stack few others have."""
+    """Yield ranks outside communication if their peers are inside; else ranks with a rare stack."""
     stacks = [each for each in known if each.stack]
     odd = _outside(stacks, 0)
     for group in () if odd else alike(stacks).values():
@@ -180,7 +180,7 @@ def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
 
 
 def outside(known: Iterable[Known], waited: int) -> tuple[Suspect, ...]:
-    """Those outside communication, by their stacks. waited: how many others are known to have been in it."""
+    """Return the ranks whose stacks are outside communication. waited: number of further ranks known to wait in communication."""
     return tuple(map(_elsewhere, _outside([each for each in known if each.stack], waited)))
 
 

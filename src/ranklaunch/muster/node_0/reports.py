@@ -240,12 +240,12 @@ class Reports:
     # What is seen of it
 
     def forget(self, node: Node) -> None:
-        """It is here no more. What it has said still counts."""
+        """Remove a node that has left; its suspects stay."""
         self._suspects += node.suspects
         self._reported -= node.reported
 
     def lose(self, node: Node, now: Now) -> None:
-        """It is gone, and that is a failure, unless it has told one."""
+        """Remove a lost node; the loss is a failure unless the node had reported one."""
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
         self._lost_starts.add(node.entry.instance)
@@ -331,7 +331,7 @@ class Reports:
 
     @property
     def lost(self) -> tuple[Suspect, ...]:
-        """What is known of nodes that are gone, or have not reported."""
+        """Suspects of nodes that are lost or have not reported."""
         return (*self._suspects, *(each for node in self._nodes.values() if not node.reported for each in node.suspects))
 
     @property

@@ -163,7 +163,7 @@ class Child:
         return any(map(self.may_have_told, named)) or bool(named and self.may_have_told(None))
 
     def hear(self, read: Callable[[Child], None]) -> None:
-        """What a launcher has said by now, of one of whose ranks it is seen before that that it has ended."""
+        """Read the launcher's output up to now: one of its ranks was seen to exit before the output was read."""
         if self.process.conduct.failing and self.reader and not self._hears:
             self._hears = True
             self.reader.drain()
@@ -373,7 +373,7 @@ def _wrapped() -> ModuleType | None:
 
 
 def unread(clock: Callable[[], float]) -> Unread | None:
-    """Of what the program has said, by what it has left."""
+    """Bytes still unread in the pipes of filters (tee, sed) that outlived the program; None without a free descriptor."""
     try:
         from ranklaunch.supervise.ranks.unread import Unread  # where something is left
 

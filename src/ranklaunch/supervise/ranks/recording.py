@@ -1,4 +1,4 @@
-"""The folder in which ranks and launchers of this node record themselves (ranklaunch.rankside), before they start."""
+"""Folder for the records of this node's ranks and launchers (ranklaunch.rankside), made before they start."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PRIVATE = 0o700
 
 
 class Recording:
-    """Makes the folder of a plan's records, and where node 0 starts the ranks of all nodes, the file that leads them there."""
+    """Records folder of one round; with a launcher that starts ranks on all nodes, also the pointer file by which ranks find it."""
 
     def __init__(self, round_folder: str) -> None:
         self._round_folder = round_folder
         self._pointer = ""
 
     def variables(self, plan: Plan) -> dict[str, str]:
-        """What processes get beside the plan's recorders: the folder of this round, "" where it cannot be made, which records nothing."""
+        """Make the folder, and return the variable that names it; its value is "" (record nothing) if the folder cannot be made."""
         value = next((each.value for each in plan.recorders.variables if each.name == RECORDS_DIR), "")
         if not value:
             return {}
