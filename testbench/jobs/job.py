@@ -16,7 +16,7 @@ from typing import Any
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.processes import MARK, Family, children_of, command_of
 from testbench.jobs.streams import Stream
-from testbench.waiting import DEADLINE_S, sleep_until
+from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
 RANKLAUNCH = (sys.executable, "-m", "ranklaunch")
 AS_PID_1 = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -162,6 +162,11 @@ class Starter:
         self.as_pid_1 = as_pid_1
         self.jobs: list[Job] = []
 
+    @functools.cached_property
+    def master_port(self) -> int:
+        """Port of the rendezvous of this test's jobs."""
+        return free_port()
+
     @property
     def environment(self) -> dict[str, str]:
         """Small, so that what is on the machine that runs the tests does not decide. RANKLAUNCH_RANKSIDE=off tries a whole suite without
@@ -203,10 +208,14 @@ class Starter:
         return job
 
     def run(self, *words: object, options: Sequence[object] = (), grace_s: float = 10, log_dir: Path | None = None, **how: Any) -> Job:
-        """`ranklaunch run` of a program and its arguments."""
+        """Start `ranklaunch run` with a program and its arguments. Its rendezvous has a port of this test's own, unless the options or env
+        name a port: tests that run at the same time would share the default port."""
         log_dir = log_dir or self.folder / "logs"
         shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", grace_s)
-        return self.command("run", *shared, *options, "--", *words, log_dir=log_dir, **how)
+        env = how.pop("env", None) or {}
+        if "--master-port" not in options and not any(name.endswith("MASTER_PORT") for name in env):
+            env = {"RANKLAUNCH_MASTER_PORT": str(self.master_port), **env}
+        return self.command("run", *shared, *options, "--", *words, log_dir=log_dir, env=env, **how)
 
     def spawn(self, ranks: int, *words: object, options: Sequence[object] = (), **how: Any) -> Job:
         """A program once per rank."""

@@ -13,6 +13,8 @@ from pathlib import Path
 import helpers
 import pytest
 
+from testbench.waiting import free_port
+
 OWN = ("--python", sys.executable, "--method", "spawn")
 
 
@@ -238,7 +240,8 @@ NOWHERE = "no-such-host.invalid"
 
 
 def named(hosts: str, train: Path, tmp_path: Path, node: str = "1", method: str = "spawn") -> helpers.Result:
-    words = ("--method", method, "--nodes", str(hosts.count(",") + 1), "--hosts", hosts, "--node", node, "--log-dir", str(tmp_path))
+    nodes = ("--nodes", str(hosts.count(",") + 1), "--hosts", hosts, "--node", node, "--master-port", str(free_port()))
+    words = ("--method", method, *nodes, "--log-dir", str(tmp_path))
     return helpers.call("check", *OWN[:2], *words, "--", str(train), env={"PATH": os.environ["PATH"], "RANKLAUNCH_RUN_DIR": str(tmp_path)})
 
 
