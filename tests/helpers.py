@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
+from unittest.mock import Mock
 
 import pytest
 
+from ranklaunch.adapters import launchers
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.plan.agreement import is_of_ranks
 from ranklaunch.plan.model import Plan
@@ -283,3 +286,19 @@ def marked(*error):
         print(f"[rank{rank}]: {line}" if line else "", file=sys.stderr, flush=True)
 sys.excepthook = marked
 """
+
+
+def launcher(plan: Plan) -> Launcher:
+    """Return the launcher of a plan's first process."""
+    return launchers.started(plan.processes[0], plan)
+
+
+def holds(plan: Plan) -> tuple[float, float]:
+    """Return after how many seconds a plan's launcher is held in a stop and after a failure; 0: never."""
+    times: list[list[float]] = [[], []]
+    child, signals = Mock(), Mock()
+    after = [lambda seconds, act, found=found: found.append(seconds) if act == child.hold_with_ranks else None for found in times]
+    signals.after = after[0]
+    launcher(plan).stop(signals, child, 15)
+    launcher(plan).failing(after[1], child, lambda: None)
+    return sum(times[0]), sum(times[1])

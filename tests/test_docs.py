@@ -18,7 +18,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, Platform
 from ranklaunch.command import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
@@ -185,7 +185,11 @@ def test_every_field_of_a_plan_is_named() -> None:
     named = {name for cell in re.findall(r"^\| ([a-z_, ]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
     layout = megatron.as_json(megatron.Layout(8, tp=2, ep=2))
     parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"], layout)
-    shapes = {name for part in parts for name in part} | set(fields(plan.File)) | set(fields(plan.Conduct))
+    shapes = (
+        {name for part in parts for name in part}
+        | set(fields(plan.File))
+        | {"fewer_ranks", "quiet", "may_end", "outlasts", "fails_as", "sessions"}
+    )
     assert shapes - named == set()
     assert named - shapes == {"field"}
     assert {name for name in (*data["limits"], *data["job"]["nodes"][0]) if name not in page} == set()
@@ -456,11 +460,14 @@ def test_lists_that_checklists_name_are_there() -> None:
     assert set(re.findall("`([A-Z_]+[A-Z])`", steps)) - there == set()
 
 
-def test_checklists_name_what_protocols_ask_for() -> None:
-    for title, module in (
-        ("Add a launcher", "ranklaunch.adapters.launchers.shared.base"),
-        ("Add a platform", "ranklaunch.adapters.platforms"),
-    ):
-        protocol = getattr(importlib.import_module(module), "Launcher" if "launcher" in title else "Platform")
-        members = {name for name in [*vars(protocol), *protocol.__annotations__] if not name.startswith("_")}
-        assert {name for name in members if f"`{name}`" not in checklist(title)} == set()
+def test_the_checklist_names_what_the_protocol_of_platforms_asks_for() -> None:
+    members = {name for name in [*vars(Platform), *Platform.__annotations__] if not name.startswith("_")}
+    assert {name for name in members if f"`{name}`" not in checklist("Add a platform")} == set()
+
+
+def test_checklists_name_the_smallest_adapters() -> None:
+    for title, kind, names in (("Add a launcher", "launchers", LAUNCHERS), ("Add a platform", "platforms", PLATFORMS)):
+        folder = ROOT / "adapters" / kind
+        (copied,) = re.findall(rf"`adapters/{kind}/([a-z_]+)\.py`", checklist(title).partition("2. ")[0])
+        sizes = {name: len((folder / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in names}
+        assert sizes[copied] <= 1.5 * min(sizes.values()), f"add a smaller one to CONTRIBUTING.md than {copied}"

@@ -5,11 +5,13 @@ With the modules alone the tests that it names are red, and each says what to do
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import helpers
@@ -71,6 +73,28 @@ def read(reader: Reader, program: Program) -> Job:
 '''
 
 
+# The launcher that the guide shows, and what it starts: no more than each rank with its number, and its output in a file.
+GUIDE = (helpers.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a launcher\n")[2]
+LAUNCHER = textwrap.dedent(GUIDE.partition("   ```python\n")[2].partition("   ```\n")[0])
+TEMPLATE = 'startranks {{ job.node.slots }} {{ log_dir }}\n{% include "program.j2" %}\n'
+STARTRANKS = """#!{python}
+import os, subprocess, sys
+slots, folder, *words = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+started = []
+for rank in range(int(slots)):
+    with open(f"{{folder}}/{{rank}}.log", "w") as log:
+        started.append(subprocess.Popen(words, env={{**os.environ, "RANK": str(rank)}}, stdout=log, stderr=log))
+sys.exit(any([each.wait() for each in started]))
+"""
+PROGRAM = """
+import os, sys, time
+print("rank", os.environ["RANK"], "is here", flush=True)
+time.sleep(2 if os.environ["RANK"] == "1" else 4)
+sys.exit(7 if os.environ["RANK"] == "1" else 0)
+"""
+
+
 class Tree:
     """A copy of the repository, which its tests take for their own."""
 
@@ -92,8 +116,9 @@ class Tree:
             text = text.replace(f"\n{like}\n", f"\n{like}\n{line}\n")
         self.write(path, text)
 
-    def python(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def python(self, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "2000"}
+        env["PATH"] = f"{path}:{env['PATH']}" if path else env["PATH"]
         env.pop("CI", None)  # where golden files may not be written
         return subprocess.run([sys.executable, *words], cwd=self.folder, env=env, capture_output=True, text=True, timeout=600, check=False)
 
@@ -125,17 +150,32 @@ def test_a_launcher_and_a_platform_are_added_as_the_guide_says(tmp_path: Path) -
     assert len(red) > 10
     everything_else(tree)
     assert tree.red() == {}
+    toy_names_the_rank_that_failed(tree, tmp_path)
+
+
+def toy_names_the_rank_that_failed(tree: Tree, folder: Path) -> None:
+    """Each rank has a log and a tag, and the verdict names the one that failed, with its own code."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "startranks").write_text(STARTRANKS.format(python=sys.executable), encoding="utf-8")
+    (folder / "bin" / "startranks").chmod(0o755)
+    (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
+    words = ("--method", "toy", "--slots", "2", "--log-dir", str(folder / "logs"), "--", str(folder / "train.py"))
+    done = tree.python("-m", "ranklaunch", "run", *words, path=str(folder / "bin"))
+    assert done.returncode == 7, done.stderr
+    attempt = folder / "logs" / "attempt_1"
+    assert [(attempt / f"rank_{rank}.log").read_text() for rank in (0, 1)] == ["rank 0 is here\n", "rank 1 is here\n"]
+    assert {"[rank 0] rank 0 is here", "[rank 1] rank 1 is here"} <= set(done.stdout.splitlines())
+    culprit = json.loads((attempt / "verdict.json").read_text())["culprit"]
+    assert (culprit["rank"], culprit["exit_code"]) == (1, 7)
 
 
 def modules(tree: Tree) -> None:
     """Steps 1 to 5, of a launcher and of a platform: they are there, and can be asked for."""
-    plain = (helpers.ROOT / "adapters/launchers/plain.py").read_text(encoding="utf-8")
-    tree.write("adapters/launchers/toy.py", plain.replace('"plain"', '"toy"').replace("plain/", "toy/"))
-    tree.write("templates/toy/command.j2", (helpers.ROOT / "templates/plain/command.j2").read_text(encoding="utf-8"))
+    tree.write("adapters/launchers/toy.py", LAUNCHER)
+    tree.write("templates/toy/command.j2", TEMPLATE)
     tree.write("adapters/platforms/toycloud.py", PLATFORM)
     launchers, platforms = "adapters/launchers/__init__.py", "adapters/platforms/__init__.py"
     tree.put(launchers, '"megatron", "plain",\n', '"megatron", "plain", "toy",\n')
-    tree.add(launchers, "        toy,", '        "toy": toy,')
     tree.put(platforms, '    "local": ("",),\n', '    "toycloud": ("TOYCLOUD_",),\n    "local": ("",),\n')
     tree.add(platforms, "        toycloud,", '        "toycloud": toycloud,')
 

@@ -23,7 +23,8 @@ PLANS = sorted(helpers.TESTS.glob("golden/*/*/plan.json"))
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="types cannot be asked for their parts")
 def test_they_are_made_from_the_types() -> None:
     made = places.module("tools/schemas.py").files()
-    there = {path.name: path.read_text(encoding="utf-8") for path in formats.FOLDER.iterdir()}
+    earlier = places.module("tools/schemas.py").EARLIER
+    there = {path.name: path.read_text(encoding="utf-8") for path in formats.FOLDER.iterdir() if path.name not in earlier}
     assert there == made, "run make generate and read the diff"
 
 

@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
+from importlib import import_module
+
+from ranklaunch.adapters.launchers.shared.base import own_launcher, own_script
+from ranklaunch.adapters.launchers.shared.launcher import PYTHON as PYTHON
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.launcher import Need as Need
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import BY_MPI, METHOD
 from ranklaunch.typed import TYPE_CHECKING
 
-LAUNCHERS: Modules[Launcher] = Modules(
-    __name__,
-    (
-        "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
-    ),
-)  # fmt: skip
-
-if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
-    from ranklaunch.adapters.launchers import (
-        accelerate,
-        deepspeed,
-        megatron,
-        mpirun,
-        msrun,
-        plain,
-        pytorch,
-        ranktable,
-        spawn,
-        tensorflow,
-        torchrun,
-    )
+if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
 
-    CHECKED: dict[str, Launcher] = {
-        "ranktable": ranktable,
-        "torchrun": torchrun,
-        "msrun": msrun,
-        "pytorch": pytorch,
-        "mpirun": mpirun,
-        "tensorflow": tensorflow,
-        "spawn": spawn,
-        "deepspeed": deepspeed,
-        "accelerate": accelerate,
-        "megatron": megatron,
-        "plain": plain,
-    }
+METHODS = (
+    "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
+)  # fmt: skip
+LAUNCHERS: Modules[type[Launcher]] = Modules(__name__, METHODS, "LAUNCHER")
+_SERVERS = {"sshd": "shared.ssh"}  # modules with classes of services
+
 
 ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
-# Of programs that plans start: the package that each comes with, and its oldest version that starts ranks as plans expect it.
-LEAST = {"torchrun": ("torch", "1.11"), "msrun": ("mindspore", "2.3.0")}
-# Programs that plans start: where each comes from, said where one is missing.
-COMES_WITH = {
-    "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",
-    "msrun": "it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?",
-    "deepspeed": "it comes with DeepSpeed: is --python the interpreter that has it?",
-    "accelerate": "it comes with Hugging Face Accelerate: is --python the interpreter that has it?",
-    "mpirun": "it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)",
-    "sshd": "it comes with OpenSSH (openssh-server on Debian and Ubuntu)",
-    "ssh-keygen": "it comes with OpenSSH (openssh-client on Debian and Ubuntu)",
-    "python": "name the interpreter with --python",
-    "python3": "name the interpreter with --python",
-}
 # They know ps from workers.
 WITH_TASKS = ("tensorflow", "plain")
 # They do with a node 0 that has none.
@@ -73,7 +38,17 @@ PER_RANK = ("spawn", "plain")
 ONCE = ("plain", "pytorch", "tensorflow")
 
 
-def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
+def started(process: Process, plan: Plan) -> Launcher:
+    """Return the object for a process of a plan. Raises KeyError if its behaviour is no class's name."""
+    if not process.behaviour:
+        return Launcher(process, plan)
+    method = process.behaviour.partition(".")[0]
+    module = import_module(f"{__name__}.{_SERVERS.get(method, method)}")
+    classes = (each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Launcher))
+    return {each.NAME: each for each in classes}[process.behaviour](process, plan)
+
+
+def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
     """The launcher, and why: who asked for it, or what there is that calls for it."""
     given = reader.get(METHOD).strip().lower()
     if given:
@@ -121,7 +96,7 @@ def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
         )
 
 
-def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[Launcher, str]:
+def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[type[Launcher], str]:
     """Of a script that starts ranks: it runs once on each node, whatever was asked for."""
     why = f"{script.path} starts ranks itself ({script.name})"
     name = "megatron" if asked == "megatron" else "plain"

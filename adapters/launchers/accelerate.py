@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
@@ -19,6 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     meeting_host,
     script_or_module,
 )
+from ranklaunch.adapters.launchers.shared.launcher import Need
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import File, Plan
 from ranklaunch.read import parse
@@ -49,8 +51,6 @@ CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches 
 HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image", default_text="the account's")
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
-
-explain = torchrun.explain
 
 _MEETING = ("--main_process_ip", "--main_process_port")
 _FILE = "--config_file"
@@ -94,7 +94,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, conduct=torchrun.conduct(job, options)),),
+        processes=(launcher_process(job, reader, NAME, argv, env, torchrun.behaviour(options)),),
         limits=limits(reader),
         files=(config,),
         waits=master_waits(job, reader),
@@ -195,3 +195,18 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
         )
     if job.rank_table:
         reader.warn(f"method accelerate does not use the rank table {job.rank_table}")
+
+
+class Accelerate(torchrun.Torchrun):
+    """torch's agent, inside of `accelerate launch`."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        return {NAME: Need("it comes with Hugging Face Accelerate: is --python the interpreter that has it?")}
+
+
+LAUNCHER = Accelerate

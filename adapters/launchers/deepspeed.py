@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
@@ -17,16 +17,24 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     master_waits,
     need_hosts,
-    rank_log,
-    rank_tag,
+    rank_outputs,
     script_or_module,
     with_hosts,
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import (
+    After,
+    FromNode0,
+    Launcher,
+    Need,
+    RanksFirst,
+    Signals,
+    Started,
+)
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
-from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.plan.model import File, Plan, Process, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
@@ -54,7 +62,7 @@ _CODE = re.compile(r"^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with
 
 HOSTFILE = "--hostfile"
 _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
-HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
+HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 _BOUND = "--bind_cores_to_rank"
 
@@ -81,10 +89,8 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
-    failing = (*FAILING, *(remote.FAILING if by == remote.PDSH else ()))
-    reports = open_mpi.REPORTS if by == remote.OPEN_MPI else ""
-    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=failing, reports=reports)
-    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader), extra)
+    behaviour = ByOpenMpi.NAME if by == remote.OPEN_MPI else OnNode0.NAME
+    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, behaviour=behaviour), reader), extra)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
     return remote.plan(job, reader, templates, own, process, hostfile, tunes="--autotuning" in _options(extra))
@@ -102,7 +108,7 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
         job=job,
         method=NAME,
         why="",
-        processes=(_process(job, reader, argv, extra, apart=outputs is not None),),
+        processes=(_process(job, reader, argv, extra),),
         limits=limits(reader),
         files=(hostfile,) if len(job.nodes) > 1 else (),
         waits=master_waits(job, reader),
@@ -137,18 +143,11 @@ def _included(job: Job, reader: Reader, by: str) -> str:
     return f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=bool(job.idle) and by == remote.SLURM)
 
 
-def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], apart: bool) -> Process:
-    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others. apart: each rank has a file of its own."""
-    halt_s = HALTED_AFTER_S if limits(reader).grace_s > HALTED_AFTER_S else 0
-    spawned = SPAWNED if _knows_its_ranks(extra) else ""
-    # Halted, it does not tell once more, within a second, those that we have told.
-    conduct = Conduct(
-        ranks_below=2, deaf=True, impatient=apart, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=spawned
-    )  # fmt: skip
-    if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
-        conduct = Conduct(ranks_below=3, failing=FAILING)
+def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...]) -> Process:
+    tunes = "--autotuning" in _options(extra)
+    behaviour = NAME if _knows_its_ranks(extra) else Autotuning.NAME if tunes else Elastic.NAME
     env = env_file.expanded(env_file.read(job, reader), reader.env)
-    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, conduct=conduct), reader), extra)
+    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, behaviour), reader), extra)
     if not _chosen(job, reader):
         return process
     # The runner counts the devices that it sees, and looks for those that it is told among them.
@@ -160,17 +159,17 @@ def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
     return replace(process, needs=(NUMACTL,)) if _BOUND in _options(extra) else process
 
 
-def explain(tail: str, pid: int = 0) -> Failure | None:
+def report(text: str, pid: int = 0) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    said, lost = [*_CODE.finditer(tail)], remote.told_by_pdsh(tail)
+    said, lost = [*_CODE.finditer(text)], remote.told_by_pdsh(text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
     found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
     if lost and (not found or lost.start() < found.start()):
-        return remote.of_node(lost, tail, _node(tail, f"{lost['host'] or lost['told']}: "))
+        return remote.of_node(lost, text, _node(text, f"{lost['host'] or lost['told']}: "))
     if not found:
-        return remote.told_by_srun(tail) or open_mpi.explain(tail)
-    return failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(tail, found["host"]))
+        return remote.told_by_srun(text) or open_mpi.report(text)
+    return failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(text, found["host"]))
 
 
 def _node(tail: str, host: str | None) -> int | None:
@@ -186,12 +185,7 @@ def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
 
 def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
     """Each rank into a file of its own, so that its lines can be told from the others'; launch.py alone mixes them."""
-    first = job.node.first_rank
-    logs = tuple(
-        RankLog(str(first + i), first + i, rank_log(job, first + i), rank_tag(job, reader, templates, i, first + i))
-        for i in range(job.node.slots)
-    )
-    return RankOutputs(join(attempt_dir(job), "deepspeed"), r"[0-9]+_rank([0-9]+)\.log", logs)
+    return rank_outputs(job, reader, templates, join(attempt_dir(job), "deepspeed"), r"[0-9]+_rank([0-9]+)\.log")
 
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
@@ -309,3 +303,79 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
 
 def _options(extra: tuple[str, ...]) -> set[str]:
     return words.options(extra, options.spelled)
+
+
+class Deepspeed(RanksFirst):
+    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others. launch.py signals ranks one after the other, and within a
+    second once more those that were signalled already: it is held where its ranks have files of their own."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    DEPTH = 2
+    STARTS = SPAWNED
+    ENDS_RANKS = FAILING
+    reporter = "launch.py"
+    plan = staticmethod(plan)
+    report = staticmethod(report)
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        return {**ssh.NEEDS, NAME: Need("it comes with DeepSpeed: is --python the interpreter that has it?")}
+
+    @property
+    def kills_ranks(self) -> bool:
+        return self.planned.outputs is not None
+
+    def stop(self, signals: Signals, child: Started, number: int) -> None:
+        super().stop(signals, child, number)
+        self._hold_in_time(signals.after, child)
+
+    def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
+        self._hold_in_time(after, child)
+        super().failing(after, child, signal_ranks)
+
+    def _hold_in_time(self, after: After, child: Started) -> None:
+        if self.planned.limits.grace_s > HELD_AFTER_S:
+            after(HELD_AFTER_S, child.hold_with_ranks)
+
+
+class Elastic(Deepspeed):
+    """launch.py with other ranks in time (--elastic_training): their order tells nothing."""
+
+    NAME = "deepspeed.elastic"
+    STARTS = ""
+    reporter = ""
+
+
+class Autotuning(Launcher):
+    """A runner that starts one more runner for each configuration, whose ranks have nothing to save."""
+
+    NAME = "deepspeed.autotuning"
+    DEPTH = 3
+    ENDS_RANKS = FAILING
+    report = staticmethod(report)
+
+
+class OnNode0(FromNode0):
+    """A runner on node 0 that reaches the other nodes by pdsh, MPI or Slurm."""
+
+    NAME = "deepspeed.node_0"
+    CARRIERS = (*remote.CARRIERS, *ssh.CARRIERS)
+    ENDS_RANKS = (*FAILING, *remote.FAILING)
+    report = staticmethod(report)
+
+    @property
+    def proof(self) -> str:
+        """Written by what stands before the program that the runner starts, if its folder is the first on PATH."""
+        folder = join(self.planned.private, remote.RUNNER)
+        return join(folder, remote.END) if self.process.env.get("PATH", "").startswith(f"{folder}:") else ""
+
+
+class ByOpenMpi(OnNode0):
+    """A runner that starts Open MPI's mpirun."""
+
+    NAME = "deepspeed.openmpi"
+    REPORTS = open_mpi.REPORTS
+
+
+LAUNCHER = Deepspeed

@@ -47,8 +47,6 @@ _LAYOUT = (*FLAGS.values(), EXPERT_TP_FLAG)
 
 FSDP_FLAGS = ("--use-torch-fsdp2", "--use-megatron-fsdp")  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
 
-explain = torchrun.explain
-
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     script = own_script(job, reader)
@@ -57,7 +55,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     layout = _layout(job, reader)
     _check(job, layout, reader)
     env = _environment(job, layout, reader)
-    found = torchrun.plan(_with_flags(job, reader), reader, templates, "megatron/command.j2")
+    found = torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2")
     processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
     return replace(found, method=NAME, processes=processes, layout=layout)
 
@@ -174,3 +172,14 @@ def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
         return {}
     reader.ledger.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
     return {CONNECTIONS.names[0]: CONNECTIONS.default}
+
+
+class Megatron(torchrun.Torchrun):
+    """torchrun with the layout of the model."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+
+LAUNCHER = Megatron

@@ -19,13 +19,13 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     meeting_of_ranks,
     need_hosts,
-    rank_log,
-    rank_tag,
+    rank_outputs,
 )
 from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import FromNode0, Need
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
@@ -60,7 +60,6 @@ NAMES = (NAME, "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "orterun", "prter
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
 MOST_RANKS = 1_000_000
-explain = open_mpi.explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -81,7 +80,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         files=(hostfile, *((shell,) if shell else ())),
         private=ssh.folder_of_key(shell.path) if shell else "",
         waits=(hosts, ssh.answers(job, reader)) if server else (hosts,) if many else (),
-        outputs=RankOutputs("", TAGGED[_version(job, reader)], tuple(_logs(job, reader, templates))),
+        outputs=rank_outputs(job, reader, templates, "", TAGGED[_version(job, reader)], of_all=True),
         by_address=many,
         followers=len(job.nodes) - 1,
     )
@@ -105,7 +104,7 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Pr
         from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
     own = () if ":" in behind else words.before(behind, job.program.path)  # several programs divide the ranks among them
     told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(own[:2], count, _spelled)
-    if told and not process.conduct.may_start_fewer and not contradictions.told(reader.get(EXTRA), count, _spelled):
+    if told and not reader.get(FEWER_RANKS) and not contradictions.told(reader.get(EXTRA), count, _spelled):
         what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
 
@@ -134,10 +133,8 @@ def _with_slots(job: Job, reader: Reader) -> Job:
 
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None, shell: str) -> Process:
     mpirun = _mpirun(job, reader)
-    # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    conduct = Conduct(carriers=CARRIERS, deaf=True, reports=open_mpi.REPORTS, sessions=ssh.sessions(reader))
     meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT))
-    process = launcher_process(job, reader, NAME, (mpirun,), {**_settings(job, reader), **meeting}, conduct=conduct)
+    process = launcher_process(job, reader, NAME, (mpirun,), {**_settings(job, reader), **meeting}, NAME)
     # Of the other recorders, paths hold on node 0 alone.
     recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, len(job.nodes) > 1))}
     own = {value.partition("=")[0] for value in words.values(reader.get(EXTRA), "-x", lambda name: name.replace("--", "-"))}
@@ -148,7 +145,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         port=server.port if server else 0, shell=shell, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
-    return without_slurm_tasks(replace(process, argv=argv, rival=RIVAL), reader)
+    return without_slurm_tasks(replace(process, argv=argv, rival=RIVAL, sessions=ssh.sessions(reader)), reader)
 
 
 def _spelled(name: str) -> str:
@@ -231,9 +228,19 @@ def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
     return [(node.host if by_name else reader.address_of(node.host), node.slots) for node in job.nodes if node.slots]
 
 
-def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:
-    """Of all ranks: their output comes to node 0."""
-    logs = []
-    for node in job.nodes:
-        logs += [RankLog(str(r), r, rank_log(job, r), rank_tag(job, reader, templates, i, r, node)) for i, r in enumerate(node.ranks)]
-    return logs
+class Mpirun(FromNode0):
+    """Open MPI's mpirun. It gives its ranks one second after a stop request; those that ranklaunch signals have the grace."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    CARRIERS = CARRIERS
+    REPORTS = open_mpi.REPORTS
+    plan = staticmethod(plan)
+    report = staticmethod(open_mpi.report)
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        return {**ssh.NEEDS, NAME: Need("it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)")}
+
+
+LAUNCHER = Mpirun

@@ -4,7 +4,7 @@ has MindSpore's scheduler alone, started as msrun would."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable, showing
 from ranklaunch.adapters.launchers.shared import contradictions, words
@@ -16,12 +16,12 @@ from ranklaunch.adapters.launchers.shared.base import (
     launcher_process,
     limits,
     master_waits,
-    rank_log,
-    rank_tag,
+    rank_outputs,
 )
+from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -132,7 +132,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(replace(process, conduct=replace(process.conduct, repeats=repeats)),),
+        processes=(process,),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),
@@ -145,7 +145,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, object]) -> Process:
     node_rank, interpreter = _with_ranks(job).node_index, _interpreter(job, reader)
     argv = templates.command("msrun/command.j2", job=job, node_rank=node_rank, **told, interpreter=interpreter)
-    return launcher_process(job, reader, NAME, argv, conduct=Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING))
+    return launcher_process(job, reader, NAME, argv, behaviour=NAME)
 
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
@@ -154,10 +154,10 @@ def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
     return there and not words.abbreviated(told, ("--worker_log_name",))
 
 
-def explain(tail: str, pid: int = 0) -> Failure | None:
+def report(text: str, pid: int = 0) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
-    found = _FAILURE.search(tail)
+    found = _FAILURE.search(text)
     return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
@@ -182,8 +182,8 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
     plan = replace(plan, followers=1)
     if plan.job.node.slots:
         return plan
-    serving = Conduct(deaf=True, may_end=True, outlasts=True)
-    return replace(plan, processes=(), services=tuple(replace(process, conduct=serving) for process in plan.processes))
+    services = (replace(process, behaviour=Scheduler.NAME, may_end=True, outlasts=True) for process in plan.processes)
+    return replace(plan, processes=(), services=tuple(services))
 
 
 def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Process:
@@ -213,9 +213,9 @@ def _log_dir(job: Job, reader: Reader) -> str:
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
     """msrun's own files. It repeats what is in them, but does not say whose the lines are. Those of other nodes may lie beside them: the
     scheduler is node 0's, unless it was given another place."""
-    logs = [RankLog(str(r), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks)]
+    ranks = rank_outputs(job, reader, templates, folder, OWN_LOGS)
     scheduler = RankLog("scheduler", None, join(attempt_dir(job), "scheduler.log"), "[scheduler] ")
-    return RankOutputs(folder, OWN_LOGS, (*logs, *([scheduler] if job.node_index == 0 or reader.given(SCHEDULER) else [])))
+    return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.given(SCHEDULER) else ranks
 
 
 def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
@@ -364,3 +364,39 @@ def _lint_extra(reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{source} has its own {name}: the lines of ranks have no tags and no logs of their own then")
     if words.abbreviated(extra, ("--join",)):
         reader.warn(f"{source} has its own --join: unless it is True, msrun does not wait for its ranks, and the job ends at once")
+
+
+class Msrun(RanksFirst):
+    """MindSpore's msrun, on node 0 with a scheduler beside its ranks."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    DEPTH = 1
+    ENDS_RANKS = FAILING
+    kills_ranks = True
+    plan = staticmethod(plan)
+    report = staticmethod(report)
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        hint = "it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?"
+        return {NAME: Need(hint, ("mindspore", "2.3.0"))}
+
+    @property
+    def repeats(self) -> bool:
+        return self.planned.outputs is not None
+
+    def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
+        """msrun kills its ranks at once."""
+
+
+class Scheduler(Launcher):
+    """MindSpore's scheduler, alone on a node without ranks. It does not hear SIGTERM."""
+
+    NAME = "msrun.scheduler"
+
+    def outlived(self, end_at_once: Callable[[], None]) -> None:
+        end_at_once()
+
+
+LAUNCHER = Msrun

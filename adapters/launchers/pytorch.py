@@ -17,9 +17,9 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     master_waits,
     meeting_host,
-    nothing_to_explain,
 )
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import join
 from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.read import parse
@@ -40,8 +40,6 @@ INIT_METHOD = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, INIT_METHOD)
-
-explain = nothing_to_explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -103,3 +101,14 @@ def _uneven(job: Job, reader: Reader) -> dict[str, str]:
         f"its first rank and the world size are in {' and '.join(told)}"
     )
     return told
+
+
+class Pytorch(Launcher):
+    """The program once on each node, told where to meet."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+
+LAUNCHER = Pytorch

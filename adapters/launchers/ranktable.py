@@ -6,9 +6,10 @@ import re
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, rank_process
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan, Process, Wait
@@ -22,8 +23,6 @@ from ranklaunch.values import replace
 NAME = "ranktable"
 
 VARIABLES: tuple[Variable[object], ...] = route.VARIABLES
-
-explain = nothing_to_explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -93,3 +92,14 @@ def _hosts(job: Job, table: RankTable) -> list[str]:
     if not job.table_in_order and all(addresses):
         return addresses
     return [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
+
+
+class Ranktable(Launcher):
+    """The ranks themselves are started, with the rank table."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+
+LAUNCHER = Ranktable

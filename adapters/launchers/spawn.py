@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, meeting_host, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, meeting_host, rank_process
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -12,8 +13,6 @@ from ranklaunch.render.templates import Templates
 NAME = "spawn"
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT,)
-
-explain = nothing_to_explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -58,3 +57,14 @@ def _own_rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, .
     }
     process = rank_process(job, reader, templates, argv, here, env, rank=job.node_index)
     return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader), waits=master_waits(job, reader))
+
+
+class Spawn(Launcher):
+    """The ranks themselves are started."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+
+LAUNCHER = Spawn

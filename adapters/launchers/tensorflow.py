@@ -16,11 +16,11 @@ from ranklaunch.adapters.launchers.shared.base import (
     limits,
     master_waits,
     need_hosts,
-    nothing_to_explain,
     rank_process,
 )
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import join
-from ranklaunch.plan.model import Conduct, Plan, Process
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
@@ -37,10 +37,7 @@ PORT = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (PORT,)
 
-explain = nothing_to_explain
-
 LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
-SERVES = Conduct(may_end=True, outlasts=True)
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -76,7 +73,7 @@ def _service(job: Job, process: Process) -> Process:
     """A ps: server.join() never returns, but a program may have another way to serve. What workers save when they are told to end is on
     it."""
     name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
-    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, conduct=SERVES)
+    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True, outlasts=True)
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:
@@ -128,3 +125,14 @@ def _says(config: str, cluster: dict[str, list[str]]) -> bool:
         return not config.strip() or bool(json.loads(config)["cluster"] == cluster)
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+class Tensorflow(Launcher):
+    """The program once in each container: its processes are the ranks."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    plan = staticmethod(plan)
+
+
+LAUNCHER = Tensorflow

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import contradictions, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
     ROUTE_PLAN,
@@ -17,13 +17,12 @@ from ranklaunch.adapters.launchers.shared.base import (
     launcher_process,
     limits,
     master_waits,
-    rank_log,
-    rank_tag,
     script_or_module,
 )
+from ranklaunch.adapters.launchers.shared.launcher import SETTLE_S, After, Launcher, Need, Signals, Started
 from ranklaunch.files import join
 from ranklaunch.plan import facts
-from ranklaunch.plan.model import Conduct, Plan, RankLog, RankOutputs
+from ranklaunch.plan.model import Plan, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -70,7 +69,7 @@ SHUTDOWN = Variable(
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
 
 KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
-HALTED_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
+HELD_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
 _KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
 _FAILURE = re.compile(
@@ -96,6 +95,7 @@ _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the sa
 _MEETING = ("--master_addr", "--master_port")
 _STATIC = "static"
 _VIRTUAL = "--virtual_local_rank"
+_SHUTDOWN = "--shutdown_timeout"
 _LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
 _COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
@@ -112,7 +112,11 @@ OPTIONS = words.Parser(
 )  # fmt: skip
 
 
-def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchrun/command.j2") -> Plan:
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    return plan_by(job, reader, templates, "torchrun/command.j2")
+
+
+def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Plan:
     extra = reader.get(EXTRA)
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
@@ -135,7 +139,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, options)),),
+        processes=(launcher_process(job, reader, NAME, argv, env, behaviour(options)),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
@@ -158,13 +162,9 @@ def _numbered(job: Job) -> Job:
     return replace(job, program=replace(job.program, args=(_LOCAL_RANK, *job.program.args)))
 
 
-def conduct(job: Job, options: Collection[str]) -> Conduct:
-    """Of torch's agent. With restarts of its own it ends its ranks and goes on; else it waits for the other nodes' ranks, for 300 s once
-    its own have succeeded."""
-    if "--max_restarts" in options:
-        return Conduct(ranks_below=1)
-    alone_s = 330 if len(job.nodes) > 1 else 30
-    return Conduct(ranks_below=1, to_groups=True, failing=(CLOSING,), all_said=ALL_SAID, alone_s=alone_s)
+def behaviour(options: Collection[str]) -> str:
+    """Return the name of the class for torch's agent with these options, which its templates may have set too."""
+    return Restarting.NAME if "--max_restarts" in options else NAME
 
 
 def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
@@ -172,14 +172,11 @@ def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
     torch is halted in time."""
     (process,) = plan.processes
     torch = facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, reader.env, reader.cwd)
-    own = "--shutdown_timeout" in options
+    own = _SHUTDOWN in options
     env = _shutdown(plan, reader) if SHUTDOWN.names[0] in torch and not own else {}
-    long = plan.limits.grace_s > HALTED_AFTER_S
-    stop_s = HALTED_AFTER_S if long and not env and not own else 0
-    failure_s = HALTED_AFTER_S if long and process.conduct.failing else 0
-    _warn(plan, reader, older=bool(stop_s and torch), restarts=long and not process.conduct.failing)
-    conduct = replace(process.conduct, halt_stop_s=stop_s, halt_failure_s=failure_s)
-    return replace(plan, processes=(replace(process, env={**process.env, **env}, conduct=conduct),))
+    long = plan.limits.grace_s > HELD_AFTER_S
+    _warn(plan, reader, older=bool(long and torch and not env and not own), restarts=long and process.behaviour == Restarting.NAME)
+    return replace(plan, processes=(replace(process, env={**process.env, **env}),))
 
 
 def _shutdown(plan: Plan, reader: Reader) -> dict[str, str]:
@@ -199,21 +196,21 @@ def _warn(plan: Plan, reader: Reader, *, older: bool, restarts: bool) -> None:
     grace = reader.told(GRACE_S)
     if older and plan.job.node_index == 0:
         reader.warn(
-            f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HALTED_AFTER_S} s after it; a rank that "
+            f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HELD_AFTER_S} s after it; a rank that "
             "then needs its store, as for a new group, waits until it is killed"
         )
     if restarts:
         reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
 
 
-def explain(tail: str, pid: int = 0) -> Failure | None:
+def report(text: str, pid: int = 0) -> Failure | None:
     """torchrun always exits with 1; ranks and codes are in the summary that its exception carries, whether the script has @record
     or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it. Where it was ended before its summary, what it wrote
     when the rank had failed tells no global rank; else, that it was told to end itself, and has told its ranks."""
-    last, text = _last_of(tail, pid)
+    last, own = _last_of(text, pid)
     if last and "signal" in last.groupdict():
         return failed_with(-int(last["signal"]), pid=int(last["agent"]))
-    others, found, root = text.rpartition("Root Cause (first observed failure):")
+    others, found, root = own.rpartition("Root Cause (first observed failure):")
     if found:
         return _summary(others, root)
     return failed_with(int(last["code"]), pid=int(last["pid"])) if last else None
@@ -268,9 +265,9 @@ def _backend(told: Sequence[str]) -> str:
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
     rank, so that nodes whose logs are in one place need a folder each."""
-    logs = (RankLog(str(i), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks))
     place = join(attempt_dir(job), folder)
-    return RankOutputs(folders.node(place, job.node_index) if len(job.nodes) > 1 else place, OWN_LOGS, tuple(logs))
+    place = folders.node(place, job.node_index) if len(job.nodes) > 1 else place
+    return base.rank_outputs(job, reader, templates, place, OWN_LOGS, by_local_rank=True)
 
 
 def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
@@ -335,3 +332,72 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{source} has --max_restarts: torchrun restarts this node's ranks without the other nodes")
     if job.rank_table:
         reader.warn(f"method torchrun does not use the rank table {job.rank_table}")
+
+
+class Torchrun(Launcher):
+    """torch's agent, of torchrun, accelerate and Megatron alike. It waits for the ranks of other nodes, for 300 s once its own have
+    succeeded."""
+
+    NAME = NAME
+    VARIABLES = VARIABLES
+    DEPTH = 1
+    ENDS_RANKS: tuple[str, ...] = (CLOSING,)
+    HAS_REPORTED = ALL_SAID
+    plan = staticmethod(plan)
+    report = staticmethod(report)
+
+    @staticmethod
+    def needs() -> Mapping[str, Need]:
+        hint = "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?"
+        return {"torchrun": Need(hint, ("torch", "1.11"))}
+
+    @property
+    def reporter(self) -> str:
+        return "torchrun" if self.planned.kept else ""
+
+    @property
+    def lonely_s(self) -> float:
+        return 330 if len(self.planned.job.nodes) > 1 else 30
+
+    def stop(self, signals: Signals, child: Started, number: int) -> None:
+        """Signal the ranks alone. torch passes SIGTERM to the process groups of its ranks, so to workers that these still need: it is held
+        while ranks end at once, goes on to serve its store, and is held again before it kills them."""
+        child.hold()
+        signals.signal_ranks(child, number)
+        signals.after(SETTLE_S, child.serve)
+        knows_grace = SHUTDOWN.names[0] in self.process.env or _SHUTDOWN in words.options(self._own_words(), OPTIONS.spelled)
+        if not knows_grace:
+            self._hold_in_time(signals.after, child)
+
+    def alone(self, signals: Signals, child: Started) -> None:
+        signals.remind(child)
+
+    def failing(self, after: After, child: Started, signal_ranks: Callable[[], None]) -> None:
+        self._hold_in_time(after, child)
+
+    def rank_failed(self, child: Started, stopping: bool) -> None:
+        """Hold torch during a stop: it would end the others."""
+        if stopping:
+            child.hold()
+
+    def _hold_in_time(self, after: After, child: Started) -> None:
+        if self.planned.limits.grace_s > HELD_AFTER_S:
+            after(HELD_AFTER_S, child.hold_with_ranks)
+
+    def _own_words(self) -> Sequence[str]:
+        return words.before(self.process.argv, self.planned.job.program.path)
+
+
+class Restarting(Torchrun):
+    """torch's agent with restarts of its own (--max_restarts): it ends its ranks after a failure, and goes on."""
+
+    NAME = "torchrun.restarting"
+    ENDS_RANKS = ()
+    HAS_REPORTED = ""
+    lonely_s = Launcher.lonely_s
+    stop = Launcher.stop
+    alone = Launcher.alone
+    rank_failed = Launcher.rank_failed
+
+
+LAUNCHER = Torchrun

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import accelerate, torchrun
+from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan, RankLog
 
@@ -89,9 +89,8 @@ def test_deepspeed_starts_the_ranks_of_its_own_node(extra: str, nodes: int, expe
 
 def test_it_ends_like_torchrun() -> None:
     found = plan()
-    assert accelerate.explain is torchrun.explain
-    assert (found.processes[0].conduct.failing, found.processes[0].conduct.ranks_below) == ((torchrun.CLOSING,), 1)
-    assert plan("--max_restarts 3").processes[0].conduct.failing == ()
+    assert (helpers.launcher(found).ENDS_RANKS, helpers.launcher(found).DEPTH) == ((torchrun.CLOSING,), 1)
+    assert helpers.launcher(plan("--max_restarts 3")).ENDS_RANKS == ()
 
 
 def test_ranks_write_files_of_their_own() -> None:

@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+import sys
 from types import ModuleType
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
@@ -25,11 +26,7 @@ from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import METHODS
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
-MODULES = {
-    f"{kind}/{name}": (name, cast(ModuleType, module))
-    for kind, table in (("platforms", PLATFORMS), ("launchers", LAUNCHERS))
-    for name, module in table.items()
-}
+MODULES = {name: (name, cast(ModuleType, module)) for name, module in PLATFORMS.items()}
 TABLE = "/user/config/jobstart_hccl.json"
 NAME = re.compile("[A-Z][A-Z0-9_]{3,}")
 # Read, but of the system and not settings of a job.
@@ -42,12 +39,28 @@ def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
     assert (module.__doc__ or "").strip()
     assert isinstance(module.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
-    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir") if name in PLATFORMS else ("plan", "explain")
+    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir")
     assert all(callable(getattr(module, each)) for each in wanted)
 
 
-@pytest.mark.parametrize(("kind", "table"), [("platforms", PLATFORMS), ("launchers", LAUNCHERS)])
-def test_every_adapter_is_registered_and_checked_by_mypy(kind: str, table: Mapping[str, object]) -> None:
+@helpers.for_each(list(LAUNCHERS))
+def test_launcher_has_the_shape_of_one(name: str) -> None:
+    launcher = LAUNCHERS[name]
+    module = sys.modules[launcher.__module__]
+    assert launcher.NAME == name == module.__name__.rpartition(".")[2]
+    assert (module.__doc__ or "").strip()
+    assert all(isinstance(variable, Variable) for variable in launcher.VARIABLES)
+    assert launcher.plan is not Launcher.plan
+
+
+def test_every_launcher_is_registered() -> None:
+    folder = helpers.ROOT / "adapters" / "launchers"
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    helpers.listed_in("METHODS in adapters/launchers/__init__.py", LAUNCHERS, modules)
+
+
+def test_every_platform_is_registered_and_checked_by_mypy() -> None:
+    table, kind = PLATFORMS, "platforms"
     folder = helpers.ROOT / "adapters" / kind
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     (checked,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CHECKED")
@@ -56,7 +69,7 @@ def test_every_adapter_is_registered_and_checked_by_mypy(kind: str, table: Mappi
     here = f"adapters/{kind}/__init__.py"
     helpers.listed_in(f"CHECKED in {here}", (f"{name}: {value}" for name, value in pairs.items()), (f"{name}: {name}" for name in table))
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    helpers.listed_in(f"{'SIGNS' if kind == 'platforms' else 'LAUNCHERS'} in {here}", table, modules)
+    helpers.listed_in(f"SIGNS in {here}", table, modules)
 
 
 @helpers.for_each({f"{variable.value}-{variable.names[0]}": variable for variable in planning.every_variable()})
@@ -205,14 +218,9 @@ def test_logs_lie_in_their_folder_whatever_the_job_is_called(name: str, job_name
 PROCESS = {
     "name": str, "rank": (int, type(None)), "local_rank": (int, type(None)), "argv": [str], "env": {str: str}, "unset": [str],
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
-    "conduct": {
-        "ranks_below": int, "carriers": [str], "deaf": bool, "to_groups": bool, "impatient": bool, "failing": [str], "all_said": str,
-        "reports": str,
-        "spawned": str,
-        "alone_s": (int, float),
-        "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": [str],
-    },
+    "behaviour": str,
 }  # fmt: skip
+OF_FEW = {"quiet": bool, "may_end": bool, "outlasts": bool, "fails_as": int, "sessions": [str]}  # of processes, where they are set
 NODE = {"index": int, "host": str, "slots": int, "first_rank": int}
 OF_TASKS = {"task": str, "task_index": int, "port": int}  # where those of the nodes differ
 SCHEMA: dict[str, Any] = {
@@ -246,9 +254,9 @@ SCHEMA: dict[str, Any] = {
 
 
 def check_json(data: dict[str, Any]) -> None:
-    """Keys are only ever added within schema 1: adding one means adding it here and in the documentation."""
+    """Keys are only ever added within schema 2: adding one means adding it here and in the documentation."""
     assert json.loads(json.dumps(data)) == data
-    assert data["schema"] == "ranklaunch.plan/1"
+    assert data["schema"] == "ranklaunch.plan/2"
     shape = {**SCHEMA, "job": {**SCHEMA["job"], "nodes": [{**NODE, **OF_TASKS} if data["job"]["nodes"][0].get("task") else NODE]}}
     check(data, shape, "plan")
 
@@ -259,8 +267,9 @@ def check(value: Any, shape: Any, where: str) -> None:
     if isinstance(shape, dict) and str in shape:
         assert all(isinstance(key, str) and isinstance(each, str) for key, each in value.items()), where
     elif isinstance(shape, dict):
-        assert value.keys() <= shape.keys(), where
-        assert value.keys() == shape.keys() or where.endswith(".conduct"), where  # what is usual is not there
+        few = OF_FEW if shape is PROCESS else {}
+        assert shape.keys() <= value.keys() <= {**shape, **few}.keys(), where
+        shape = {**shape, **few}
         for key in value:
             check(value[key], shape[key], f"{where}.{key}")
     elif isinstance(shape, list):

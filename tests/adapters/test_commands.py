@@ -65,9 +65,9 @@ def test_torchrun_after_route_planning(node: int) -> None:
 
 def test_with_restarts_of_its_own_torchrun_fails_only_when_it_gives_up() -> None:
     """That it ends its ranks then says nothing yet."""
-    assert plan("torchrun", 4, 1).processes[0].conduct.failing
-    restarting = plan("torchrun", 4, 1, MA_EXTRA_TORCHRUN_PARAMS="--max-restarts=2").processes[0]
-    assert (restarting.conduct.failing, restarting.conduct.ranks_below) == ((), 1)
+    assert helpers.launcher(plan("torchrun", 4, 1)).ENDS_RANKS
+    restarting = helpers.launcher(plan("torchrun", 4, 1, MA_EXTRA_TORCHRUN_PARAMS="--max-restarts=2"))
+    assert (restarting.ENDS_RANKS, restarting.DEPTH) == ((), 1)
 
 
 def test_after_route_planning_the_master_is_waited_for() -> None:

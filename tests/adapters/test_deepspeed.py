@@ -28,8 +28,7 @@ def argv(found: Plan) -> tuple[str, ...]:
 @pytest.mark.parametrize(("grace_s", "extra", "halted_s"), [("25", "", 0), ("60", "", 28), ("60", "--autotuning=tune", 0)])
 def test_a_grace_that_is_longer_than_its_own(grace_s: str, extra: str, halted_s: float) -> None:
     """launch.py kills ranks 30 s after it has told them to end, as it does when one of them has failed."""
-    (process,) = plan(extra, 1, 0, RANKLAUNCH_GRACE_S=grace_s).processes
-    assert (process.conduct.halt_stop_s, process.conduct.halt_failure_s) == (halted_s, halted_s)
+    assert helpers.holds(plan(extra, 1, 0, RANKLAUNCH_GRACE_S=grace_s)) == (halted_s, halted_s)
 
 
 LOGS = ("--enable_each_rank_log", "/logs/attempt_1/deepspeed")
@@ -170,8 +169,7 @@ def test_ranks_write_files_of_their_own() -> None:
     match = re.fullmatch(found.outputs.pattern, "20261121102904_rank3.log")
     assert match
     assert match[1] == "3"
-    process = found.processes[0]
-    assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 2, True)
+    assert (found.processes[0].rank, found.processes[0].behaviour, helpers.launcher(found).DEPTH) == (None, "deepspeed", 2)
 
 
 @pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--elastic_training"])
@@ -179,8 +177,8 @@ def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: 
     found = plan(extra)
     assert found.outputs is None
     assert LOGS[1] not in argv(found)
-    assert not found.processes[0].conduct.impatient
-    assert bool(found.processes[0].conduct.spawned) is bool(found.kept) is ("log" in extra)  # whose numbers may be known all the same
+    assert not helpers.launcher(found).kills_ranks
+    assert bool(helpers.launcher(found).STARTS) is bool(found.kept) is ("log" in extra)  # whose numbers may be known all the same
 
 
 @pytest.mark.parametrize("slots", ["2,1,3", "1,1,1,1", "4,2,3", "2,4,3"])
@@ -246,7 +244,7 @@ def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[
     found = helpers.plan(env, *args, files={"/workspace/ds.json": text}, method="deepspeed")
     assert found.shows == (f"{folder}/summary.txt", f"{folder}/ds_config_optimal.json")
     assert found.outputs is None
-    assert (found.processes[0].conduct.ranks_below, found.processes[0].conduct.deaf) == (3, False)
+    assert (found.processes[0].behaviour, helpers.launcher(found).DEPTH) == ("deepspeed.autotuning", 3)
 
 
 # Elastic training
@@ -313,8 +311,7 @@ def test_from_node_0(by: str) -> None:
     assert all(not other.processes and other.followers == 2 for other in (*others,))
     assert [bool(each.services) for each in (found, *others)] == [by != "slurm"] * 3
     assert found.outputs is None
-    assert found.processes[0].conduct.deaf
-    assert found.processes[0].conduct.spawned == ""
+    assert found.processes[0].behaviour == {"openmpi": "deepspeed.openmpi"}.get(by, "deepspeed.node_0")
 
 
 def test_by_mpich_each_rank_says_how_it_ends() -> None:
@@ -329,8 +326,8 @@ def test_by_mpich_each_rank_says_how_it_ends() -> None:
     assert words("train.py", "--", "-x") == ("--python", "train.py", "--", "-x")
     assert words("train.sh", "-x") == ("bash", "train.sh", "-x")
     assert words("./train", "-x") == ("./train", "-x")
-    assert deepspeed.explain("some words\nrank 3 exits with return code = 42\nothers\n") == Failure(3, 42)
-    assert deepspeed.explain("rank 3 exits with return code = -9\n") == Failure(3, 137, 9)
+    assert deepspeed.report("some words\nrank 3 exits with return code = 42\nothers\n") == Failure(3, 42)
+    assert deepspeed.report("rank 3 exits with return code = -9\n") == Failure(3, 137, 9)
 
 
 def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
@@ -364,7 +361,7 @@ def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
     ]
 )
 def test_what_srun_says_of_a_task(said: str, failure: Failure | None) -> None:
-    assert deepspeed.explain(f"some words\nsrun: error: {said}\nsrun: Force Terminated StepId=1.1\n") == failure
+    assert deepspeed.report(f"some words\nsrun: error: {said}\nsrun: Force Terminated StepId=1.1\n") == failure
 
 
 STARTED = "h1: [2026-11-26 15:38:52,130] [INFO] [launch.py:164:main] nnodes=2, num_local_procs=2, node_rank=1\n"
@@ -388,7 +385,7 @@ ENDED = "[2026-11-26 15:38:56,135] [ERROR] [launch.py:259:sigkill_handler] ['pyt
     ]
 )
 def test_what_pdsh_says_of_a_node(said: str, failure: Failure | None) -> None:
-    assert deepspeed.explain(said) == failure
+    assert deepspeed.report(said) == failure
 
 
 def test_every_ssh_is_the_jobs_own() -> None:
@@ -406,14 +403,14 @@ def test_what_the_runner_starts_tells_how_it_ended(by: str, name: str) -> None:
     found = remotely(by, RANKLAUNCH_RUN_DIR="/run/job")
     (file,) = (file for file in found.files if "/runner/" in file.path)
     folder = file.path.rpartition("/")[0]
-    assert (file.path, found.processes[0].conduct.proof, found.private) == (f"{folder}/{name}", f"{folder}/end", folder[: -len("/runner")])
+    assert (file.path, helpers.launcher(found).proof, found.private) == (f"{folder}/{name}", f"{folder}/end", folder[: -len("/runner")])
     rest = found.processes[0].env["PATH"].partition(":")[2]  # without this folder, so that it does not find itself
     assert file.text == f'#!/bin/sh\nPATH={rest}\necho begun > {folder}/end\n{name} "$@"\ncode=$?\necho $code > {folder}/end\nexit $code\n'
 
 
 def test_a_tuner_kills_what_it_has_started_itself() -> None:
     found = remotely("pdsh", RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="--autotuning run")
-    assert not found.processes[0].conduct.proof
+    assert not helpers.launcher(found).proof
     assert not any("/runner/" in file.path for file in found.files)
 
 
@@ -540,22 +537,22 @@ def through_pdsh(host: str, node: int, text: str) -> str:
     ]
 )
 def test_its_last_words(tail: str, expected: Failure | None) -> None:
-    assert deepspeed.explain(tail) == expected
+    assert deepspeed.report(tail) == expected
 
 
 def test_its_last_words_cut_anywhere() -> None:
     whole = last_words(-9)
     for at in range(len(whole)):
-        assert deepspeed.explain(whole[at:]) in (None, Failure(None, 137, 9))
-        deepspeed.explain(whole[:at])
+        assert deepspeed.report(whole[at:]) in (None, Failure(None, 137, 9))
+        deepspeed.report(whole[:at])
 
 
 def test_ranks_that_it_starts_are_known_by_pid() -> None:
     line = "[2026-11-21 10:28:21,654] [INFO] [launch.py:245:main] process 30799 spawned with command: ['python', '-u', 'rank.py']"
-    found = re.search(plan().processes[0].conduct.spawned, line)
+    found = re.search(helpers.launcher(plan()).STARTS, line)
     assert found
     assert found["pid"] == "30799"
-    assert any(re.search(pattern, last_words(1)) for pattern in plan().processes[0].conduct.failing)
+    assert any(re.search(pattern, last_words(1)) for pattern in helpers.launcher(plan()).ENDS_RANKS)
 
 
 @pytest.mark.parametrize(

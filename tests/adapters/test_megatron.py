@@ -7,7 +7,6 @@ import time
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import megatron, torchrun
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.megatron import ORDER_DP_LAST
@@ -43,8 +42,7 @@ def test_it_is_torchruns_plan() -> None:
     found, expected = (helpers.plan(env, program="x.py", method=method, log_dir="/logs") for method in ("megatron", "torchrun"))
     assert found.processes[0].argv == (*expected.processes[0].argv, "--tensor-model-parallel-size", "2")
     assert found.outputs == expected.outputs
-    assert found.processes[0].conduct.failing == (torchrun.CLOSING,)
-    assert megatron.explain is torchrun.explain
+    assert found.processes[0].behaviour == expected.processes[0].behaviour == "torchrun"
 
 
 def test_other_methods_have_no_layout() -> None:

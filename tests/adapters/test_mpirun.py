@@ -7,7 +7,7 @@ import re
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import mpirun
+from ranklaunch.adapters.launchers.shared import open_mpi
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
@@ -418,7 +418,7 @@ KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited 
     ],
 )
 def test_the_rank_that_failed_first(said: str, failure: Failure | None) -> None:
-    assert mpirun.explain(said) == failure
+    assert open_mpi.report(said) == failure
 
 
 def test_mpirun_beside_the_interpreter_is_the_one_that_runs() -> None:

@@ -292,8 +292,7 @@ def test_the_node_that_starts_the_scheduler_follows_it() -> None:
 
 
 def test_its_ranks_are_told_directly() -> None:
-    process = plan().processes[0]
-    assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 1, True)
+    assert (plan().processes[0].rank, helpers.launcher(plan()).DEPTH, helpers.launcher(plan()).kills_ranks) == (None, 1, True)
 
 
 SAID = """[ERROR] ME(14936:139637106486144):2026-11-21-10:38:25.104.000 [mindspore/parallel/cluster/process_entity/_api.py:365] \
@@ -316,8 +315,8 @@ RuntimeError: Distributed job exited with exception. Please check logs in direct
     ],
 )
 def test_what_it_says_of_the_rank_that_failed(tail: str, expected: Failure | None) -> None:
-    assert msrun.explain(tail) == expected
+    assert msrun.report(tail) == expected
 
 
 def test_what_it_says_when_it_ends_its_ranks() -> None:
-    assert all(text in SAID for text in plan().processes[0].conduct.failing)
+    assert all(text in SAID for text in helpers.launcher(plan()).ENDS_RANKS)

@@ -58,7 +58,7 @@ def test_where_a_template_has_the_files_of_ranks_elsewhere_none_are_looked_for(
     found = exchanged(method, old, new)
     assert found.outputs is None
     assert not found.processes[0].env.keys() & {"PET_LOG_DIR", "PET_REDIRECTS"}
-    assert not found.processes[0].conduct.repeats
+    assert not helpers.launcher(found).repeats
 
 
 @pytest.mark.parametrize("method", ["torchrun", "accelerate"])
@@ -76,7 +76,7 @@ def test_where_torchrun_orders_the_nodes_itself_no_rank_is_known_by_its_files() 
 
 
 def test_torchruns_own_restarts_may_stand_in_a_template(exchanged: Exchanged) -> None:
-    assert not exchanged("torchrun", "{{ extra }}", "--max-restarts=3").processes[0].conduct.failing
+    assert not helpers.launcher(exchanged("torchrun", "{{ extra }}", "--max-restarts=3")).ENDS_RANKS
 
 
 @pytest.mark.parametrize("option", ["-np 1", "-n 3", "--np 1"])
@@ -127,4 +127,4 @@ def test_nor_is_it_by_another_of_its_names(exchanged: Exchanged, name: str) -> N
 
 def test_mpirun_may_be_told_another_number_on_purpose(exchanged: Exchanged) -> None:
     found = exchanged("mpirun", NP, "-np 1 -hostfile", RANKLAUNCH_FEWER_RANKS="true")
-    assert found.processes[0].conduct.may_start_fewer
+    assert found.fewer_ranks

@@ -89,7 +89,7 @@ def test_a_worker(index: int) -> None:
         "--job_name=worker",
     )
     process = plan.processes[0]
-    assert (process.rank, process.local_rank, process.tag, process.conduct.may_end) == (index, 0, f"[rank {index}] ", False)
+    assert (process.rank, process.local_rank, process.tag, process.may_end) == (index, 0, f"[rank {index}] ", False)
     assert process.log.endswith(f"/attempt_1/rank_{index}.log")
     assert (plan.job.node_index, plan.job.world_size, plan.followers) == (index, 2, 2)
 
@@ -99,7 +99,7 @@ def test_a_ps_serves_and_follows(index: int) -> None:
     plan = helpers.plan(modelarts("ps", index))
     assert plan.processes == ()
     (service,) = plan.services
-    assert (service.name, service.rank, service.local_rank, service.tag, service.conduct.may_end) == (
+    assert (service.name, service.rank, service.local_rank, service.tag, service.may_end) == (
         f"ps {index}",
         None,
         None,

@@ -71,13 +71,13 @@ def test_options_that_contradict_the_plan_are_refused(method: str, extra: str, w
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 30), (2, 330)])
 def test_it_may_go_on_without_ranks_as_long_as_it_waits_for_other_nodes(method: str, nodes: int, seconds: float) -> None:
-    assert helpers.plan(helpers.modelarts(nodes, 2), method=method).processes[0].conduct.alone_s == seconds
+    assert helpers.launcher(helpers.plan(helpers.modelarts(nodes, 2), method=method)).lonely_s == seconds
 
 
 def test_with_restarts_of_its_own_it_goes_on_after_a_failure() -> None:
-    assert plan().processes[0].conduct.failing == (torchrun.CLOSING,)
-    conduct = plan("--max-restarts=1").processes[0].conduct
-    assert (conduct.failing, conduct.alone_s) == ((), 0)
+    assert helpers.launcher(plan()).ENDS_RANKS == (torchrun.CLOSING,)
+    restarting = helpers.launcher(plan("--max-restarts=1"))
+    assert (restarting.ENDS_RANKS, restarting.lonely_s) == ((), 0)
 
 
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
@@ -223,7 +223,7 @@ def summary(root: str, *others: str) -> str:
     ]
 )
 def test_its_last_words(tail: str, expected: Failure | None) -> None:
-    assert torchrun.explain(tail) == expected
+    assert torchrun.report(tail) == expected
     assert (re.search(torchrun.ALL_SAID, tail) is None) == (expected is None or not tail)
 
 
@@ -231,8 +231,8 @@ def test_its_last_words_cut_anywhere() -> None:
     """Only the end of what it wrote is kept, and a process that is killed stops in the middle."""
     whole = summary(entry(0, 1, -9, 899, "  (SIGKILL)"), entry(1, 0, -15, 898, "  (SIGTERM)"))
     for at in range(len(whole)):
-        assert torchrun.explain(whole[at:]) in (None, Failure(1, 137, 9, 899), Failure(1, 137, 9, 899, victims=((0, 15),)))
-        torchrun.explain(whole[:at])
+        assert torchrun.report(whole[at:]) in (None, Failure(1, 137, 9, 899), Failure(1, 137, 9, 899, victims=((0, 15),)))
+        torchrun.report(whole[:at])
 
 
 @pytest.mark.parametrize(("code", "expected"), [("42", (42, 0)), ("-9", (137, 9))])
@@ -240,11 +240,11 @@ def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None
     """Older torchruns wait for those of the other nodes before they write it, and are ended meanwhile."""
     tail = f"E1121 09:00:00.000000 77 multiprocessing/api.py:984] failed (exitcode: {code}) local_rank: 1 (pid: 4711) of binary: python\n"
     of_an_earlier_round = tail.replace(code, "5").replace("4711", "12")
-    found = torchrun.explain(of_an_earlier_round + tail)
+    found = torchrun.report(of_an_earlier_round + tail)
     assert found
     assert (found.rank, found.exit_code, found.signal, found.pid) == (None, *expected, 4711)
     of_one_that_a_rank_started = of_an_earlier_round + summary(entry(0, 0, 5, 12))
-    assert torchrun.explain(of_one_that_a_rank_started + tail) == found
+    assert torchrun.report(of_one_that_a_rank_started + tail) == found
 
 
 AT = "torch/distributed/elastic/multiprocessing/api.py:984]"
@@ -265,7 +265,7 @@ TOLD = "torch.distributed.elastic.multiprocessing.api.SignalException: Process {
     ],
 )
 def test_whose_words_they_are(tail: str, expected: Failure | None) -> None:
-    assert torchrun.explain(tail, 9) == expected
+    assert torchrun.report(tail, 9) == expected
 
 
 # How long ranks have to end
@@ -294,7 +294,7 @@ def test_ranks_have_the_grace(
     found = helpers.plan(env, method=method, files=files, python="/usr/local/bin/python3.11")
     (process,) = found.processes
     assert process.env.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
-    assert (process.conduct.halt_stop_s, process.conduct.halt_failure_s) == (halt_stop_s, halt_failure_s)
+    assert helpers.holds(found) == (halt_stop_s, halt_failure_s)
     assert ["is halted 28 s after it" in text for text in found.warnings] == [True] * bool(halt_stop_s and files)
 
 

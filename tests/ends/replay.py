@@ -8,10 +8,9 @@ from typing import Any
 
 from ends import cases
 
-from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared import open_mpi
+from ranklaunch.adapters.launchers import started
 from ranklaunch.muster.events import Decide
-from ranklaunch.plan.model import Conduct, Limits, Plan, Process, RankLog, RankOutputs, Rounds, Watch
+from ranklaunch.plan.model import Limits, Plan, Process, RankLog, RankOutputs, Rounds, Watch
 from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.judge import Circumstances, Ending
@@ -72,8 +71,7 @@ class NodeReplay:
         if self._recorded:
             launcher = next(end["launcher"] for end in self.ends["ends"] if end["pid"] == child.identity.pid)
             return _failure(launcher["reported"]) if launcher else None
-        adapter = LAUNCHERS[self.plan.method]
-        return child.confirmed(None if child.was_killed and not failing else child.explained_by(adapter.explain, text))
+        return child.confirmed(None if child.was_killed and not failing else child.reported(text))
 
 
 class JobReplay:
@@ -175,24 +173,26 @@ def _outputs(outputs: Mapping[str, Any] | None, *, kept: bool) -> RankOutputs | 
     return RankOutputs("" if outputs["through_launcher"] else "/job/ranks", "", tuple(logs))
 
 
-def _conduct(launcher: Mapping[str, Any] | None) -> Conduct:
+def _behaviour(method: str, launcher: Mapping[str, Any] | None) -> str:
+    """Return the name of the class of a launcher with these facts."""
     if not launcher:
-        return Conduct()
-    return Conduct(
-        ranks_below=launcher["ranks_below"],
-        carriers=("orted",) if launcher["remote"] else (),
-        failing=("^failing$",) if launcher["says_failing"] else (),
-        reports=open_mpi.REPORTS if launcher["says_first"] else "",
-        spawned="^spawned$" if launcher["announces"] else "",
-        fails_as=launcher["fails_as"],
-    )
+        return ""
+    if launcher["remote"]:
+        by_runner = "deepspeed.openmpi" if launcher["says_first"] else "deepspeed.node_0"
+        return "mpirun" if method == "mpirun" else by_runner
+    if launcher["ranks_below"] == 1:
+        return "msrun" if method == "msrun" else "torchrun" if launcher["says_failing"] else "torchrun.restarting"
+    return "deepspeed.autotuning" if launcher["ranks_below"] == 3 else "deepspeed" if launcher["announces"] else "deepspeed.elastic"
 
 
 def _child(end: Mapping[str, Any], ends: Ends) -> Child:
     launcher = end["launcher"]
     argv = (end["name"] if launcher and launcher["own_pid"] else "/other",)
-    process = Process(end["name"], argv, "/job/log", end["rank"], end["local_rank"], conduct=_conduct(launcher))
-    child = Child(process, tree.Identity(end["pid"], end["start"]), end["role"])
+    behaviour = _behaviour(ends["job"]["method"], launcher)
+    fails_as = launcher["fails_as"] if launcher else 0
+    process = Process(end["name"], argv, "/job/log", end["rank"], end["local_rank"], behaviour=behaviour, fails_as=fails_as)
+    planned = _plan(ends, [process])
+    child = Child(process, tree.Identity(end["pid"], end["start"]), end["role"], started(process, planned))
     child.told = [each["signal"] for each in end["sent"]]
     child.told_at = end["sent"][0]["at"] if end["sent"] else None
     child.end = End(end["status"], end["at"], told=tuple(child.told))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import helpers
 import pytest
 
+from ranklaunch.adapters.launchers import started
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks import counted
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
@@ -37,7 +39,7 @@ def said(found: Plan, files: int, most_ranks: int = 0) -> Success:
         path = folder / FILES[found.method].format(local=local, rank=rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    child = Child(found.processes[0], Identity(1, 1), LAUNCHER)
+    child = Child(found.processes[0], Identity(1, 1), LAUNCHER, helpers.launcher(found))
     child.most_ranks = most_ranks
     return counted.success(found, [child])
 
@@ -76,13 +78,15 @@ def test_processes_count_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("method", "text"), [("spawn", "all 2 ranks"), ("mpirun", "all 2 ranks"), ("pytorch", "the program")])
 def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: Path, method: str, text: str) -> None:
     found = plan(tmp_path, method)
-    children: Any = [SimpleNamespace(process=process, role=RANK, most_ranks=0) for process in found.processes]
+    children: Any = [
+        SimpleNamespace(process=process, role=RANK, most_ranks=0, launcher=started(process, found)) for process in found.processes
+    ]
     assert counted.success(found, children) == Success(f"{text} succeeded")
 
 
 def test_whether_mpiruns_ranks_ran_is_not_known_where_it_may_start_fewer(tmp_path: Path) -> None:
     found = plan(tmp_path, "mpirun", RANKLAUNCH_FEWER_RANKS="true")
-    assert counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER)]) == Success(
+    assert counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, helpers.launcher(found))]) == Success(
         "mpirun succeeded; 0 of 2 ranks were seen, and whether the others ran is not known", 2
     )
 
@@ -90,10 +94,8 @@ def test_whether_mpiruns_ranks_ran_is_not_known_where_it_may_start_fewer(tmp_pat
 def unannounced(found: Plan, *argv: str) -> Success:
     """Of DeepSpeed's, which says "process N spawned" of each rank and has said it of none."""
     process = replace(found.processes[0], argv=argv) if argv else found.processes[0]
-    child = Child(process, Identity(1, 1), LAUNCHER)
-    child.announced = (
-        Announced(process.conduct.spawned, [0, 1], Loop(), lambda rank: None, lambda: False) if process.conduct.spawned else None
-    )
+    child = Child(process, Identity(1, 1), LAUNCHER, started(process, found))
+    child.announced = Announced(child.launcher.STARTS, [0, 1], Loop(), lambda rank: None, lambda: False) if child.launcher.STARTS else None
     return counted.success(found, [child])
 
 
@@ -121,6 +123,6 @@ def test_what_the_launcher_had_started_tells_that_it_has_ended(tmp_path: Path, w
     if written is not None:
         proof.write_text(written)
     found = plan(tmp_path, "spawn")
-    process = replace(found.processes[0], conduct=replace(found.processes[0].conduct, proof=str(proof)))
-    success = counted.success(found, [Child(process, Identity(1, 1), LAUNCHER)])
+    launcher = Mock(proof=str(proof), DEPTH=0, CARRIERS=())
+    success = counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, launcher)])
     assert (success.code, bool(success.fewer)) == (code, code == 137)

@@ -14,7 +14,8 @@ import helpers
 import pytest
 from helpers import for_each
 
-from ranklaunch.adapters.launchers import deepspeed, mpirun, msrun, torchrun
+from ranklaunch.adapters.launchers import deepspeed, msrun, torchrun
+from ranklaunch.adapters.launchers.shared import open_mpi
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import closing, judge, words
@@ -87,7 +88,7 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 
 
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
-    child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
+    child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
     child.end = End(status, 1.0, told=told)
     child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda ended: tail))  # type: ignore[assignment]
     return child
@@ -95,7 +96,7 @@ def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child
 
 def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
     return Circumstances(
-        memory=memory, explain=lambda child, tail: torchrun.explain(tail), told=lambda process: None,
+        memory=memory, explain=lambda child, tail: torchrun.report(tail), told=lambda process: None,
         end_of_rank=lambda child, rank: None, tail_of_rank=lambda rank: tail if rank == 1 else b"", wall=lambda at: at,
     )  # fmt: skip
 
@@ -115,7 +116,7 @@ def test_mpirun_begins_to_tell_of_a_failure_long_before_it_has_ended_the_others(
     for now, said in ((1.0, b"step 1\n"), (5.0, SEEN_BY_MPIRUN[:60].encode()), (8.0, SEEN_BY_MPIRUN.encode())):
         child.look_for_report(said, now)
     raised = "".join(f"[rank1]: {line}\n" for line in f"{TRACEBACK.decode()}IndexError: tile 8".splitlines()).encode()
-    around = replace(circumstances(tail=raised), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, raised, raised_at)])
+    around = replace(circumstances(tail=raised), explain=lambda child, tail: open_mpi.report(tail), wrote=lambda: [(1, raised, raised_at)])
     found = blame.ordered(judge.suspects(plan, Ending("failed", 139, "", child, at=8.0), [child], around))[0].culprit
     assert found
     assert found.rank == first
@@ -129,7 +130,7 @@ def test_a_stop_once_mpirun_has_begun_to_tell_of_a_failure_came_after_that(told_
     child.told_at, child.said = told_at, SEEN_BY_MPIRUN[:60].encode()
     child.end = End(139 << 8, 8.0, told=(signal.SIGTERM,))
     child.look_for_report(SEEN_BY_MPIRUN.encode(), 5.0)
-    around = replace(circumstances(), explain=lambda child, tail: mpirun.explain(tail), stop=(signal.SIGTERM, told_at))
+    around = replace(circumstances(), explain=lambda child, tail: open_mpi.report(tail), stop=(signal.SIGTERM, told_at))
     stopped = Ending("stopped", 143, "stopped by SIGTERM", at=told_at)
     found = blame.judge(judge.suspects(plan, stopped, [child], around))
     assert (found.outcome, found.exit_code) == ((outcome, 139) if outcome == "failed" else (outcome, 143))
@@ -521,7 +522,7 @@ def test_a_rank_of_mpiruns_on_another_node_has_failed_once() -> None:
     said = TRACEBACK + b"IndexError: tile 8\n"
     aborted = b"MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
     child = of_torchrun(plan, 1 << 8, tail=aborted)
-    around = replace(circumstances(tail=said), explain=lambda child, tail: mpirun.explain(tail), wrote=lambda: [(1, said, 0.5)])
+    around = replace(circumstances(tail=said), explain=lambda child, tail: open_mpi.report(tail), wrote=lambda: [(1, said, 0.5)])
     found = judge.suspects(plan, Ending("failed", 1, "", child, at=1.0), [child], around)
     assert [(each.node, each.culprit and each.culprit.rank) for each in found] == [(1, 1)]
 
@@ -558,7 +559,7 @@ def test_open_mpis_word_of_a_wrong_call_is_the_reason() -> None:
     plan = helpers.plan(helpers.modelarts(2, 1, 0), method="mpirun")
     told = "[h1:9] *** reported by process [31,1]\n[h1:9] *** on communicator MPI_COMM_WORLD\n[h1:9] *** MPI_ERR_ROOT: invalid root\n"
     child = of_torchrun(plan, 8 << 8, tail=told.encode())
-    around = replace(circumstances(tail=b"step 9\n"), explain=lambda child, tail: mpirun.explain(tail))
+    around = replace(circumstances(tail=b"step 9\n"), explain=lambda child, tail: open_mpi.report(tail))
     (found,) = judge.suspects(plan, Ending("failed", 8, "", child, at=1.0), [child], around)
     assert found.culprit
     assert found.culprit.error
@@ -581,7 +582,7 @@ def test_a_note_of_a_rank_names_the_node_of_that_rank() -> None:
 def of_deepspeed(plan: Plan, tail: str) -> tuple[Suspect, ...]:
     """Of its runner, with this output of all hosts."""
     child = of_torchrun(plan, 1 << 8, tail=tail.encode())
-    around = replace(circumstances(), explain=lambda child, tail: deepspeed.explain(tail))
+    around = replace(circumstances(), explain=lambda child, tail: deepspeed.report(tail))
     return tuple(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
 
 
@@ -704,7 +705,7 @@ def test_a_rank_of_which_only_the_pid_is_known_is_not_its_launcher() -> None:
     plan = helpers.plan({**helpers.modelarts(1, 2), "RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--log_dir=lg"}, method="msrun")
     report = "[mindspore/parallel/cluster/process_entity/_api.py:365] Worker process 12 exit with exception. Error code: -9."
     child = of_torchrun(plan, 1 << 8, tail=f"step 1\n[ERROR] ME(10088:140375963057024,MainProcess):{report}\n".encode())
-    around = replace(circumstances(), explain=lambda child, tail: msrun.explain(tail))
+    around = replace(circumstances(), explain=lambda child, tail: msrun.report(tail))
     (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
     assert found.exit_code == 137
     assert found.reason.startswith("a rank of msrun on node 0 ")

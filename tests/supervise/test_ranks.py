@@ -16,7 +16,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import deepspeed, torchrun
 from ranklaunch.adapters.launchers.shared.base import failed_with
-from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
+from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
 from ranklaunch.supervise.ranks.child import SILENT_S, Child, End, Lone
@@ -24,7 +24,6 @@ from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
 from ranklaunch.supervise.ranks.watched import Announced, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict.model import Failure
 from testbench.waiting import sleep_until
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
@@ -42,6 +41,8 @@ for line in sys.stdin:
 EXITS = "import signal, sys; signal.sigwait([signal.SIGUSR1]); sys.exit(3)"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this Python was built without pidfd_open")
+
+TORCHRUN, DEEPSPEED = (Process(name, (), "") for name in ("torchrun", "deepspeed"))
 
 
 class Scene:
@@ -107,7 +108,7 @@ def test_order_codes_and_signals(scene: Scene) -> None:
 
 def test_what_a_launcher_says_that_a_rank_has_started_is_not_of_these_ranks(scene: Scene) -> None:
     """As of an evaluation, into the output that they share, or of the others that it ends itself."""
-    child = Child(Process("deepspeed", (), "", conduct=Conduct(failing=deepspeed.FAILING)), tree.identify(scene.popen.pid), IS_LAUNCHER)
+    child = Child(DEEPSPEED, tree.identify(scene.popen.pid), IS_LAUNCHER, deepspeed.Deepspeed(DEEPSPEED))
     child.announced = scene.ranks
     said = b"[2026-11-28 11:41:30,135] [%s] [launch.py:259:sigkill_handler] %s\n"
     of_another = said % (b"ERROR", b"['python', '-u', 'ev.py'] exits with return code = 3")
@@ -144,7 +145,7 @@ def test_who_ends_as_told_by_a_launcher_that_has_just_said_so(scene: Scene) -> N
     scene.ranks.read(scene.said)
     scene.kill(1, signal.SIGTERM)
     sleep_until(lambda: tree.state(tree.identify(scene.pids[1])) == "Z", "dead")
-    child = Child(Process("torchrun", (), "", conduct=Conduct(failing=(torchrun.CLOSING,))), tree.identify(scene.popen.pid), IS_LAUNCHER)
+    child = Child(TORCHRUN, tree.identify(scene.popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
     child.announced = scene.ranks
     assert child.says_failing(b"api.py:1028] Sending process %d closing signal SIGTERM\n" % scene.pids[1])
     assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, False)]
@@ -158,8 +159,8 @@ def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Sc
         torchrun.CLOSING: "Sending process {} closing signal SIGTERM\n",
         deepspeed.FAILING[0]: "[launch.py:1:sigkill_handler] Killing subprocess {}\n",
     }
-    process = Process("torchrun", (), "", conduct=Conduct(failing=(failing,)))
-    child = Child(process, tree.identify(scene.popen.pid), IS_LAUNCHER)
+    launcher = (torchrun.Torchrun if failing == torchrun.CLOSING else deepspeed.Deepspeed)(TORCHRUN)
+    child = Child(TORCHRUN, tree.identify(scene.popen.pid), IS_LAUNCHER, launcher)
     child.reader = Mock()
     heard: list[bool] = []
 
@@ -232,10 +233,10 @@ def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None
     """It is who would kill them."""
     starts = "import subprocess, sys, time; started = [subprocess.Popen(sys.argv[1:])] if sys.argv[1:] else []; time.sleep(600)"
     popen = subprocess.Popen([sys.executable, "-c", starts, sys.executable, "-c", starts, sys.executable, "-c", starts])
-    child = Child(Process("deepspeed", (), "", conduct=Conduct(ranks_below=2)), tree.identify(popen.pid), IS_LAUNCHER)
+    child = Child(DEEPSPEED, tree.identify(popen.pid), IS_LAUNCHER, deepspeed.Deepspeed(DEEPSPEED))
     (rank,) = sleep_until(lambda: tree.generation(popen.pid, 2), "a rank")
     (between,) = tree.generation(popen.pid, 1)
-    child.halt()
+    child.hold()
     sleep_until(lambda: [tree.state(each) == "T" for each in (child.identity, between, rank)] == [True, True, False], "halted")
     child.go_on()
     sleep_until(lambda: not any(tree.state(each) == "T" for each in (child.identity, between)), "gone on")
@@ -248,12 +249,12 @@ def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None
 def test_a_launcher_that_has_ended_is_not_halted() -> None:
     """The end of a rank that was killed with it may be seen later than its own, when its pid may be another process's."""
     popen = subprocess.Popen(["sleep", "600"])
-    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
     popen.kill()
     popen.wait(60)
     child.end = End(signal.SIGKILL, 0.0, 0, (signal.SIGKILL,))
-    child.halt()
-    assert not child.halted
+    child.hold()
+    assert not child.held
 
 
 @pytest.mark.parametrize("ranks", [0, 1])
@@ -261,14 +262,13 @@ def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(
     """It would take a second or more to unload itself; what it does before its last word is complete, it does."""
     starts = f"import subprocess, sys, time; [subprocess.Popen(['sleep', '600']) for _ in range({ranks})]; time.sleep(600)"
     popen = subprocess.Popen([sys.executable, "-c", starts])
-    child = Child(
-        Process("torchrun", (), "", conduct=Conduct(ranks_below=1, all_said=torchrun.ALL_SAID)), tree.identify(popen.pid), IS_LAUNCHER
-    )
+    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
     sleep_until(lambda: len(tree.generation(popen.pid, 1)) == ranks, "its ranks")
     launchers = Launchers(Mock(ending=lambda: None), {popen.pid: child}, Loop(), Mock(), Mock())
     child.told.append(signal.SIGTERM)
     try:
-        for said, ends in ((b"SignalException: Process 77 got", False), (b"SignalException: Process 77 got signal: 15\n", not ranks)):
+        told = b"SignalException: Process %d got" % popen.pid
+        for said, ends in ((told, False), (told + b" signal: 15\n", not ranks)):
             child.reader = Mock(output=Mock(tail=said))
             launchers.read(child)
             assert child.dismissed == ends
@@ -300,16 +300,16 @@ def test_a_launcher_that_is_busy_is_not_silent(code: str, silent: bool) -> None:
         popen.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("said", ["", "rank 0 exited with 3"])
+@pytest.mark.parametrize("said", ["", "failed (exitcode: 3) local_rank: 0 (pid: 12) of binary: python"])
 def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed where it has told which rank failed; else that it does not tell is why the job fails."""
     popen = subprocess.Popen(["sleep", "600"])
-    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN, Mock()))
     child.reader = Mock(output=Mock(tail=said.encode()))
     loop, endings = Loop(), []
-    around = Mock(ending=lambda: None, fail=endings.append, explain=lambda child, tail: Failure(0, 3, node=0) if tail else None)
-    plan = around.plan()
-    plan.limits.grace_s, plan.muster, plan.job.everyone = 60, None, [Mock(host="")]
+    around = Mock(ending=lambda: None, fail=endings.append)
+    plan = child.launcher.planned = around.plan()
+    plan.limits.grace_s, plan.muster, plan.job.everyone, plan.job.node_index = 60, None, [Mock(host="")], 0
     launchers = Launchers(around, {popen.pid: child}, loop, Mock(), Mock(wall=lambda at: at))
     monkeypatch.setattr(launchers._lone, "is_silent", lambda child: True)
     try:
@@ -388,12 +388,12 @@ def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
 
 def test_ends_are_looked_at_before_a_halted_launcher_can_make_them_forgotten() -> None:
     popen = subprocess.Popen(["sleep", "600"])
-    child = Child(Process("torchrun", (), "", conduct=Conduct(ranks_below=1)), tree.identify(popen.pid), IS_LAUNCHER)
+    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
     seen = []
     below: Any = SimpleNamespace(look=lambda: seen.append(tree.state(child.identity) == "T"))
     child.below = below
     try:
-        child.halt()
+        child.hold()
         sleep_until(lambda: tree.state(child.identity) == "T", "it is not stopped")
         child.go_on()
         sleep_until(lambda: tree.state(child.identity) != "T", "it does not go on")

@@ -234,7 +234,7 @@ def test_plan_is_what_runs(as_process: Starter) -> None:
     check_end(job, "succeeded", 0)
     text = (job.attempt / "plan.json").read_text()
     plan = json.loads(text)
-    assert plan["schema"] == "ranklaunch.plan/1"
+    assert plan["schema"] == "ranklaunch.plan/2"
     assert [process["rank"] for process in plan["processes"]] == [0, 1]
     assert [Path(process["log"]).read_bytes() for process in plan["processes"]] == [job.log(0), job.log(1)]
     assert "hunter2" not in text

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.plan.model import Conduct, Process
+from ranklaunch.adapters.launchers import msrun
+from ranklaunch.adapters.launchers.shared import ssh
+from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
+from ranklaunch.plan.model import Process
 from ranklaunch.supervise import stop
 from ranklaunch.supervise.ranks.child import LONE_S, Lone
 from ranklaunch.system import tree
@@ -117,8 +120,9 @@ def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 def test_ranks_below_what_came_through_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """What leaders have started is none of them."""
     world = World(monkeypatch, [[CHILD]], leaders=[SimpleNamespace(identity=NEXT)])
-    server = Process("sshd", ("sshd",), "/log", conduct=Conduct(carriers=("sshd",), ranks_below=1))
-    world.services.append(SimpleNamespace(process=server, identity=tree.Identity(9, 1), told=[], sent_at=[], told_at=None))
+    server = Process("sshd", ("sshd",), "/log")
+    told: dict[str, Any] = {"told": [], "sent_at": [], "told_at": None}
+    world.services.append(SimpleNamespace(process=server, launcher=ssh.BelowPdsh(server), identity=tree.Identity(9, 1), **told))
     monkeypatch.setattr(tree, "carried", lambda root, carriers: [CHILD, NEXT])
     monkeypatch.setattr(tree, "generation", lambda root, number: [tree.Identity(root + 90 + number, 3)])
     assert world.stopper.carried() == [tree.Identity(CHILD.pid + 91, 3)]
@@ -128,8 +132,9 @@ def test_ranks_below_what_came_through_a_service(monkeypatch: pytest.MonkeyPatch
 def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, needed_until: float, told_at: float) -> None:
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
-    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(deaf=True, outlasts=True))
-    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[], sent_at=[], told_at=None, wake=lambda: None))
+    scheduler = Process("scheduler", ("python",), "/log", outlasts=True)
+    serving = {"process": scheduler, "launcher": msrun.Scheduler(scheduler)}
+    world.services.append(SimpleNamespace(**serving, identity=CHILD, told=[], sent_at=[], told_at=None, wake=lambda: None))
     world.needed_until = needed_until
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 0.5)
@@ -139,12 +144,17 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     assert killed == pytest.approx(min(told_at + LONE_S, GRACE_S), abs=0.3)
 
 
+class SlowLauncher(RanksFirst):
+    DEPTH = 1
+
+
 def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 3 s, however long the grace is, with what it had started beside its ranks."""
     world = World(monkeypatch, [[CHILD]])
-    launcher = Process("torchrun", ("torchrun",), "/log", conduct=Conduct(ranks_below=1, deaf=True))
+    launcher = Process("torchrun", ("torchrun",), "/log")
     child: Any = SimpleNamespace(
         process=launcher,
+        launcher=SlowLauncher(launcher),
         identity=CHILD,
         told=[],
         sent_at=[],

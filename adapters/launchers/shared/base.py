@@ -1,18 +1,18 @@
-"""What every launcher module offers, and the pieces from which their plans are put together."""
+"""The pieces from which the plans of launchers are put together."""
 
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.files import absolute, folder_of, join, which
-from ranklaunch.plan.model import PROGRAM, Conduct, Limits, Plan, Process, Wait
+from ranklaunch.plan.model import PROGRAM, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
+from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
-from ranklaunch.typed import TYPE_CHECKING, Protocol
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
@@ -20,25 +20,6 @@ from ranklaunch.verdict.model import Failure
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
-
-
-class Launcher(Protocol):
-    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
-
-    NAME: str
-    VARIABLES: tuple[Variable[object], ...]
-
-    def plan(self, job: Job, reader: Reader, templates: Templates) -> Plan:
-        """What happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
-
-    def explain(self, tail: str, pid: int = 0) -> Failure | None:
-        """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all. pid: of that
-        process, whose ranks may have started others like it; 0: not known."""
-
-
-def nothing_to_explain(tail: str, pid: int = 0) -> Failure | None:
-    """For launchers whose processes are the ranks, or pass the rank's exit code on."""
-    return None
 
 
 def failed_with(
@@ -207,11 +188,9 @@ def launcher_process(
     name: str,
     argv: tuple[str, ...],
     env: dict[str, str] | None = None,
-    conduct: Conduct = Conduct(),  # noqa: B008 - a frozen value
+    behaviour: str = "",
 ) -> Process:
-    """One process that starts this node's ranks itself."""
-    if reader.given(FEWER_RANKS) and reader.get(FEWER_RANKS):
-        conduct = replace(conduct, may_start_fewer=True)
+    """Return a process that starts this node's ranks itself. behaviour: NAME of its launcher's class."""
     return Process(
         name=name,
         argv=argv,
@@ -219,7 +198,7 @@ def launcher_process(
         env={**common_env(job, reader), **communication.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
-        conduct=conduct,
+        behaviour=behaviour,
     )
 
 
@@ -244,6 +223,22 @@ def rank_process(
         unset=misleading(reader.env),
         tag=rank_tag(job, reader, templates, local_rank, rank),
     )
+
+
+def rank_outputs(
+    job: Job, reader: Reader, templates: Templates, folder: str, pattern: str, *, by_local_rank: bool = False, of_all: bool = False
+) -> RankOutputs:
+    """Return where a launcher's ranks write, so that each gets a log and a tag: files below a folder, whose paths there match a regular
+    expression with the rank as its group; "" for the folder: pieces of the launcher's own output, which it marks so.
+
+    by_local_rank: the group is the rank's number on its node. of_all: the ranks of all nodes write there.
+    """
+    logs = []
+    for node in job.nodes if of_all else (job.node,):
+        for local_rank, rank in enumerate(node.ranks):
+            tag = rank_tag(job, reader, templates, local_rank, rank, node)
+            logs.append(RankLog(str(local_rank if by_local_rank else rank), rank, rank_log(job, rank), tag))
+    return RankOutputs(folder, pattern, tuple(logs))
 
 
 def rank_log(job: Job, rank: int) -> str:

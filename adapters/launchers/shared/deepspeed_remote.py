@@ -16,8 +16,9 @@ from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
+from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import BEGUN, File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -31,6 +32,7 @@ from ranklaunch.verdict.model import Failure
 ENDS = join(folder_of(ranklaunch.__file__), "programs/end_as_rank.py")
 
 OWN_NODE = "no_ssh"
+RUNNER, END = "runner", "end"  # a folder for what the runner starts, and the file with its exit code
 PDSH, OPEN_MPI, MPICH, SLURM = "pdsh", "openmpi", "mpich", "slurm"
 BY = Variable(
     "deepspeed_launcher",
@@ -44,7 +46,6 @@ BY = Variable(
 _BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
 CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
 _CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
-LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
 _BY_SRUN = re.compile(
@@ -76,7 +77,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     shell = None if ssh.by_ssh(reader) else ssh.other_shell(job, reader)
     server = ssh.server(job, reader, templates) if by != SLURM and not shell else None
     if server and by == PDSH:
-        server = replace(server, service=replace(server.service, conduct=replace(server.service.conduct, ranks_below=LAUNCH_PY)))
+        server = replace(server, service=replace(server.service, behaviour=ssh.BelowPdsh.NAME))
     private = ssh.private_folder(job, reader)
     own = replace(own, followers=len(job.nodes) - 1)
     if server:
@@ -187,12 +188,11 @@ def _path(reader: Reader, process: Process) -> str:
 def _carried(process: Process, by: str, private: str, path: str) -> tuple[Process, File]:
     """The runner, and what it finds by the name of the program that it starts: it takes the end of one that a signal has killed for
     success, and a shell's code for what it is. path: what the program itself is to have."""
-    name, folder = _CARRIER.get(by, "mpirun"), join(private, "runner")
-    proof = shlex.quote(join(folder, "end"))
-    lines = (f"PATH={shlex.quote(path)}", f"echo {BEGUN} > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
+    name, folder = _CARRIER.get(by, "mpirun"), join(private, RUNNER)
+    proof = shlex.quote(join(folder, END))
+    lines = (f"PATH={shlex.quote(path)}", f"echo {PROOF_BEGUN} > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
     program = File(join(folder, name), "\n".join(("#!/bin/sh", *lines, "")), "0700")
-    conduct = replace(process.conduct, proof=join(folder, "end"))
-    return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}, conduct=conduct), program
+    return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}), program
 
 
 def _ways(reader: Reader) -> dict[str, str]:

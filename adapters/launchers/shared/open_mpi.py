@@ -92,19 +92,19 @@ def _size(part: str) -> int:
     return int(last or first) - int(first) + 1 if first else 0
 
 
-def explain(tail: str, pid: int = 0) -> Failure | None:
+def report(text: str, pid: int = 0) -> Failure | None:
     """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
     when it has lost another one, of whose end mpirun had begun to tell by then."""
-    aborted = _ABORTED.search(tail)
-    told = _ended(tail)
-    if aborted and not (told and 0 <= tail.find(_ENDED) < aborted.start()):
+    aborted = _ABORTED.search(text)
+    told = _ended(text)
+    if aborted and not (told and 0 <= text.find(_ENDED) < aborted.start()):
         return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
     if told:
         return told
-    improper = _IMPROPER.search(tail)
+    improper = _IMPROPER.search(text)
     if improper:
         return failed_with(1, int(improper["rank"]))
-    fatal = _FATAL.search(tail)
+    fatal = _FATAL.search(text)
     return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 
 

@@ -14,9 +14,10 @@ import re
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, text_of, which
-from ranklaunch.plan.model import Conduct, File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -252,8 +253,10 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
-    conduct = Conduct(carriers=CARRIERS, quiet=True, failing=(TAKEN,), fails_as=WaitError.exit_code, sessions=sessions(reader))
-    return Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", conduct=conduct)
+    return Process(
+        name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", behaviour=NAME, quiet=True,
+        fails_as=WaitError.exit_code, sessions=sessions(reader),
+    )  # fmt: skip
 
 
 def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:
@@ -267,3 +270,24 @@ def _step(job: Job, reader: Reader, what: str, argv: tuple[str, ...]) -> Process
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+NEEDS = {
+    NAME: Need("it comes with OpenSSH (openssh-server on Debian and Ubuntu)"),
+    "ssh-keygen": Need("it comes with OpenSSH (openssh-client on Debian and Ubuntu)"),
+}
+
+
+class Sshd(Launcher):
+    """The job's own sshd: ranks that node 0 starts come through it."""
+
+    NAME = NAME
+    CARRIERS = CARRIERS
+    ENDS_RANKS = (TAKEN,)
+
+
+class BelowPdsh(Sshd):
+    """The same, where pdsh starts launch.py through it, and that the ranks, which it would tell one after the other."""
+
+    NAME = f"{NAME}.pdsh"
+    DEPTH = 1

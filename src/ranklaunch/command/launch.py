@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.command import options
@@ -149,7 +148,6 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
         record,
         request.files,
         replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
-        explain=lambda child, tail: child.explained_by(LAUNCHERS[plan.method].explain, tail),
         again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
     )
 

@@ -15,7 +15,7 @@ from ranklaunch.values import NOTHING, Value, as_dict
 if TYPE_CHECKING:
     from ranklaunch.plan.megatron import Layout
 
-SCHEMA = "ranklaunch.plan/1"
+SCHEMA = "ranklaunch.plan/2"
 
 RANKS, PROGRAM, NODES = "ranks", "program", "nodes"  # Plan.runs
 
@@ -44,48 +44,6 @@ class Wait(Value):
     seen: str = ""
 
 
-BEGUN = "begun"  # in the file of Conduct.proof
-
-
-class Conduct(Value):
-    """How a process behaves, as far as watching and stopping it depends on it. The defaults are those of a rank that ranklaunch starts
-    itself; docs/launchers.md tells of the launchers that need the others."""
-
-    # Generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself. Of a service: from what came
-    # through it.
-    ranks_below: int = 0
-    carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
-    deaf: bool = False  # does not pass SIGTERM on well, or hear it: its ranks get it directly, and it itself when they are gone
-    # Passes SIGTERM on to the process groups of its ranks, so to data loading workers that they still need: at a stop its ranks alone get
-    # it, and it itself when they are gone. It is held as soon as one has failed, for it would then end the others so.
-    to_groups: bool = False
-    impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
-    halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
-    halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
-    # Regular expressions (groups: docs/plan-json.md) of what it writes when a rank has failed and it ends the others; of a service: no use.
-    failing: tuple[str, ...] = ()
-    # Regular expression of the last that it writes after a failure or a stop: nobody waits for it to unload itself once its ranks are gone.
-    all_said: str = ""
-    reports: str = ""  # regular expression of the first that it writes of the failure that it tells of: it may end seconds later
-    spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
-    alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
-    repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
-    may_start_fewer: bool = False  # ranks than planned: then it succeeds all the same
-    # A file into which what it starts to start the ranks writes "begun", and then its exit code: where that is missing, it was killed, and
-    # a 0 of the process says nothing.
-    proof: str = ""
-    quiet: bool = False  # its lines go to its log only
-    may_end: bool = False  # a service that may end with 0 before the processes do
-    outlasts: bool = False  # a service that the ranks of other nodes need until they have ended
-    fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
-    sessions: tuple[str, ...] = ()  # folders where its daemons have folders of their own, which stay when it is killed; {host}, {uid}
-
-    @property
-    def launches(self) -> bool:
-        """Whether ranks are started by it."""
-        return bool(self.ranks_below or self.carriers)
-
-
 class Process(Value):
     """One process that ranklaunch starts and supervises.
 
@@ -96,7 +54,11 @@ class Process(Value):
     least: a package that it comes with, and the oldest version of that which will do. rival: what a program of the same name that will not
     do is called behind its links, and what it is. needs: further programs, which it starts itself,
     each with where it comes from.
-    conduct: how it is watched and stopped. template: which one its argv comes from, if any: the shipped one's name, or a user's path.
+    behaviour: the launcher that it is, by which it is watched and stopped (ranklaunch.adapters.launchers); "" for a rank and for steps.
+    template: which one its argv comes from, if any: the shipped one's name, or a user's path.
+    quiet: its lines go to its log alone. Of services: may_end: with 0, before the processes do. outlasts: the ranks of other nodes need it
+    until they have ended. fails_as: exit code of the job that its failure makes fail; 0: its own. sessions: folders where its daemons have
+    folders of their own, which stay when they are killed; {host} and {uid} stand for this host and user.
     """
 
     name: str
@@ -113,9 +75,14 @@ class Process(Value):
     comes_with: str = ""
     least: tuple[str, str] | None = None
     rival: tuple[str, str] | None = None
-    conduct: Conduct = Conduct()
+    behaviour: str = ""
     template: str = ""
     needs: tuple[tuple[str, str], ...] = ()
+    quiet: bool = False
+    may_end: bool = False
+    outlasts: bool = False
+    fails_as: int = 0
+    sessions: tuple[str, ...] = ()
 
 
 class RankLog(Value):
@@ -257,7 +224,8 @@ class Plan(Value):
     ranks belong together, where the method knows. runs: what the job consists of, in sentences: RANKS, PROGRAM (one on each node,
     untouched) or NODES (each played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: what is
     added to the environment of all processes. watch: what is done where the job hangs. rounds: None where nothing is started again. tell:
-    None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything."""
+    None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything.
+    fewer_ranks: launchers may start fewer ranks than planned, and succeed."""
 
     job: Job
     method: str
@@ -289,10 +257,11 @@ class Plan(Value):
     tell: Tell | None = None
     marks: tuple[str, ...] = ()
     console: Console | None = None
+    fewer_ranks: bool = False
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as contract-bound JSON (schema ranklaunch.plan/1): keys are only ever added. Secrets are hidden."""
+    """The plan as contract-bound JSON (schema ranklaunch.plan/2): keys are only ever added. Secrets are hidden."""
     job = plan.job
     return {
         "schema": SCHEMA,
@@ -325,6 +294,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
         **({"console": as_dict(plan.console)} if plan.console else {}),
+        **({"fewer_ranks": True} if plan.fewer_ranks else {}),
         **({"tell": {**as_dict(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
@@ -361,14 +331,15 @@ def _process(process: Process) -> dict[str, Any]:
         "log": process.log,
         "copies": list(process.copies),
         "tag": process.tag,
-        "conduct": _conduct(process.conduct),
+        "behaviour": process.behaviour,
+        **_of_few(process),
     }
 
 
-def _conduct(conduct: Conduct) -> dict[str, Any]:
-    """What differs from a rank's, which most processes are."""
-    usual = as_dict(Conduct())
-    return {name: value for name, value in as_dict(conduct).items() if value != usual[name]}
+def _of_few(process: Process) -> dict[str, Any]:
+    """Return those fields of a process that few have and that are set."""
+    values = {name: getattr(process, name) for name in ("quiet", "may_end", "outlasts", "fails_as", "sessions")}
+    return {name: list(value) if name == "sessions" else value for name, value in values.items() if value}
 
 
 def _reading(reading: Reading) -> dict[str, Any]:

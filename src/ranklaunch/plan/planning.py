@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ranklaunch import __version__, showing
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
+from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, folder_of, join
@@ -80,11 +81,12 @@ def _planned(request: Request, reader: Reader) -> Plan:
         plan = before.without_hosts(plan, reader)
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    needs = {**PYTHON, **launcher.needs()}
     kinds = ("gather", "prepare", "services", "processes")
-    return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
+    return replace(plan, **{kind: tuple(_with_origin(process, templates, needs) for process in getattr(plan, kind)) for kind in kinds})
 
 
-def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
+def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
     if not any(map(reader.given, settings.PLACING)):
         return launcher.plan(job, reader, templates)
     from ranklaunch.place import rank  # nothing stands before most ranks
@@ -134,13 +136,13 @@ def _in_folder(plan: Plan) -> Plan:
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
-def _with_origin(process: Process, templates: Templates) -> Process:
+def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Need]) -> Process:
     """A process that says where its command and its program come from, where that is known, and how old that may be. A launcher that is
     started as a module (PYTHON -m) may be no older than its script."""
     program = process.argv[0].rpartition("/")[2]
-    origin = launchers.COMES_WITH.get(program, "")
-    least = launchers.LEAST.get(process.name if process.argv[1:2] == ("-m",) else program)
-    return replace(process, comes_with=origin, least=least, template=templates.source(process.argv))
+    need, started = needs.get(program), needs.get(process.name if process.argv[1:2] == ("-m",) else program)
+    least = started.least if started else None
+    return replace(process, comes_with=need.comes_with if need else "", least=least, template=templates.source(process.argv))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

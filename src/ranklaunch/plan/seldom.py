@@ -29,6 +29,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
     """Fields of a plan."""
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
+        **({"fewer_ranks": reader.get(settings.FEWER_RANKS)} if reader.given(settings.FEWER_RANKS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
         **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.plan.model import Conduct, Console, File, Limits, Recorders, Save, Tell, Watch
+from ranklaunch.plan.model import Console, File, Limits, Recorders, Save, Tell, Watch
 from ranklaunch.read.provenance import Reading
-
-WITHOUT_DEFAULTS = (Conduct,)  # of these only the fields are written that differ from a rank's
 
 
 class _OfAnyNode(TypedDict):
@@ -77,13 +75,7 @@ class Muster(TypedDict):
     followers: int
 
 
-class Process(TypedDict):
-    """One that ranklaunch starts and supervises. name: how it is called in logs and messages. rank, local_rank: null for a launcher, which
-    starts the ranks itself, and for preparing steps. argv: the command, word by word; secrets are hidden. env: variables added to the
-    inherited environment. unset: inherited variables removed from it, before env is added. cwd: null for the folder that ranklaunch was
-    started in. log: the file that receives its output. copies: further files that do. tag: what stands before each of its lines on the
-    console. conduct: how it behaves, as far as watching and stopping it depends on that; what is not there has its default."""
-
+class _OfAnyProcess(TypedDict):
     name: str
     rank: int | None
     local_rank: int | None
@@ -94,7 +86,25 @@ class Process(TypedDict):
     log: str
     copies: list[str]
     tag: str
-    conduct: Conduct
+    behaviour: str
+
+
+class Process(_OfAnyProcess, total=False):
+    """One that ranklaunch starts and supervises. name: how it is called in logs and messages. rank, local_rank: null for a launcher, which
+    starts the ranks itself, and for preparing steps. argv: the command, word by word; secrets are hidden. env: variables added to the
+    inherited environment. unset: inherited variables removed from it, before env is added. cwd: null for the folder that ranklaunch was
+    started in. log: the file that receives its output. copies: further files that do. tag: what stands before each of its lines on the
+    console. behaviour: the launcher that it is, by which it is watched and stopped; empty for a rank and for steps. The others are only
+    there where they are set. quiet: its lines go to its log alone. may_end: a service that may end with 0 before the processes do.
+    outlasts: a service that the ranks of other nodes need until they have ended. fails_as: exit code of the job that the service's failure
+    makes fail. sessions: folders in which it and its daemons have folders of their own, with {host} and {uid} for the node's: ranklaunch
+    removes those of killed ones."""
+
+    quiet: bool
+    may_end: bool
+    outlasts: bool
+    fails_as: int
+    sessions: list[str]
 
 
 class RankLog(TypedDict):
@@ -135,7 +145,7 @@ class Restarts(TypedDict):
 
 
 class _OfAnyPlan(TypedDict):
-    schema: Literal["ranklaunch.plan/1"]
+    schema: Literal["ranklaunch.plan/2"]
     platform: str
     method: str
     why: str
@@ -166,12 +176,14 @@ class Plan(_OfAnyPlan, total=False):
     switched off. gather: steps run after the waits that bring facts; what they bring makes the plan anew. prepare: steps run to their
     end, in order, before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null
     where the method does not know which ranks belong together. values: every value that was read, and where it came from. warnings: for
-    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. console: only where it
-    shows less than everything. socket: of a running job, where it is asked, if that is not in the attempt's folder, else empty."""
+    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. console: only where it shows
+    less than everything. fewer_ranks: only where launchers may start fewer ranks than planned. socket: of a running job, where it is
+    asked, if that is not in the attempt's folder, else empty."""
 
     restarts: Restarts
     tell: Tell
     console: Console
+    fewer_ranks: bool
     socket: str
 
 

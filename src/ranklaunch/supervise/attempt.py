@@ -81,7 +81,7 @@ class Attempt:
         of_launchers = Around(
             plan=lambda: self.plan, carried=self._stopper.carried, say=self._say, hush=self._logs.hush, died=self.companions.died,
             ending=lambda: self.ending, stopping=lambda: self._stopper.begun, tell=self._stopper.tell, deciding=self.companions.deciding,
-            fail=self._fail, finish=self._finishes.append, explain=start.explain, ended=self._logs.rank_ended, found=self._logs.follow_kept,
+            fail=self._fail, finish=self._finishes.append, ended=self._logs.rank_ended, found=self._logs.follow_kept,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -142,7 +142,7 @@ class Attempt:
             lift_limit(len(outputs.logs))
         if outputs and outputs.folder:
             self._logs.follow(outputs, self._launchers.expect_ranks)
-        self._children.start(self.plan.services, SERVICE)
+        self._children.start(self.plan.services, SERVICE, self.plan)
         for wait in self.plan.waits:
             if wait.kind == "port" and not self.ending:
                 from ranklaunch.supervise.waits.banners import Banners
@@ -150,7 +150,7 @@ class Attempt:
                 self._phases.wait_for(wait, Banners(wait.what.split(","), self._loop))
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
-            self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
+            self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         self.companions.join(self.attended)
 
     def _own_variables(self) -> dict[str, str]:
@@ -301,7 +301,7 @@ class Attempt:
             self._loop.after(judge.OF_A_STOP_S, partial(self._fail, failed))
         elif failed:
             self._fail(failed)
-        elif child.role == STEP or child.process.conduct.may_end:
+        elif child.role == STEP or child.process.may_end:
             return
         elif not any(other.role in DECIDING for other in self._children.running.values()):
             self._succeed()
@@ -351,7 +351,7 @@ class Attempt:
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            lasting = any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
+            lasting = any(child.process.outlasts for child in self._children.of((SERVICE,)))
             self._nodes.decided(outlasts=not ending.child and lasting)
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why

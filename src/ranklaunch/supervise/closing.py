@@ -94,7 +94,7 @@ def unsignalled(left: Iterable[tree.Identity]) -> Iterator[str]:
 
 def remove_sessions(children: Children) -> None:
     """The folders that launchers have made for a run, and did not live to remove."""
-    if any(child.process.conduct.sessions for child in children.ended):
+    if any(child.process.sessions for child in children.ended):
         try:
             from ranklaunch.supervise.ranks import left
 
@@ -141,7 +141,7 @@ def failure(child: Child) -> Ending | None:
         return judge.Ending("failed", child.code_of_job, "", child)
     if child.announced and child.announced.alive:
         return judge.Ending("failed", 128 + signal.SIGKILL, _left_running(child, child.announced.alive))
-    if child.role == SERVICE and not child.process.conduct.may_end:
+    if child.role == SERVICE and not child.process.may_end:
         return judge.Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it")
     return None
 

@@ -8,7 +8,7 @@ from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.companions import Attended, Join
-from ranklaunch.supervise.judge import Explain, Told
+from ranklaunch.supervise.judge import Told
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.record import Record
@@ -67,16 +67,15 @@ Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 
 class Start(Value):
-    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
-    rank that failed first. told: what a process that is itself a ranklaunch has found. companions: who goes along with it.
-    decide: whether all start again after a failure; again: what they begin with then. after: which rounds were before. run_id: of the job,
-    where it is known here. tell: makes who tells tools of the job, where one is named."""
+    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. told: what a process that is itself a
+    ranklaunch has found. companions: who goes along with it. decide: whether all start again after a failure; again: what they begin with
+    then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
+    is named."""
 
     plan: Plan
     record: Record
     files: Files
     replan: Replan | None = None
-    explain: Explain = lambda child, tail: None
     told: Told = lambda process: None
     companions: Sequence[Join] = ()
     decide: Callable[[Decide], Decided] | None = None

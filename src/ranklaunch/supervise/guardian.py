@@ -235,13 +235,13 @@ class _Deaf:
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
     """Of a launcher: these. One that would end the others as soon as it is told, or one of them has ended, is halted; torchrun would first
     close the log of each, which may not answer."""
-    conduct = known.get(f"launcher_{child.pid}")
-    if not conduct:
+    place = known.get(f"launcher_{child.pid}")
+    if not place:
         return [child]
-    generations, held, *carriers = conduct.split()
-    if held == "1":
+    depth, *carriers = place.split()
+    if not carriers:
         tree.send(child, signal.SIGSTOP)
-    return tree.carried(child.pid, carriers) if carriers else tree.generation(child.pid, int(generations))
+    return tree.carried(child.pid, carriers) if carriers else tree.generation(child.pid, int(depth))
 
 
 def _drain(pid: int) -> None:

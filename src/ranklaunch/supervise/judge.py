@@ -248,9 +248,9 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
     of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
-    by_another = child.process.conduct.launches and failure.pid == child.identity.pid and failure.signal in _OF_OTHERS
+    by_another = child.launcher.starts_ranks and failure.pid == child.identity.pid and failure.signal in _OF_OTHERS
     own = of_rank or (_words().of_ranks(tail, plan, told, child.pids_of_ranks) if told and itself and not (apart or by_another) else b"")
-    shared = child.process.conduct.launches and not of_rank
+    shared = child.launcher.starts_ranks and not of_rank
     unexplained = by_another or _words().tells_only_of_end(own)  # what its ranks wrote, or said it of others, is not why
     error = None if unexplained else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
     error = error or (_words().of_wrong_call(tail, plan) if told else None)

@@ -12,6 +12,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
 from ranklaunch.supervise.record import bequeath
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.unread import Unread
     from ranklaunch.supervise.taking.abort import Aborts
 
-SETTLE_S = 1.0  # for ranks that end at once; a launcher that saw it would end the others, which may be saving
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 SPARED_SHARE = 0.5  # of the budget, before ranks that would die of the signal are told while others have heard it
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
@@ -183,7 +183,7 @@ class Stopper:
         for child in (*self._leaders(), *self._services()):
             child.wake()
         for child in self._leaders():
-            self._signal(child, number)
+            self._stop(child, number)
         self._teller.tell_in_turn(self.carried(), number, self._spares_until())
         bequeath("told", "1")
         self._say_refused()
@@ -239,13 +239,17 @@ class Stopper:
 
     def _kill_lasting(self) -> None:
         """Those that all ranks have outlived, and that hear nothing."""
-        for child in (child for child in self._lasting() if child.process.conduct.deaf):
+        for child in self._lasting():
+            child.launcher.outlived(partial(self._kill_alone, child))
+
+    def _kill_alone(self, child: Child) -> None:
+        if signal.SIGKILL not in child.told:
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
-            tree.send(child.identity, signal.SIGKILL)
-            note(child, signal.SIGKILL, self._loop.clock())
+        tree.send(child.identity, signal.SIGKILL)
+        note(child, signal.SIGKILL, self._loop.clock())
 
     def _lasting(self) -> list[Child]:
-        return [child for child in self._services() if child.process.conduct.outlasts]
+        return [child for child in self._services() if child.process.outlasts]
 
     def tell_all(self) -> None:
         """SIGTERM for every process below this one, those in sessions of their own included."""
@@ -305,25 +309,32 @@ class Stopper:
         """SIGTERM for some, before the rest."""
         self._teller.tell(ranks, signal.SIGTERM)
 
-    def _signal(self, child: Child, number: int) -> None:
-        conduct, is_dead = child.process.conduct, child.is_dead()
-        if conduct.impatient or conduct.to_groups:
-            child.halt()
-        if conduct.carriers:
-            self._teller.tell_in_turn(child.ranks(), number, self._spares_until())
-        elif conduct.deaf or conduct.to_groups:
-            self._teller.tell(child.ranks() if conduct.deaf else child.left(), number)
-        elif conduct.ranks_below:
-            tree.send_to_child(child.identity, number)
-        else:
-            self._teller.tell([child.identity], number)
+    def _stop(self, child: Child, number: int) -> None:
+        is_dead = child.is_dead()
+        child.launcher.stop(self, child, number)
         if not is_dead:
             note(child, number, self._loop.clock())
         self._note_aborted()
-        if conduct.to_groups:
-            self._timers.append(self._loop.after(SETTLE_S, child.serve))
-        if conduct.halt_stop_s:
-            self._timers.append(self._loop.after(conduct.halt_stop_s, child.halt_with_ranks))
+
+    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.launcher.Signals
+
+    def signal(self, child: Child, number: int) -> None:
+        if child.launcher.DEPTH:
+            tree.send_to_child(child.identity, number)
+        else:
+            self._teller.tell([child.identity], number)
+
+    def signal_ranks(self, child: Child, number: int) -> None:
+        self._teller.tell(child.left(), number)
+
+    def signal_in_turn(self, child: Child, number: int) -> None:
+        self._teller.tell_in_turn(child.ranks(), number, self._spares_until())
+
+    def remind(self, child: Child) -> None:
+        self._lone.tell(child.identity)
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._timers.append(self._loop.after(seconds, act))
 
     def _spares_until(self) -> float:
         return self._due - self._grace_s * SPARED_SHARE
@@ -334,7 +345,7 @@ class Stopper:
             self._next_look.cancel()
         if self._killing_since is not None:
             return
-        launchers = [child for child in self._leaders() if child.process.conduct.launches]
+        launchers = [child for child in self._leaders() if child.launcher.starts_ranks]
         for child in launchers:
             self._look_at(child)
         self._lone.end_beside()
@@ -348,23 +359,18 @@ class Stopper:
     def _look_at(self, child: Child) -> None:
         """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them; one that does
         not end then is killed. One that has ranks on other nodes ends by itself when those are gone too."""
-        conduct = child.process.conduct
-        if conduct.carriers or not self._lone.look(child):
+        if child.launcher.CARRIERS or not self._lone.look(child):
             return
-        if conduct.deaf or conduct.to_groups:
-            self._lone.tell(child.identity)
+        child.launcher.alone(self, child)
         child.go_on()
         if self._lone.for_long(child):
-            if signal.SIGKILL not in child.told:
-                self._say(f"{child.process.name} does not end without ranks: SIGKILL")
-            tree.send(child.identity, signal.SIGKILL)
-            note(child, signal.SIGKILL, self._loop.clock())
+            self._kill_alone(child)
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
-        through = [child.process.conduct for child in self._services() if child.process.conduct.carriers]
-        carriers = [name for conduct in through for name in conduct.carriers]
-        generations = max((conduct.ranks_below for conduct in through), default=0)
+        through = [child.launcher for child in self._services() if child.launcher.CARRIERS]
+        carriers = [name for launcher in through for name in launcher.CARRIERS]
+        generations = max((launcher.DEPTH for launcher in through), default=0)
         leaders = {child.identity for child in self._leaders()}
         found = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
         return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
@@ -374,7 +380,7 @@ class Stopper:
         that need a service."""
         if self._lasting() and self._needed():
             return True
-        services = [child for child in self._services() if child.process.conduct.carriers]
+        services = [child for child in self._services() if child.launcher.CARRIERS]
         if not services or any(True for _ in self._leaders()):
             return False
         own = tuple(os.path.basename(child.process.argv[0]) for child in services)  # their sessions are called after them

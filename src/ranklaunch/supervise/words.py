@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from ranklaunch import errors, showing
+from ranklaunch.adapters.launchers import started
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Node
@@ -158,17 +160,24 @@ def of_ranks(tail: bytes, plan: Plan, failure: Failure, pids: Collection[int] = 
     text = tail.decode(errors="replace")
     called = [name for name, node in _called(plan.job.nodes).items() if node == failure.node]
     host = next((name for name in called if reports.tells_of_host(text, name)), "")
-    launcher = reports.LAUNCH_PY if any(each.conduct.spawned for each in plan.processes) else reports.TORCHRUN if plan.kept else ""
-    before, beside = catalogue.before_report(text, host, failure.rank, launcher, pids), catalogue.beside_report(text, failure.rank)
+    launcher = _launcher(plan)
+    reporter = launcher.reporter if launcher else ""
+    before, beside = catalogue.before_report(text, host, failure.rank, reporter, pids), catalogue.beside_report(text, failure.rank)
     unmarked = reports.without_marked_ranks(before) if failure.rank is None else before
     raised = failure.exit_code == 1 or failure.signal in _TOLD_TO_END  # after that, maybe
     if not raised or (_says_why(unmarked.encode(), plan) and not _says_why(before.encode(), plan)):
         before = unmarked
     if plan.kept:
-        marks = [log.tag for log in plan.kept.logs if failure.rank not in (None, log.rank)] if launcher == reports.TORCHRUN else []
+        marks = [log.tag for log in plan.kept.logs if failure.rank not in (None, log.rank) and log.tag and not log.log]
         before = reports.without_teed(reports.without_launchers(before), tuple(marks))
     found = catalogue.find(beside, shared=True) if beside and not catalogue.find(before, shared=True) else None
     return (beside if found and found.error.kind == catalogue.CAUSE else before).encode()
+
+
+def _launcher(plan: Plan) -> Launcher | None:
+    """Return the launcher that starts the ranks of a plan, if one does."""
+    found = (started(process, plan) for process in plan.processes if process.behaviour)
+    return next((each for each in found if each.starts_ranks), None)
 
 
 def tells_only_of_end(own: bytes) -> bool:
@@ -221,8 +230,8 @@ def _with_one_before(told: Failure, text: str, plan: Plan) -> Failure:
     that began to tell of another's end, which may have come sooner."""
     from ranklaunch.catalogue import reports, uncaught
 
-    pattern = next((process.conduct.reports for process in plan.processes if process.conduct.reports), "")
-    begin = re.search(pattern, text) if pattern else None
+    launcher = _launcher(plan)
+    begin = re.search(launcher.REPORTS, text) if launcher and launcher.REPORTS else None
     for rank, said in reports.of_marked_ranks(text[: begin.start()]).items() if begin else ():
         if uncaught.ends_by_exception(said, rank)[0] == uncaught.CERTAIN and _says_why(said.encode(), plan):
             return told if rank == told.rank else Failure(rank, 1)
@@ -267,7 +276,7 @@ def placed_by(plan: Plan, child: Child, told: Failure | None) -> Failure | None:
     meant = own or (child.announced.unknown if child.announced else [])
     if len(meant) == 1:
         return replace(told, rank=meant[0].rank, pid=meant[0].pid)
-    return replace(told, rank=plan.job.node.first_rank) if child.process.conduct.ranks_below == plan.job.node.slots == 1 else told
+    return replace(told, rank=plan.job.node.first_rank) if child.launcher.DEPTH == plan.job.node.slots == 1 else told
 
 
 def _says_why(tail: bytes, plan: Plan) -> bool:
@@ -277,7 +286,7 @@ def _says_why(tail: bytes, plan: Plan) -> bool:
 
 def is_mixed(plan: Plan, child: Child) -> bool:
     """Whether nothing tells the lines of its ranks apart: a launcher's of ranks on several nodes, or one without a file for each."""
-    return bool(child.process.conduct.reports) or (not plan.outputs and plan.job.node.slots > 1)
+    return bool(child.launcher.REPORTS) or (not plan.outputs and plan.job.node.slots > 1)
 
 
 def is_anothers(culprit: Culprit, *, mixed: bool) -> bool:
@@ -385,7 +394,7 @@ def written_by(culprit: Culprit, plan: Plan, ended: Sequence[Child], tail_of_ran
     here = culprit.node == plan.job.node_index
     own = next((child for child in ended if here and child.identity.pid == culprit.pid), None)
     found = own.last_words() if own else tail_of_rank(culprit.rank) if here else b""
-    launcher = next((child for child in ended if child.process.conduct.launches), None)
+    launcher = next((child for child in ended if child.launcher.starts_ranks), None)
     if found or not launcher:
         return found
     return of_ranks(launcher.last_words(), plan, Failure(culprit.rank, culprit.exit_code, node=culprit.node), launcher.pids_of_ranks)

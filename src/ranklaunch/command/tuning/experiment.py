@@ -13,7 +13,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
 from ranklaunch.command.tuning.site import COMMAND, CONFIG, LOG, NAME, VERDICT, Site
 from ranklaunch.files import join
-from ranklaunch.plan.model import Conduct, Process
+from ranklaunch.plan.model import Process
 from ranklaunch.read import settings, tasks, tuning
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
@@ -101,7 +101,7 @@ def process(site: Site, order: Order) -> Process:
         env={**made, **secret},
         unset=unset,
         cwd=job.folder or None,
-        conduct=Conduct(quiet=True),
+        quiet=True,
     )
 
 

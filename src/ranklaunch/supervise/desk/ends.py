@@ -35,8 +35,8 @@ def _found(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, in
 def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes: bool = False) -> bool:
     """Whether launchers say of all their ranks that they have ended with 0, for none that has killed a rank ends so without a word of it.
     of_all_nodes: and there are launchers with ranks on all of them."""
-    launchers = [child for child in ended if child.role == LAUNCHER and child.process.conduct.launches]
-    reach = any(child.process.conduct.carriers for child in launchers) if of_all_nodes else bool(launchers)
+    launchers = [child for child in ended if child.role == LAUNCHER and child.launcher.starts_ranks]
+    reach = any(child.launcher.CARRIERS for child in launchers) if of_all_nodes else bool(launchers)
     return reach and not any(child.failure_code or explained(child, _words(child)) for child in launchers)
 
 

@@ -148,7 +148,7 @@ class _Collector:
             for ranks in child.watched:
                 found += [self._of_watched(child, rank) for rank in (*ranks.ended, *getattr(ranks, "alive", ()))]
         known = {end.rank for end in found if end.role == BELOW}
-        launcher = next((child for child in ended if child.process.conduct.launches), None)
+        launcher = next((child for child in ended if child.launcher.starts_ranks), None)
         if launcher:
             found += [end for rank in self._numbers(found) - known if (end := self._unseen(launcher, rank))]
         yield from found
@@ -174,22 +174,22 @@ class _Collector:
             node, process.rank, process.local_rank, *child.identity, process.name, child.role,
             status=end.status, exit_code=end.code, signal=end.signal, at=self._wall(end.at),
             sent=tuple(Sent(number, None if at is None else self._wall(at)) for number, at in zip_longest(end.told, _sent_at(child))),
-            launcher=self._launcher(child, output if said is None else said) if process.conduct.launches else None,
+            launcher=self._launcher(child, output if said is None else said) if child.launcher.starts_ranks else None,
             output=None if output is None else self._shown(output),
             at_stop=None if said is None else Tail(None if said == output else self._shown(said)),
             at_ending=self._at_ending(rank, output),
         )  # fmt: skip
 
     def _launcher(self, child: Child, output: bytes | None) -> Launcher:
-        conduct, failed = child.process.conduct, child.failure_code and child.role not in UNJUDGED and output is not None
+        launcher, failed = child.launcher, child.failure_code and child.role not in UNJUDGED and output is not None
         return Launcher(
-            ranks_below=conduct.ranks_below,
-            remote=bool(conduct.carriers),
-            announces=bool(conduct.spawned),
-            says_failing=bool(conduct.failing),
-            says_first=bool(conduct.reports),
+            ranks_below=launcher.DEPTH,
+            remote=bool(launcher.CARRIERS),
+            announces=bool(launcher.STARTS),
+            says_failing=bool(launcher.ENDS_RANKS),
+            says_first=bool(launcher.REPORTS),
             own_pid=child.own_pid,
-            fails_as=conduct.fails_as,
+            fails_as=child.process.fails_as,
             watched="announced" if child.announced else "files" if child.below else "",
             expected=tuple(sorted(rank for ranks in child.watched for rank in ranks.expected)),
             reported=self._reported(child, output) if failed and output is not None else None,

@@ -78,11 +78,11 @@ class Logs:
 
     def sink(self, process: Process, outputs: RankOutputs | None) -> Sink:
         """For the output of a process. outputs: of the ranks that it starts."""
-        show = _nowhere if process.conduct.quiet else self._show
+        show = _nowhere if process.quiet else self._show
         own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank)
         if self._first is not None and process in self._programs:
             self.by_rank[self._first] = own
-        if outputs and outputs.folder and not process.conduct.quiet:
+        if outputs and outputs.folder and not process.quiet:
             self._launchers.append((process, own))
         if not outputs or outputs.folder:
             return own

@@ -79,7 +79,7 @@ def _failed(ended: Sequence[Child]) -> list[tuple[float, int | None]]:
 def _started(rank: int, ended: Sequence[Child]) -> Child | None:
     """What was started as this rank, or for it."""
     own = [child for child in ended if child.process.rank == rank]
-    return next(iter(own or [child for child in ended if child.process.conduct.launches]), None)
+    return next(iter(own or [child for child in ended if child.launcher.starts_ranks]), None)
 
 
 def _last_of(rank: int, child: Child, tail_of: Callable[[int | None], bytes]) -> bytes:

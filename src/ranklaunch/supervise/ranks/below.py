@@ -24,7 +24,7 @@ LOOK_AGAIN_S, LOOK_ON_S = 0.5, 3.0  # where nobody tells of new files; the secon
 
 class Below(Ranks):
     """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid and the folder of
-    its files. impatient: as in Conduct. followed: whether expect() is called for each new file."""
+    its files. kills: as Launcher.kills_ranks. followed: whether expect() is called for each new file."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class Below(Ranks):
         on_start: Callable[[int, int, str], None],
         on_end: Callable[[Watched], None],
         told: Callable[[], bool],
-        impatient: bool = False,
+        kills: bool = False,
         followed: bool = True,
         hear: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(loop, on_end, told, hear)
         self._launcher = launcher
-        self._impatient = impatient
+        self._launcher_kills = kills
         self._generations = generations
         self._folder = os.path.realpath(outputs.folder).rstrip("/")
         self._pattern = re.compile(outputs.pattern)
@@ -131,8 +131,8 @@ class Below(Ranks):
         super()._end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        """Also by an impatient launcher, with SIGKILL, once another rank of it has failed."""
-        kills = self._impatient and not rank.surely and self._is_after_another(rank)
+        """Also by a launcher that kills, with SIGKILL, once another rank of it has failed."""
+        kills = self._launcher_kills and not rank.surely and self._is_after_another(rank)
         return (kills and rank.signal == signal.SIGKILL) or super()._is_told(rank)
 
     def _enter(self, place: str) -> None:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Collection
 from types import ModuleType
 
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
@@ -72,8 +73,9 @@ class Child:
     that it has started, where they are watched. ends_ranks: it has said that it does. reported_at: when it began to tell of a failure.
     most_ranks: that it was seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 
-    def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
+    def __init__(self, process: Process, identity: tree.Identity, role: str, launcher: Launcher | None = None) -> None:
         self.process, self.identity, self.role = process, identity, role
+        self.launcher = launcher or Launcher(process, None)
         self.end: End | None = None
         self.told: list[int] = []
         self.told_at: float | None = None
@@ -86,7 +88,7 @@ class Child:
         self.ends_ranks = False
         self.reported_at: float | None = None
         self.most_ranks = 0
-        self.halted = False
+        self.held = False
         self.dismissed = False
         self._hears = False
 
@@ -108,7 +110,7 @@ class Child:
     def own_pid(self) -> int:
         """Of a launcher, the pid that it writes of itself; 0 where a template has something else start it."""
         name = self.process.argv[0].rpartition("/")[2] if self.process.argv else ""
-        return self.identity.pid if name == self.process.name or name.startswith(("python", "torchrun")) else 0
+        return self.identity.pid if name.startswith((self.process.name, "python")) else 0
 
     @property
     def was_killed(self) -> bool:
@@ -143,7 +145,7 @@ class Child:
     def tells_of_ranks(self) -> bool:
         """Of a launcher that was told to end: whether what it had said by then counts. After a failure it says that it ends the others, and
         of a lone rank only how that ended."""
-        return self.ends_ranks or self.had_begun_to_tell or bool(self.process.conduct.failing and self.said is not None)
+        return self.ends_ranks or self.had_begun_to_tell or bool(self.launcher.ENDS_RANKS and self.said is not None)
 
     @property
     def had_begun_to_tell(self) -> bool:
@@ -152,7 +154,7 @@ class Child:
 
     def says_failing(self, said: bytes) -> bool:
         """Of a launcher, in what it has written by now: whether it ends its ranks after a failure of one."""
-        patterns = self.process.conduct.failing
+        patterns = self.launcher.ENDS_RANKS
         matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
         own = str(self.own_pid).encode() if self.own_pid else None
         found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
@@ -164,16 +166,16 @@ class Child:
 
     def hear(self, read: Callable[[Child], None]) -> None:
         """Read the launcher's output up to now: one of its ranks was seen to exit before the output was read."""
-        if self.process.conduct.failing and self.reader and not self._hears:
+        if self.launcher.ENDS_RANKS and self.reader and not self._hears:
             self._hears = True
             self.reader.drain()
             read(self)
             self._hears = False
 
-    def explained_by(self, explain: Callable[..., Failure | None], tail: str) -> Failure | None:
-        """What a launcher says of a rank in what it wrote, by its adapter; of one that has ended by itself the last that it may have said
-        counts, whoever has."""
-        return explain(tail, self.own_pid) or (None if self.told else explain(tail))
+    def reported(self, tail: str) -> Failure | None:
+        """Return the rank that its launcher reports in this output. Of one that has ended by itself the last report counts, whoever has
+        written it."""
+        return self.launcher.report(tail, self.own_pid) or (None if self.told else self.launcher.report(tail))
 
     def confirmed(self, failure: Failure | None) -> Failure | None:
         """What a launcher says of a rank, by what was seen of its ranks."""
@@ -192,7 +194,7 @@ class Child:
 
     def look_for_report(self, said: bytes, now: float) -> None:
         """Of a launcher, in what it has written by now."""
-        pattern = self.process.conduct.reports
+        pattern = self.launcher.REPORTS
         if pattern and self.reported_at is None and re.search(pattern.encode(), said):
             self.reported_at = now
 
@@ -212,32 +214,31 @@ class Child:
 
     def ranks(self) -> list[tree.Identity]:
         """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
-        conduct = self.process.conduct
-        if conduct.carriers:
-            return tree.carried(self.identity.pid, conduct.carriers)
+        if self.launcher.CARRIERS:
+            return tree.carried(self.identity.pid, self.launcher.CARRIERS)
         known = self.below.ranks() if self.below else None
-        return tree.generation(self.identity.pid, conduct.ranks_below) if known is None else known
+        return tree.generation(self.identity.pid, self.launcher.DEPTH) if known is None else known
 
     def left(self) -> list[tree.Identity]:
-        """Of a launcher: ranks(); where it passes signals on by itself and not all of them are known, whoever is where they are."""
-        conduct, ranks = self.process.conduct, self.ranks()  # which looks for those that have come since
-        known = conduct.deaf or (self.below and self.below.knows_all)
-        return ranks if known else tree.generation(self.identity.pid, conduct.ranks_below)
+        """Return the launcher's ranks that live; while not all are known, every process where ranks are, if only ranks are there."""
+        ranks = self.ranks()  # which looks for those that have come since
+        known = not self.below or self.below.knows_all or self.below.beside()
+        return ranks if known else tree.generation(self.identity.pid, self.launcher.DEPTH)
 
     def beside(self) -> list[tree.Identity]:
         """Of a launcher: what it has started that is no rank, as far as its files tell."""
         return self.below.beside() if self.below else []
 
-    def halt(self) -> None:
+    def hold(self) -> None:
         """Until go_on(): it does nothing by itself, nor does who stands between it and its ranks."""
         if self.alive:  # else its pid may be another's by now
-            self.halted = True
+            self.held = True
             self._send_down(signal.SIGSTOP)
 
-    def halt_with_ranks(self) -> None:
+    def hold_with_ranks(self) -> None:
         """A launcher that would kill its ranks, until they have ended by themselves."""
         if self.alive and self.ranks():
-            self.halt()
+            self.hold()
 
     def serve(self) -> None:
         """Goes on, for its ranks may need its store; unless one has failed, for which it would end the others."""
@@ -245,20 +246,20 @@ class Child:
             self.go_on()
 
     def go_on(self) -> None:
-        if self.halted and self.alive:
+        if self.held and self.alive:
             for ranks in self.watched:
                 ranks.look()  # before it can make their ends forgotten
-            self.halted = False
+            self.held = False
             self._send_down(signal.SIGCONT)
 
     def wake(self) -> None:
         """What somebody else has stopped passes nothing on, and ends nothing."""
-        for process in () if self.halted else (self.identity, *self.between()):
+        for process in () if self.held else (self.identity, *self.between()):
             wake(process)
 
     def between(self) -> list[tree.Identity]:
         """Of a launcher: who stands between it and its ranks."""
-        return [each for i in range(1, self.process.conduct.ranks_below) for each in tree.generation(self.identity.pid, i)]
+        return [each for i in range(1, self.launcher.DEPTH) for each in tree.generation(self.identity.pid, i)]
 
     def _send_down(self, number: int) -> None:
         tree.send_to_child(self.identity, number)
@@ -274,7 +275,7 @@ class Child:
     @property
     def code_of_job(self) -> int:
         """With which the job ends where this was its first failure."""
-        return self.failure_code if self.ended.signal else self.process.conduct.fails_as or self.failure_code
+        return self.failure_code if self.ended.signal else self.process.fails_as or self.failure_code
 
 
 class Lone:

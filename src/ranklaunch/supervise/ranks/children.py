@@ -6,10 +6,11 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from ranklaunch.plan.model import Process, RankOutputs
+from ranklaunch.adapters.launchers import started
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import SHELLS, Job
 from ranklaunch.supervise.output.pipe import make_pipe
-from ranklaunch.supervise.ranks.child import RANK, SERVICE, Child, End
+from ranklaunch.supervise.ranks.child import DECIDING, RANK, SERVICE, Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
@@ -63,7 +64,7 @@ class Children:
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """The ranks of launchers that have ended with 0 by themselves, since the launcher last started them. Of launchers that kill all
         others then, it is said at once."""
-        below = [child.below for child in (*self.ended, *self.running.values()) if child.below and not child.process.conduct.impatient]
+        below = [child.below for child in (*self.ended, *self.running.values()) if child.below and not child.launcher.kills_ranks]
         return [Finish(node, end.rank, wall(end.ended_at)) for ranks in below for end in ranks.finished]
 
     def give(self, own: Mapping[str, str]) -> None:
@@ -75,10 +76,10 @@ class Children:
         _, env = self._program(process)
         require_below(process, job, env)
 
-    def start(self, processes: Sequence[Process], role: str, outputs: RankOutputs | None = None) -> None:
-        """All of them, or none where one could not be. outputs: of ranks that they start."""
+    def start(self, processes: Sequence[Process], role: str, plan: Plan | None = None) -> None:
+        """Start all of them, or none if one could not be. plan: of which they are."""
         for process, (path, env) in [(process, self._program(process)) for process in processes]:
-            self._start(process, role, path, env, outputs)
+            self._start(process, role, path, env, plan)
 
     def of(self, roles: Collection[str]) -> list[Child]:
         """Those that run in one of these roles."""
@@ -106,18 +107,18 @@ class Children:
         env = {**environment(process, self.env), **self._own}
         return executable(process, env), env
 
-    def _start(self, process: Process, role: str, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:
-        sink = self._logs.sink(process, outputs)
+    def _start(self, process: Process, role: str, path: str, env: dict[str, str], plan: Plan | None) -> None:
+        launcher = started(process, plan) if plan else None
+        sink = self._logs.sink(process, plan.outputs if plan and role in DECIDING else None)
         readable, writable = make_pipe()
         try:
-            child = Child(process, start(process, path, env, writable, self._signals), role)
+            repeats = bool(launcher and launcher.repeats)
+            child = Child(process, start(process, path, env, writable, self._signals, repeats=repeats), role, launcher)
         finally:
             os.close(writable)
         child.pidfd = _pidfd(child.identity.pid)
-        conduct = process.conduct
-        if conduct.launches:
-            held = conduct.impatient or not (conduct.deaf or conduct.carriers)
-            bequeath(f"launcher_{child.identity.pid}", " ".join((f"{conduct.ranks_below:d}", f"{held:d}", *conduct.carriers)))
+        if child.launcher.starts_ranks:
+            bequeath(f"launcher_{child.identity.pid}", " ".join((f"{child.launcher.DEPTH:d}", *child.launcher.CARRIERS)))
         child.reader = self._logs.read(readable, sink, lambda: self._hear.wrote(child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:
@@ -147,7 +148,7 @@ class Children:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if not found or found.si_pid in self.running or found.si_code == os.CLD_EXITED or found.si_status not in FATAL:
             return
-        names = {name for child in self.of((SERVICE,)) for name in _daemons(child.process)}
+        names = {name for child in self.of((SERVICE,)) for name in _daemons(child)}
         process = tree.entry(found.si_pid) if names else None
         if process and process.name in names:
             self.daemons.append(Daemon(process.name, found.si_pid, found.si_status, self._loop.clock()))
@@ -170,10 +171,10 @@ class Children:
         self._hear.ended(child)
 
 
-def _daemons(service: Process) -> Iterable[str]:
+def _daemons(service: Child) -> Iterable[str]:
     """What carries ranks here that came through it, but for shells and what the service itself has become."""
-    own = os.path.basename(service.argv[0])
-    return (name for name in service.conduct.carriers if name not in SHELLS and not name.startswith(own))
+    own = os.path.basename(service.process.argv[0])
+    return (name for name in service.launcher.CARRIERS if name not in SHELLS and not name.startswith(own))
 
 
 def _pidfd(pid: int) -> int:

@@ -10,33 +10,34 @@ import re
 import signal
 from collections.abc import Sequence
 
+from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.errors import counted
-from ranklaunch.plan.model import BEGUN, Plan, RankOutputs, everything
+from ranklaunch.plan.model import Plan, RankOutputs, everything
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import replace
 
-MOST_PROOF = 64  # bytes of the file of Conduct.proof
+MOST_PROOF = 64  # bytes of the file of Launcher.proof
 
 
 def success(plan: Plan, ended: Sequence[Child]) -> Success:
     for child in ended:
-        if child.process.conduct.proof and _has_only_begun(child.process.conduct.proof):
+        if child.launcher.proof and _has_only_begun(child.launcher.proof):
             return Success("", plan.job.node.slots, _killed(child.process.name), 128 + signal.SIGKILL)
     launchers = [child for child in ended if child.role == LAUNCHER]
-    launcher = next((child for child in launchers if child.process.conduct.ranks_below), None)
+    launcher = next((child for child in launchers if child.launcher.DEPTH), None)
     planned = plan.job.node.slots
-    afar = next((child for child in launchers if child.process.conduct.carriers and child.process.conduct.may_start_fewer), None)
+    afar = next((child for child in launchers if child.launcher.CARRIERS and plan.fewer_ranks), None)
     if afar and not launcher:  # whose ranks may be on other nodes
         return _unknown(afar, 0, plan.job.world_size)
     by_files = len(_files(plan.outputs)) if launcher else planned
     seen = max(by_files, launcher.most_ranks, *(ranks.known for ranks in launcher.watched)) if launcher else planned
     if not launcher or seen >= planned:
         return Success(f"{everything(plan)} succeeded")
-    name, conduct, unknown = launcher.process.name, launcher.process.conduct, _unknown(launcher, seen, planned)
-    if not seen and not conduct.may_start_fewer and _has_lost_its_ranks(launcher, plan.outputs):
+    name, unknown = launcher.process.name, _unknown(launcher, seen, planned)
+    if not seen and not plan.fewer_ranks and _has_lost_its_ranks(launcher, plan.outputs):
         return replace(unknown, fewer=_killed_before(name), code=128 + signal.SIGKILL)
-    if not by_files or conduct.may_start_fewer:  # it may write elsewhere
+    if not by_files or plan.fewer_ranks:  # it may write elsewhere
         return unknown
     fewer = (
         f"{_seen(seen, planned)}, although {name} ended with 0: an option, a template or a configuration of yours has told it another "
@@ -65,7 +66,7 @@ def _killed_before(name: str) -> str:
 
 
 def _has_only_begun(proof: str) -> bool:
-    return (DiskFiles().text(proof, MOST_PROOF) or "").strip() == BEGUN
+    return (DiskFiles().text(proof, MOST_PROOF) or "").strip() == PROOF_BEGUN
 
 
 def _killed(name: str) -> str:

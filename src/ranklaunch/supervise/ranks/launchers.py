@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
 LOOK_AT_LAUNCHER_S = 0.25
-ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
 SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
 
@@ -45,7 +44,7 @@ class Around(Value):
     until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for ranks.
     fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it yet.
     finish: a rank that has ended with 0 by itself. say: a line for people. hush: what launchers write from now on is about that end.
-    explain: which rank failed, by what a launcher has written. ended: a rank, in whatever round of its launcher's. found: one, by the
+    ended: a rank, in whatever round of its launcher's. found: one, by the
     folder of its files."""
 
     plan: Callable[[], Plan]
@@ -59,7 +58,6 @@ class Around(Value):
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
     hush: Callable[[], None]
-    explain: judge.Explain
     ended: Callable[[int | None], None]
     found: Callable[[RankOutputs | None, str], None]
 
@@ -87,24 +85,24 @@ class Launchers:
 
     def watch(self, child: Child) -> None:
         """From its start on."""
-        process, plan = child.process, self._around.plan()
+        launcher, plan = child.launcher, self._around.plan()
         told, hear = lambda: child.ends_ranks or self._around.stopping(), lambda: child.hear(self.read)
-        if process.conduct.spawned:
+        if launcher.STARTS:
             from ranklaunch.supervise.ranks.watched import Announced
 
             child.announced = Announced(
-                process.conduct.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told, hear
+                launcher.STARTS, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told, hear
             )  # fmt: skip
-        elif process.conduct.ranks_below and (files := plan.outputs or plan.kept):
+        elif launcher.DEPTH and (files := plan.outputs or plan.kept):
             from ranklaunch.supervise.ranks.below import Below
 
             child.below = Below(
-                child.identity, process.conduct.ranks_below, files, self._loop, lambda *found: self._on_start(child, *found),
-                lambda rank: self._on_end(child, rank), told, process.conduct.impatient, followed=bool(plan.outputs), hear=hear,
+                child.identity, launcher.DEPTH, files, self._loop, lambda *found: self._on_start(child, *found),
+                lambda rank: self._on_end(child, rank), told, launcher.kills_ranks, followed=bool(plan.outputs), hear=hear,
             )  # fmt: skip
-        if process.conduct.alone_s:
+        if launcher.lonely_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
-        if process.conduct.carriers and (child.role == LAUNCHER or not plan.processes):
+        if launcher.CARRIERS and (child.role == LAUNCHER or not plan.processes):
             from ranklaunch.supervise.ranks.left import Holders
 
             self._holders.append(Holders(child, self._children, self._loop, plan.limits.grace_s, self._around.say))
@@ -135,10 +133,10 @@ class Launchers:
 
     def _dismiss(self, child: Child, said: bytes) -> None:
         """A launcher without ranks that has told all: it would take its time to end."""
-        pattern = child.process.conduct.all_said if child.told or child.identity.pid in self.failing else ""
+        pattern = child.launcher.HAS_REPORTED if child.told or child.identity.pid in self.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
-        failure = self._around.explain(child, judge.decoded(said))
+        failure = child.reported(judge.decoded(said))
         child.dismissed = bool(failure and child.has_told_all(failure))
         if child.dismissed:
             tree.send(child.identity, signal.SIGKILL)
@@ -178,7 +176,7 @@ class Launchers:
         if child.role not in DECIDING:
             return None
         killed = child.was_killed and child.identity.pid not in self.failing
-        return child.confirmed(None if killed else self._around.explain(child, tail))
+        return child.confirmed(None if killed else child.reported(tail))
 
     def leave(self, child: Child) -> None:
         for ranks in child.watched:
@@ -188,7 +186,7 @@ class Launchers:
 
     def success(self, ended: Sequence[Child]) -> Success:
         """What is said of this node's, once all of these have ended with 0."""
-        if not any(of.ranks_below or of.proof or of.may_start_fewer for of in (child.process.conduct for child in ended)):
+        if not (self._around.plan().fewer_ranks or any(each.DEPTH or each.proof for each in (child.launcher for child in ended))):
             return Success(f"{everything(self._around.plan())} succeeded")
         from ranklaunch.supervise.ranks import counted
 
@@ -243,9 +241,9 @@ class Launchers:
         on other nodes too, if it catches them itself; else each node's ranklaunch tells its own."""
         leaders = [child for child in self._children.values() if child.role in LEADING]
         for child in leaders:
-            conduct, name = child.process.conduct, child.process.name
-            ranks = child.ranks() if conduct.launches else [child.identity]
-            if conduct.carriers:
+            launcher, name = child.launcher, child.process.name
+            ranks = child.ranks() if launcher.starts_ranks else [child.identity]
+            if launcher.CARRIERS:
                 ranks = self._not_catching(hearing, [*ranks, *self._around.carried()]) or [child.identity]
             yield from ((name, rank) for rank in ranks)
         if not leaders:
@@ -253,29 +251,29 @@ class Launchers:
 
     def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
         """All of them, unless all catch it themselves, and what carries them passes it on."""
-        passed_on = not any(child.role == SERVICE and child.process.conduct.ranks_below for child in self._children.values())
+        passed_on = not any(child.role == SERVICE and child.launcher.DEPTH for child in self._children.values())
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
 
     def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
         self._around.found(self._around.plan().kept, folder)
-        if child.process.conduct.impatient:
+        if child.launcher.kills_ranks:
             self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._around.ended(rank.rank)
         self._note_end(rank)
-        if rank.failed and child.process.conduct.impatient and not self._around.ending():
+        if rank.failed and child.launcher.kills_ranks and not self._around.ending():
             self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         self._around.ended(rank.rank)
-        if child.process.conduct.to_groups and rank.code and self._around.stopping():
-            child.halt()
-        if not child.process.conduct.impatient:
-            if rank.code and child.process.conduct.failing:
+        if rank.code:
+            child.launcher.rank_failed(child, self._around.stopping())
+        if not child.launcher.kills_ranks:
+            if rank.code and child.launcher.ENDS_RANKS:
                 self._around.hush()
                 self._around.died(child, rank)
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
@@ -294,7 +292,7 @@ class Launchers:
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
-        if child.halted:  # others want to see its ranks as they are
+        if child.held:  # others want to see its ranks as they are
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
         elif child.alive and not (child.told or child.ends_ranks or self._around.ending()):
             child.ends_ranks = True
@@ -321,16 +319,13 @@ class Launchers:
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
-        if child.process.conduct.halt_failure_s:
-            self._loop.after(child.process.conduct.halt_failure_s, lambda: self._halt(child))
-        if child.process.conduct.deaf and (child.announced or not child.process.conduct.impatient):  # not watched where there is no pidfd
-            self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
+        child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
 
     def _look_at(self, child: Child) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
         if not child.alive or self._around.ending():
             return
-        if not child.process.conduct.carriers and self._lone.look(child):  # with carriers they may be on other nodes
+        if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
             child.go_on()
             for target in tree.descendants(child.identity.pid):
                 self._lone.tell(target)
@@ -343,18 +338,18 @@ class Launchers:
             reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
             self._around.fail(Ending("failed", 1, reason))
 
-    def _halt(self, child: Child) -> None:
-        if not self._around.ending():
-            child.halt_with_ranks()
+    def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call later, unless the job is ending then."""
+        self._loop.after(seconds, lambda: None if self._around.ending() else act())
 
     def _tell_ranks(self, child: Child) -> None:
-        """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
+        """Send SIGTERM to the ranks that the launcher is slow to signal."""
         if child.alive and not self._around.ending():
-            conduct = child.process.conduct
-            ranks = self._around.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
+            carried = child.launcher.CARRIERS
+            ranks = self._around.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
             self._around.tell(rank for rank in ranks if rank not in self._told)
             self._told.update(ranks)
-            if conduct.carriers:  # a node that is slow starts its ranks after that
+            if carried:  # a node that is slow starts its ranks after that
                 self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
 
     def _kill_ranks(self, child: Child, at: float) -> None:
@@ -376,7 +371,7 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self.failing:
             return
         now = self._loop.clock()
-        ranks = len(tree.generation(child.identity.pid, child.process.conduct.ranks_below))
+        ranks = len(tree.generation(child.identity.pid, child.launcher.DEPTH))
         child.most_ranks = max(child.most_ranks, ranks)
         if ranks:
             looks, alone_since = looks + 1, None
@@ -384,7 +379,7 @@ class Launchers:
             alone_since = alone_since or now
         else:
             looks = 0
-        if alone_since and now - alone_since > child.process.conduct.alone_s:
+        if alone_since and now - alone_since > child.launcher.lonely_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
             self._around.fail(Ending("failed", WaitError.exit_code, reason))
         else:

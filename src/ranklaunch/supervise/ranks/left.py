@@ -35,7 +35,7 @@ class Apart(NamedTuple):
 
 def apart(children: Mapping[int, Child]) -> Apart:
     """What lives below ranklaunch beside its own children, which are given by pid."""
-    return apart_from(os.getpid(), children, {name for child in children.values() for name in child.process.conduct.carriers})
+    return apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
 
 
 def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
@@ -162,7 +162,7 @@ class Holders:
 def remove_sessions(children: Children) -> None:
     """Folders that launchers and their daemons have for themselves, and remove unless they are killed. Only those of our own: each has the
     pid of whoever made it at the end of a name."""
-    templates = {template for child in children.ended for template in child.process.conduct.sessions}
+    templates = {template for child in children.ended for template in child.process.sessions}
     pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
     for folder in _session_folders(templates) if pids else ():
         try:

@@ -55,7 +55,7 @@ def require_below(process: Process, job: Job, env: Mapping[str, str]) -> None:
     out itself, once it has loaded all that it needs, and end with a code of its own."""
     program = job.program
     own, words = process.argv[: -len(program.words)], process.argv[-len(program.words) :]
-    here = bool(job.node.slots) and not job.is_idle and process.conduct.launches and not os.path.isabs(process.template)
+    here = bool(job.node.slots) and not job.is_idle and bool(process.behaviour) and not os.path.isabs(process.template)
     if here and words == program.words and not (program.is_python or program.is_shell or _ELSEWHERE & {*own}):
         _found(program.path, process, env, "; it is what the ranks are to run")
 
@@ -149,14 +149,15 @@ def require_program(plan: Plan, root: str = "") -> None:
         raise MissingProgramError(msg)
 
 
-def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> tree.Identity:
-    """Forks and executes. output: the pipe end that becomes its stdout and stderr; the caller closes it."""
+def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, *, repeats: bool = False) -> tree.Identity:
+    """Fork and execute. output: the pipe end that becomes its stdout and stderr; the caller closes it. repeats: its stdout is thrown
+    away."""
     parent = os.getpid()
     block()  # until the child has its own handlers, a signal to it would be written into our pipe
     try:
         pid = os.fork()
         if pid == 0:
-            _become(process, path, env, output, signals, parent)
+            _become(process, path, env, output, signals, parent, repeats)
     finally:
         unblock()
     return tree.identify(pid)
@@ -193,7 +194,7 @@ def _first_line(path: str) -> bytes:
         return b""
 
 
-def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:
+def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int, repeats: bool) -> None:
     """In the child: never returns."""
     code = ConfigError.exit_code
     try:
@@ -204,7 +205,7 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
             os._exit(CANNOT_EXECUTE)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if process.conduct.repeats else output, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if repeats else output, 1)
         if process.cwd:
             os.chdir(process.cwd)
         signals.to_default()

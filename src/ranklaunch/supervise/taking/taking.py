@@ -100,9 +100,9 @@ class Taking(Companion):
 
     def died(self, launcher: Child, rank: Watched) -> None:
         """The launcher is held until the others' evidence is there: it would end them within a tenth of a second."""
-        if self._at_stop or self._attended.ending() or launcher.halted:
+        if self._at_stop or self._attended.ending() or launcher.held:
             return
-        launcher.halt()
+        launcher.hold()
         self._held.append(launcher)
         self._attended.loop.after(READS_S, lambda: self._judge(launcher, rank))
         self._attended.loop.after(GATHERS_S, self._let_go)
