@@ -14,10 +14,9 @@ from ranklaunch.plan.model import Limits, Plan, Process, RankLog, RankOutputs, R
 from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.judge import Circumstances, Ending
-from ranklaunch.supervise.ranks.below import Below
+from ranklaunch.supervise.ranks.below import Announced, Below, ByFiles, Watched
 from ranklaunch.supervise.ranks.child import DECIDING, Child, End
 from ranklaunch.supervise.ranks.children import Daemon
-from ranklaunch.supervise.ranks.watched import Announced, Ranks, Watched
 from ranklaunch.supervise.rounds.deciding import Decider
 from ranklaunch.system import tree
 from ranklaunch.system.memory import Memory
@@ -205,7 +204,7 @@ def _child(end: Mapping[str, Any], ends: Ends) -> Child:
         if launcher["watched"] == "files":
             child.below = _below(child, below, launcher["expected"])
         elif launcher["watched"]:
-            child.announced = _announced(below, launcher["expected"])
+            child.below = _announced(below, launcher["expected"])
     return child
 
 
@@ -216,15 +215,15 @@ def _watched(end: Mapping[str, Any]) -> Watched:
     return rank
 
 
-def _fill(ranks: Ranks, below: Sequence[Mapping[str, Any]]) -> None:
+def _fill(ranks: Below, below: Sequence[Mapping[str, Any]]) -> None:
     found = [_watched(end) for end in below]
     ranks.named = {}
     ranks._all = {rank.pid: rank for rank in found}
     ranks.ended = [rank for rank in found if rank.ended]
 
 
-def _below(child: Child, below: Sequence[Mapping[str, Any]], expected: Sequence[int]) -> Below:
-    ranks = Below.__new__(Below)
+def _below(child: Child, below: Sequence[Mapping[str, Any]], expected: Sequence[int]) -> ByFiles:
+    ranks = ByFiles.__new__(ByFiles)
     _fill(ranks, below)
     ranks._launcher = child.identity
     ranks._found = {tree.Identity(end["pid"], end["start"]): end["rank"] for end in below}
@@ -241,7 +240,7 @@ def _announced(below: Sequence[Mapping[str, Any]], expected: Sequence[int]) -> A
 
 def _ending(ending: Mapping[str, Any], children: Sequence[Child]) -> Ending:
     child = next((child for child in children if ending["pid"] is not None and child.identity.pid == ending["pid"]), None)
-    ranks = [rank for watched in (child.watched if child else ()) for rank in watched._all.values()]
+    ranks = [*child.below._all.values()] if child and child.below else []
     return Ending(
         ending["outcome"], ending["exit_code"], ending["reason"], child,
         next((rank for rank in ranks if rank.pid == ending["rank_pid"]), None),

@@ -13,8 +13,8 @@ import pytest
 from ranklaunch.adapters.launchers import started
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks import counted
+from ranklaunch.supervise.ranks.below import Announced, Watcher
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
-from ranklaunch.supervise.ranks.watched import Announced
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.tree import Identity
 from ranklaunch.values import replace
@@ -95,7 +95,7 @@ def unannounced(found: Plan, *argv: str) -> Success:
     """Of DeepSpeed's, which says "process N spawned" of each rank and has said it of none."""
     process = replace(found.processes[0], argv=argv) if argv else found.processes[0]
     child = Child(process, Identity(1, 1), LAUNCHER, started(process, found))
-    child.announced = Announced(child.launcher.STARTS, [0, 1], Loop(), lambda rank: None, lambda: False) if child.launcher.STARTS else None
+    child.below = Announced(Watcher(Loop(), print), child.launcher.STARTS, [0, 1]) if child.launcher.STARTS else None
     return counted.success(found, [child])
 
 

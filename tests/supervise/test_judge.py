@@ -22,9 +22,8 @@ from ranklaunch.supervise import closing, judge, words
 from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks import unwell
-from ranklaunch.supervise.ranks.below import Below
+from ranklaunch.supervise.ranks.below import Below, Watched
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, SERVICE, Child, End
-from ranklaunch.supervise.ranks.watched import Watched
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.values import replace
@@ -208,11 +207,11 @@ def test_what_a_launcher_had_said_of_its_only_rank_before_it_was_told_counts(sto
 
 def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     """It was told to end for another's sake, after it had written the cause."""
-    plan = helpers.plan(helpers.local(), method="torchrun")
+    plan = helpers.plan(helpers.local(), method="deepspeed")
     child = of_torchrun(plan, 15, signal.SIGTERM)
     first, second = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in (0, 1))
     first.status, second.by_itself = 1 << 8, False
-    child.announced = SimpleNamespace(ended=[first, second], failed=[first], unknown=[], pids=[])  # type: ignore[assignment]
+    child.below = SimpleNamespace(ended=[first, second], failed=[first], unknown=[], pids=[])  # type: ignore[assignment]
     found = judge.suspects(plan, replace(FAILED, child=child), [child], circumstances(tail=b"torch.OutOfMemoryError: CUDA out of memory\n"))
     assert [(each.culprit.rank, each.exit_code) for each in found if each.culprit] == [(0, 1), (1, 1)]
     assert [each.culprit.error and each.culprit.error.name for each in found if each.culprit] == [None, "cuda-out-of-memory"]
@@ -240,12 +239,12 @@ def test_what_a_launcher_says_of_itself_is_not_of_its_only_rank() -> None:
 
 
 def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -> None:
-    plan = helpers.plan(helpers.local(4), method="torchrun")
+    plan = helpers.plan(helpers.local(4), method="deepspeed")
     child = of_torchrun(plan, 1 << 8)
     failed, unseen, seen, caught = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in range(4))
     failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
     unseen.by_itself = seen.by_itself = caught.by_itself = False
-    child.announced = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
+    child.below = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
     ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
     found = judge.verdict(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]

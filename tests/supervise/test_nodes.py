@@ -537,7 +537,7 @@ def test_a_node_that_ends_what_its_program_left_waits_for_nobody(as_process: Sta
     program = tmp_path / "program.py"
     program.write_text(LEAVES)
     nodes = Nodes(as_process, 2, end_timeout_s=3)
-    jobs = [nodes.start(node, program, 1, 7) for node in range(2)]
+    jobs = [nodes.start(node, program, 0.3, 7) for node in range(2)]
     found = check_same(jobs, 7)
     assert found["culprit"]["node"] == 1
     assert not any("succeeded" in job.err.text for job in jobs), jobs[0].err.text

@@ -17,11 +17,10 @@ import pytest
 from ranklaunch.adapters.launchers import deepspeed, torchrun
 from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
-from ranklaunch.supervise.ranks.below import Below
+from ranklaunch.supervise.ranks.below import Announced, ByFiles, Watched, Watcher
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
 from ranklaunch.supervise.ranks.child import SILENT_S, Child, End, Lone
 from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
-from ranklaunch.supervise.ranks.watched import Announced, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.waiting import sleep_until
@@ -50,7 +49,7 @@ class Scene:
         self.loop = Loop()
         self.told = False
         self.ends: list[int] = []
-        self.ranks = Announced(PATTERN, NUMBERS, self.loop, lambda rank: self.ends.append(rank.rank), lambda: self.told)
+        self.ranks = Announced(Watcher(self.loop, lambda rank: self.ends.append(rank.rank), lambda: self.told), PATTERN, NUMBERS)
         self.popen = subprocess.Popen(
             [sys.executable, "-c", LAUNCHER, *[EXITS] * len(NUMBERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -109,7 +108,7 @@ def test_order_codes_and_signals(scene: Scene) -> None:
 def test_what_a_launcher_says_that_a_rank_has_started_is_not_of_these_ranks(scene: Scene) -> None:
     """As of an evaluation, into the output that they share, or of the others that it ends itself."""
     child = Child(DEEPSPEED, tree.identify(scene.popen.pid), IS_LAUNCHER, deepspeed.Deepspeed(DEEPSPEED))
-    child.announced = scene.ranks
+    child.below = scene.ranks
     said = b"[2026-11-28 11:41:30,135] [%s] [launch.py:259:sigkill_handler] %s\n"
     of_another = said % (b"ERROR", b"['python', '-u', 'ev.py'] exits with return code = 3")
     assert child.says_failing(of_another)  # as far as is known by then
@@ -146,7 +145,7 @@ def test_who_ends_as_told_by_a_launcher_that_has_just_said_so(scene: Scene) -> N
     scene.kill(1, signal.SIGTERM)
     sleep_until(lambda: tree.state(tree.identify(scene.pids[1])) == "Z", "dead")
     child = Child(TORCHRUN, tree.identify(scene.popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
-    child.announced = scene.ranks
+    child.below = scene.ranks
     assert child.says_failing(b"api.py:1028] Sending process %d closing signal SIGTERM\n" % scene.pids[1])
     assert [(rank.rank, rank.failed) for rank in scene.ranks.ended] == [(5, False)]
 
@@ -167,8 +166,8 @@ def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Sc
     def hear() -> None:
         child.hear(lambda child: heard.append(child.says_failing(said[failing].format(scene.pids[2]).encode())))
 
-    scene.ranks = Announced(PATTERN, NUMBERS, scene.loop, lambda rank: scene.ends.append(rank.rank), lambda: False, hear)
-    child.announced = scene.ranks
+    scene.ranks = Announced(Watcher(scene.loop, lambda rank: scene.ends.append(rank.rank), hear=hear), PATTERN, NUMBERS)
+    child.below = scene.ranks
     scene.ranks.read(scene.said)
     scene.kill(2, signal.SIGUSR1)
     (rank,) = scene.until(1)
@@ -178,7 +177,7 @@ def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Sc
 def test_who_is_seen_while_its_launcher_is_heard_has_ended_after_that(scene: Scene) -> None:
     """Of one that has failed, the words about that are read: the launcher had ended the others by then."""
     scene.ranks = Announced(
-        PATTERN, NUMBERS, scene.loop, lambda rank: scene.ends.append(rank.rank), lambda: False, lambda: scene.ranks.look()
+        Watcher(scene.loop, lambda rank: scene.ends.append(rank.rank), hear=lambda: scene.ranks.look()), PATTERN, NUMBERS
     )
     scene.ranks.read(scene.said)
     scene.kill(2, signal.SIGUSR1)
@@ -191,17 +190,21 @@ def test_who_is_seen_while_its_launcher_is_heard_has_ended_after_that(scene: Sce
 def test_what_a_launcher_says_of_a_rank_is_confirmed_by_how_they_ended(scene: Scene) -> None:
     """Else another one has said it, that a rank had started."""
     said = failed_with(3)
-    assert scene.ranks.confirms(said)  # as far as is known by then
+
+    def confirms() -> bool:
+        return scene.ranks.confirmed(said, signalled=scene.told, ends_ranks=False) == said
+
+    assert confirms()  # as far as is known by then
     scene.ranks.read(scene.said)
-    assert not scene.ranks.confirms(said)
+    assert not confirms()
     scene.told = True
     scene.kill(0, signal.SIGTERM)
     scene.until(1)
-    assert not scene.ranks.confirms(said)
+    assert not confirms()
     scene.told = False
     scene.kill(1)
     scene.until(2)
-    assert scene.ranks.confirms(said)
+    assert confirms()
 
 
 def test_a_parent_that_was_faster(scene: Scene) -> None:
@@ -324,12 +327,12 @@ def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytes
 
 
 def test_whose_end_nobody_knows_has_failed_where_its_launcher_says_no_more_than_that_one_has(scene: Scene, tmp_path: Path) -> None:
-    below = Below(tree.identify(os.getpid()), 1, RankOutputs(str(tmp_path), "", ()), scene.loop, Mock(), Mock(), lambda: False)
+    below = ByFiles(Watcher(scene.loop, Mock()), tree.identify(os.getpid()), 1, RankOutputs(str(tmp_path), "", ()))
     gone = Watched(0, tree.Identity(77, 0))
     told = Watched(1, tree.Identity(78, 0))
     told.by_itself, told.status = False, 143 << 8
     below.ended += [gone, told]
-    found = below.complete(None, ends_ranks=True)
+    found = below.confirmed(None, signalled=False, ends_ranks=True)
     assert found
     assert (found.rank, found.pid, found.exit_code) == (0, 77, 1)
 
@@ -340,7 +343,7 @@ def test_a_launcher_that_somebody_told_to_end_is_named_unless_a_rank_had_failed(
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
     launcher = os.getpid()
-    below = Below(tree.identify(launcher), 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False)
+    below = ByFiles(Watcher(loop, Mock()), tree.identify(launcher), 1, outputs)
     try:
         for local in "01":
             (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
@@ -353,7 +356,7 @@ def test_a_launcher_that_somebody_told_to_end_is_named_unless_a_rank_had_failed(
         for each in started:
             each.terminate()
         loop.run_until(lambda: len(below.ended) == 2)
-        found = below.complete(failed_with(-signal.SIGTERM, pid=launcher))
+        found = below.confirmed(failed_with(-signal.SIGTERM, pid=launcher), signalled=False, ends_ranks=False)
         assert found
         assert (found.rank, found.pid, found.exit_code) == ((0, started[0].pid, 1) if failed else (None, launcher, 143))
     finally:
@@ -371,7 +374,7 @@ def test_no_more_than_expected(scene: Scene) -> None:
 
 def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     """As long as it may still say how a rank of it ended, which nobody else knows."""
-    child: Any = SimpleNamespace(announced=None, below=scene.ranks, watched=[scene.ranks])
+    child: Any = SimpleNamespace(announced=None, below=scene.ranks)
     launchers = Launchers(Mock(), {1: child}, scene.loop, Mock(), Mock())
     scene.ranks.read(scene.said)
     assert launchers.silent_s() == 0
@@ -407,7 +410,7 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
     """torchrun --max_restarts: rank 1 fails, and all of its ranks are started anew, in another folder."""
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
-    below = Below(tree.identify(os.getpid()), 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False)
+    below = ByFiles(Watcher(loop, Mock()), tree.identify(os.getpid()), 1, outputs)
 
     def start_all(attempt: int) -> None:
         for local in "01":
@@ -423,8 +426,10 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
         started[0].kill()
         os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)
         start_all(1)
-        assert (below.ended, below.end_of(1), below.complete(None)) == ([], None, None)
-        assert below.complete(failed_with(-signal.SIGKILL, pid=started[1].pid)) is None  # which is still the last that it said
+        assert (below.ended, below.end_of(1), below.confirmed(None, signalled=False, ends_ranks=False)) == ([], None, None)
+        assert (
+            below.confirmed(failed_with(-signal.SIGKILL, pid=started[1].pid), signalled=False, ends_ranks=False) is None
+        )  # which is still the last that it said
         started[2].kill()
         loop.run_until(lambda: bool(below.ended))
         assert [(end.rank, end.pid, end.failed) for end in below.ended] == [(0, started[2].pid, True)]
@@ -441,7 +446,7 @@ def test_an_impatient_launcher_kills_its_other_ranks_once_one_has_failed(tmp_pat
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
     launcher = tree.identify(os.getpid())
-    below = Below(launcher, 1, outputs, loop, lambda *found: None, lambda rank: None, lambda: False, impatient)
+    below = ByFiles(Watcher(loop, Mock()), launcher, 1, outputs, kills=impatient)
     try:
         for local in "01":
             (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
@@ -471,7 +476,7 @@ def test_an_impatient_launcher_kills_its_other_ranks_once_one_has_failed(tmp_pat
     ],
 )
 def test_ranks_that_have_finished_before_any_failed(ends: list[tuple[int | None, int | None, float]], finished: list[int]) -> None:
-    ranks = Announced(PATTERN, NUMBERS, Loop(), lambda rank: None, lambda: False)
+    ranks = Announced(Watcher(Loop(), print), PATTERN, NUMBERS)
     for number, code, at in ends:
         rank = Watched(number, tree.identify(os.getpid()))
         rank.status, rank.ended, rank.ended_at = None if code is None else code << 8, True, at

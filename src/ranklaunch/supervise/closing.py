@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Ending
     from ranklaunch.supervise.output.logs import Logs
     from ranklaunch.supervise.output.pipe import Output
+    from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.left import Leftovers
-    from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.supervise.rounds.cleaning import Held
     from ranklaunch.verdict.blame import Judgement, Suspect
 

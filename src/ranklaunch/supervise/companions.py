@@ -18,7 +18,7 @@ from ranklaunch.values import Value
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
-    from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.stop import Stopper
     from ranklaunch.verdict.blame import Suspect
 

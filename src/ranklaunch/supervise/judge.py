@@ -23,8 +23,8 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.children import Daemon
-    from ranklaunch.supervise.ranks.watched import Watched
 
 Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
@@ -241,7 +241,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     circumstances = replace(circumstances, stop=None if itself else circumstances.stop)
     if seen := list(_of_ranks(plan, child, told, circumstances)):
         yield from seen
-        if child.below:
+        if child.below and not child.announced:
             yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
         return
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
@@ -272,7 +272,8 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
 def _of_ranks(plan: Plan, child: Child, told: Failure | None, circumstances: Circumstances) -> Iterable[Suspect]:
     """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where it tells more of them, those of
     one that was ended before it could. told: what it has told of one."""
-    ranks = (child.announced if plan.outputs else None) or (child.below if child.ended.told else None)
+    seen = plan.outputs if child.announced else child.ended.told
+    ranks = child.below if seen else None
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed, code=rank.code)
@@ -295,7 +296,8 @@ def _below(
 ) -> Iterable[Suspect]:  # fmt: skip
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
     for sure. victims: as in Failure. untold: it has ended by itself, and named nobody: then whatever a rank wrote last may be why."""
-    ended, by_themselves = (child.below.ended, child.below.failed) if child.below else ([], [])
+    by_files = child.below if not child.announced else None
+    ended, by_themselves = (by_files.ended, by_files.failed) if by_files else ([], [])
     held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]  # which may have been sent before it was held
     sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
     failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
@@ -381,7 +383,7 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[tuple[int, int]]:
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
-        seen = child.announced or child.below
+        seen = child.below
         told = [(each.rank, each) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
         first = child.ended.told[0] if child.ended.told else signal.SIGTERM  # what a launcher was told, and then its ranks
         if child.announced:  # its ranks' ends are seen, unless it was faster and has fetched them

@@ -272,7 +272,7 @@ def placed_by(plan: Plan, child: Child, told: Failure | None) -> Failure | None:
     if child.announced and child.announced.failed and not plan.outputs:
         first = child.announced.failed[0]
         return replace(told, rank=first.rank, pid=first.pid, exit_code=first.code or 0, signal=first.signal, at=first.ended_at)
-    own = [each for each in child.below.ended if each.pid == told.pid] if child.below else []
+    own = [each for each in child.below.ended if each.pid == told.pid] if child.below and not child.announced else []
     meant = own or (child.announced.unknown if child.announced else [])
     if len(meant) == 1:
         return replace(told, rank=meant[0].rank, pid=meant[0].pid)

@@ -27,8 +27,7 @@ def _found(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, in
     own = {child.process.rank: (child.ended.code, child.ended.signal) for child in ended if child.process.rank is not None}
     programs = [child for child in ended if child.role == LAUNCHER and plan.runs == PROGRAM]
     own.update((plan.job.node.first_rank, (child.ended.code, child.ended.signal)) for child in programs)
-    groups = [ranks for child in ended for ranks in child.watched]
-    ends = (each for ranks in groups for each in ranks.ended if each.status is not None)
+    ends = (each for child in ended if child.below for each in child.below.ended if each.status is not None)
     return {**{each.rank: (each.code, each.signal) for each in ends if each.rank is not None}, **own}
 
 

@@ -39,9 +39,9 @@ from ranklaunch.values import NOTHING, replace
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Circumstances, Ending
+    from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.children import Daemon
-    from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.verdict.blame import Suspect
     from ranklaunch.verdict.model import Failure
 
@@ -145,8 +145,8 @@ class _Collector:
         """Children in the order of their ends, the ranks below them, ranks of which only the output is known, and daemons."""
         found = [*map(self._of_child, ended)]
         for child in ended:
-            for ranks in child.watched:
-                found += [self._of_watched(child, rank) for rank in (*ranks.ended, *getattr(ranks, "alive", ()))]
+            if child.below:
+                found += [self._of_watched(child, rank) for rank in (*child.below.ended, *getattr(child.below, "alive", ()))]
         known = {end.rank for end in found if end.role == BELOW}
         launcher = next((child for child in ended if child.launcher.starts_ranks), None)
         if launcher:
@@ -191,7 +191,7 @@ class _Collector:
             own_pid=child.own_pid,
             fails_as=child.process.fails_as,
             watched="announced" if child.announced else "files" if child.below else "",
-            expected=tuple(sorted(rank for ranks in child.watched for rank in ranks.expected)),
+            expected=tuple(sorted(child.below.expected)) if child.below else (),
             reported=self._reported(child, output) if failed and output is not None else None,
             reported_at=None if child.reported_at is None else self._wall(child.reported_at),
             ends_ranks=child.ends_ranks,

@@ -21,7 +21,7 @@ from ranklaunch.verdict.model import Culprit, Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Circumstances, Ending
-    from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.supervise.ranks.below import Watched
 
 WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
 GRAIN_S = 0.05  # of the times that files have
@@ -114,7 +114,7 @@ def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
 
 def _ends(child: Child) -> list[Watched]:
     """Of ranks below a launcher, in their order."""
-    ranks = child.announced or child.below
+    ranks = child.below
     return ranks.ended if ranks else []
 
 

@@ -19,9 +19,8 @@ from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
-    from ranklaunch.supervise.ranks.below import Below
+    from ranklaunch.supervise.ranks.below import Below, Watched
     from ranklaunch.supervise.ranks.unread import Unread
-    from ranklaunch.supervise.ranks.watched import Announced, Ranks, Watched
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
 # before them, services beside them; an experiment is tried: how it ends says nothing of the job.
@@ -69,8 +68,8 @@ class Success(Value):
 
 class Child:
     """end: None while it lives. told: the signals that it was sent, and when the first was, monotonic seconds. said: the last of its
-    output when that stopped to count: at the end of a rank, for what its workers write then is about that. below, announced: the ranks
-    that it has started, where they are watched. ends_ranks: it has said that it does. reported_at: when it began to tell of a failure.
+    output when that stopped to count: at the end of a rank, for what its workers write then is about that. below: the ranks that it has
+    started, where they are watched. ends_ranks: it has said that it does. reported_at: when it began to tell of a failure.
     most_ranks: that it was seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str, launcher: Launcher | None = None) -> None:
@@ -84,7 +83,6 @@ class Child:
         self.pidfd = -1
         self.said: bytes | None = None
         self.below: Below | None = None
-        self.announced: Announced | None = None
         self.ends_ranks = False
         self.reported_at: float | None = None
         self.most_ranks = 0
@@ -97,9 +95,9 @@ class Child:
         return self.end is None
 
     @property
-    def watched(self) -> list[Ranks]:
-        """Its ranks, where they are."""
-        return [ranks for ranks in (self.announced, self.below) if ranks]
+    def announced(self) -> Below | None:
+        """Its ranks, where it announces them as it starts them."""
+        return self.below if self.launcher.STARTS else None
 
     @property
     def pids_of_ranks(self) -> Collection[int]:
@@ -159,9 +157,9 @@ class Child:
         own = str(self.own_pid).encode() if self.own_pid else None
         found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
         named = {int(groups.get("living") or groups.get("pid") or 0): "living" in groups for groups in found}
-        for ranks in self.watched if named else ():
-            ranks.named.update(named)
-            ranks.look()
+        if self.below and named:
+            self.below.named.update(named)
+            self.below.look()
         return any(map(self.may_have_told, named)) or bool(named and self.may_have_told(None))
 
     def hear(self, read: Callable[[Child], None]) -> None:
@@ -178,10 +176,8 @@ class Child:
         return self.launcher.report(tail, self.own_pid) or (None if self.told else self.launcher.report(tail))
 
     def confirmed(self, failure: Failure | None) -> Failure | None:
-        """What a launcher says of a rank, by what was seen of its ranks."""
-        if self.announced and not self.announced.confirms(failure):
-            return None
-        return self.below.complete(failure, self.ends_ranks) if self.below and not self.told else failure
+        """Return what a launcher reports of a rank, by what was seen of its ranks."""
+        return self.below.confirmed(failure, signalled=bool(self.told), ends_ranks=self.ends_ranks) if self.below else failure
 
     def has_told_all(self, failure: Failure) -> bool:
         """Of a launcher that has ended its ranks: which rank of its own had failed, or that it was told to end."""
@@ -190,7 +186,7 @@ class Child:
 
     def may_have_told(self, pid: int | None) -> bool:
         """Of a launcher: that a rank of it has failed, this one where a pid is known, and no launcher that one of its ranks has started."""
-        return all(ranks.may_have_failed(pid) for ranks in self.watched)
+        return not self.below or self.below.may_have_failed(pid)
 
     def look_for_report(self, said: bytes, now: float) -> None:
         """Of a launcher, in what it has written by now."""
@@ -201,7 +197,7 @@ class Child:
     def ended_at_of(self, rank: int | None) -> float:
         """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself began to tell of it, or
         ended."""
-        ranks = self.below.ended if self.below and self.ended.told else ()
+        ranks = self.below.ended if self.below and self.ended.told and not self.announced else ()
         return next((each.ended_at for each in ranks if each.rank == rank), self.reported_at or self.ended.at)
 
     def last_words(self) -> bytes:
@@ -247,8 +243,8 @@ class Child:
 
     def go_on(self) -> None:
         if self.held and self.alive:
-            for ranks in self.watched:
-                ranks.look()  # before it can make their ends forgotten
+            if self.below:
+                self.below.look()  # before it can make their ends forgotten
             self.held = False
             self._send_down(signal.SIGCONT)
 

@@ -64,8 +64,8 @@ class Children:
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
         """The ranks of launchers that have ended with 0 by themselves, since the launcher last started them. Of launchers that kill all
         others then, it is said at once."""
-        below = [child.below for child in (*self.ended, *self.running.values()) if child.below and not child.launcher.kills_ranks]
-        return [Finish(node, end.rank, wall(end.ended_at)) for ranks in below for end in ranks.finished]
+        by_files = (child for child in (*self.ended, *self.running.values()) if not (child.announced or child.launcher.kills_ranks))
+        return [Finish(node, end.rank, wall(end.ended_at)) for child in by_files if child.below for end in child.below.finished]
 
     def give(self, own: Mapping[str, str]) -> None:
         """Variables of ranklaunch's own, for those that are started from here on."""

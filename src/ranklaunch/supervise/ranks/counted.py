@@ -31,7 +31,7 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     if afar and not launcher:  # whose ranks may be on other nodes
         return _unknown(afar, 0, plan.job.world_size)
     by_files = len(_files(plan.outputs)) if launcher else planned
-    seen = max(by_files, launcher.most_ranks, *(ranks.known for ranks in launcher.watched)) if launcher else planned
+    seen = max(by_files, launcher.most_ranks, launcher.below.known if launcher.below else 0) if launcher else planned
     if not launcher or seen >= planned:
         return Success(f"{everything(plan)} succeeded")
     name, unknown = launcher.process.name, _unknown(launcher, seen, planned)

@@ -27,9 +27,9 @@ from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.below import Below, Watched
     from ranklaunch.supervise.ranks.left import Holders
     from ranklaunch.supervise.ranks.unnamed import Unnamed
-    from ranklaunch.supervise.ranks.watched import Watched
 
 LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
 LOOK_AT_LAUNCHER_S = 0.25
@@ -86,20 +86,19 @@ class Launchers:
     def watch(self, child: Child) -> None:
         """From its start on."""
         launcher, plan = child.launcher, self._around.plan()
-        told, hear = lambda: child.ends_ranks or self._around.stopping(), lambda: child.hear(self.read)
-        if launcher.STARTS:
-            from ranklaunch.supervise.ranks.watched import Announced
+        files = plan.outputs or plan.kept
+        if launcher.STARTS or (launcher.DEPTH and files):
+            from ranklaunch.supervise.ranks.below import Announced, ByFiles, Watcher
 
-            child.announced = Announced(
-                launcher.STARTS, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told, hear
+            watcher = Watcher(
+                self._loop, ended=lambda rank: self._on_end(child, rank), started=lambda *found: self._on_start(child, *found),
+                signalled=lambda: child.ends_ranks or self._around.stopping(), hear=lambda: child.hear(self.read),
             )  # fmt: skip
-        elif launcher.DEPTH and (files := plan.outputs or plan.kept):
-            from ranklaunch.supervise.ranks.below import Below
-
-            child.below = Below(
-                child.identity, launcher.DEPTH, files, self._loop, lambda *found: self._on_start(child, *found),
-                lambda rank: self._on_end(child, rank), told, launcher.kills_ranks, followed=bool(plan.outputs), hear=hear,
-            )  # fmt: skip
+            if launcher.STARTS:
+                child.below = Announced(watcher, launcher.STARTS, plan.job.node.ranks)
+            elif files:
+                kills, followed = launcher.kills_ranks, bool(plan.outputs)
+                child.below = ByFiles(watcher, child.identity, launcher.DEPTH, files, kills=kills, followed=followed)
         if launcher.lonely_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
         if launcher.CARRIERS and (child.role == LAUNCHER or not plan.processes):
@@ -110,14 +109,14 @@ class Launchers:
 
     def expect_ranks(self) -> None:
         """A file that ranks write into has come, so one more is about to."""
-        for below in filter(None, (child.below for child in self._children.values())):
+        for below in self._below:
             below.expect()
 
     def read(self, child: Child) -> None:
         """A launcher tells which ranks it has started, and that it ends them after a failure; a service, that it is of no use."""
         said = child.reader.output.tail if child.reader else b""
-        if child.announced:
-            child.announced.read(said)
+        if child.below:
+            child.below.read(said)
         child.look_for_report(said, self._loop.clock())
         if not (self._around.ending() or child.told or child.ends_ranks) and child.says_failing(said):
             self._on_failing(child)
@@ -143,15 +142,17 @@ class Launchers:
 
     def look(self) -> None:
         """At ranks of whose end the loop has not heard yet: whether they ended by themselves is known only before they are told to."""
-        for child in self._children.values():
-            for ranks in child.watched:
-                ranks.look()
+        for below in self._below:
+            below.look()
+
+    @property
+    def _below(self) -> list[Below]:
+        return [child.below for child in self._children.values() if child.below]
 
     def living(self) -> dict[int, tree.Identity]:
         """The processes of ranks, by rank, as far as they are known."""
         own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
-        watched = [ranks.living() for child in self._children.values() for ranks in child.watched]
-        known = {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
+        known = {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
         return known if len(known) >= self._around.plan().job.node.slots else self._with_unnamed(known)
 
     def _with_unnamed(self, known: dict[int, tree.Identity]) -> dict[int, tree.Identity]:
@@ -168,7 +169,7 @@ class Launchers:
 
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
-        ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
+        ended = [rank.ended_at for child in self._children.values() if child.below and not child.announced for rank in child.below.unknown]
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
     def explained(self, child: Child, tail: str) -> Failure | None:
@@ -179,10 +180,10 @@ class Launchers:
         return child.confirmed(None if killed else child.reported(tail))
 
     def leave(self, child: Child) -> None:
-        for ranks in child.watched:
-            ranks.look()
         if child.below:
-            child.below.close()
+            child.below.look()
+            if not child.announced:
+                child.below.close()
 
     def success(self, ended: Sequence[Child]) -> Success:
         """What is said of this node's, once all of these have ended with 0."""
@@ -261,29 +262,27 @@ class Launchers:
         if child.launcher.kills_ranks:
             self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
-    def _on_announced_end(self, child: Child, rank: Watched) -> None:
-        self._around.ended(rank.rank)
-        self._note_end(rank)
-        if rank.failed and child.launcher.kills_ranks and not self._around.ending():
-            self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
-
     def _on_end(self, child: Child, rank: Watched) -> None:
-        """Seen here before its launcher says so, or where that is told to say nothing."""
+        """A rank, seen here before its launcher says so, or where that is told to say nothing."""
         self._around.ended(rank.rank)
+        kills = child.launcher.kills_ranks
+        if child.announced:
+            self._note_end(rank)
+            if rank.failed and kills and not self._around.ending():
+                self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
+            return
         if rank.code:
             child.launcher.rank_failed(child, self._around.stopping())
-        if not child.launcher.kills_ranks:
-            if rank.code and child.launcher.ENDS_RANKS:
-                self._around.hush()
-                self._around.died(child, rank)
-                self._loop.after(SAYS_S, lambda: self._says_nothing(child))
-            return
-        if rank.rank is None:
+        if rank.rank is None and kills:
             self._on_end_beside(child, rank)
-            return
-        self._note_end(rank)
-        if rank.code and not self._around.ending():
-            self._fails(child, f"a rank of {child.process.name} has failed")
+        elif kills:
+            self._note_end(rank)
+            if rank.code and not self._around.ending():
+                self._fails(child, f"a rank of {child.process.name} has failed")
+        elif rank.code and child.launcher.ENDS_RANKS:
+            self._around.hush()
+            self._around.died(child, rank)
+            self._loop.after(SAYS_S, lambda: self._says_nothing(child))
 
     def _on_end_beside(self, child: Child, other: Watched) -> None:
         """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""

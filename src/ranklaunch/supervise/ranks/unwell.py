@@ -69,7 +69,7 @@ def _not_ended(child: Child, plan: Plan, tail_of: Callable[[int | None], bytes])
     """Ranks that had not when they were told to, with what they wrote last."""
     if child.role == RANK and child.ended.told and child.process.rank is not None:
         yield child.process.rank, child.said or b""
-    seen = child.announced or child.below
+    seen = child.below
     ended = {each.rank: each for each in seen.ended} if seen else {}
     of_launcher = [*plan.outputs.keys] if plan.outputs and child.ended.told else [*ended]
     for rank in of_launcher:
@@ -120,7 +120,7 @@ def _failed(
         code = _own_code(plan, rank, end.code, end.signal, child.last_words(), asked)
         if code and (caught(child.identity) or end.signal):
             yield rank, code, os.path.basename(child.process.log)
-    seen = child.announced or child.below
+    seen = child.below
     for each in seen.ended if seen else ():
         if each.rank is not None and not each.by_itself:
             code = _own_code(plan, each.rank, each.code or 0, each.signal, tail_of(each.rank), asked)

@@ -26,7 +26,7 @@ from ranklaunch.verdict import blame, folders
 from ranklaunch.watch import frames, who
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.system.loop import Timer
     from ranklaunch.verdict.blame import Suspect
 
@@ -168,7 +168,7 @@ class Taking(Companion):
         child = ending.child
         if not child or child.role in UNJUDGED:
             return ""
-        below = child.announced or child.below
+        below = child.below
         failed = ending.rank or next(iter(below.failed if below else ()), None)
         return self._words_of(child, failed) or ("" if failed else self._words_of_any())
 
