@@ -122,7 +122,7 @@ def _setters(variable: Variable[object]) -> str:
 
 
 def _removed_table() -> str:
-    return _table(("names", "why"), ((", ".join(f"`{name}`" for name in names), why) for names, why in MISLEADING))
+    return _table(("names", "why"), ((", ".join(f"`{name}`" for name in names.split()), why) for names, why in MISLEADING.items()))
 
 
 def _index_table() -> str:

@@ -168,20 +168,19 @@ def with_config(text: str | ValueError | None, extra: str = "", name: str = "min
     return plan(f"--config_file {name} {extra}", files={f"{helpers.CWD}/{name}": text} if text is not None else {}, **env)
 
 
-@pytest.mark.parametrize("value", ["abc", "7", "[a, 1]", "true"])
-@pytest.mark.parametrize("name", ["deepspeed_config", "fsdp_config", "mpirun_config"])
+@pytest.mark.parametrize("value", ["abc", "7", "true"])
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_what_has_no_keys_below_it(name: str, value: str, nodes: int) -> None:
-    files = {f"{helpers.CWD}/mine.yaml": f"distributed_type: DEEPSPEED\n{name}: {value}\n"}
-    with pytest.raises(ConfigError, match=rf"mine.yaml has {name} .*: expected keys below it"):
+def test_what_has_no_keys_below_it(value: str, nodes: int) -> None:
+    files = {f"{helpers.CWD}/mine.yaml": f"distributed_type: DEEPSPEED\ndeepspeed_config: {value}\n"}
+    with pytest.raises(ConfigError, match=r"mine.yaml: deepspeed_config .*: expected keys below it"):
         plan("--config_file mine.yaml", nodes=nodes, node=0, files=files)
 
 
 def test_the_users_own_file_is_written_anew_with_the_place_of_this_node() -> None:
-    text = CONFIG.replace("processes: 4", "processes: 8") + "fsdp_config:\n  fsdp_version: 2\nmixed_precision: bf16\nunheard_of: [a, 1]\n"
+    text = CONFIG.replace("processes: 4", "processes: 8") + "fsdp_config:\n  fsdp_version: 2\nmixed_precision: bf16\nunheard_of: a b\n"
     found = with_config(text, "--use_fsdp")
     kept = {"compute_environment": "LOCAL_MACHINE", "debug": False, "distributed_type": "MULTI_GPU", "use_cpu": True}
-    assert config(found) == {**kept, **OURS, "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "bf16", "unheard_of": ["a", 1]}
+    assert config(found) == {**kept, **OURS, "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "bf16", "unheard_of": "a b"}
     assert found.processes[0].argv.count("--config_file") == 1
     assert "--use_fsdp" in found.processes[0].argv
     assert [*found.warnings] == [
@@ -214,7 +213,6 @@ def test_it_is_found_where_accelerate_finds_it(path: str, env: dict[str, str]) -
         (CONFIG.replace("MULTI_GPU", "NO"), ["distributed_type NO without quotes"]),
         (CONFIG.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), ["would submit a job"]),
         (f"{CONFIG}gpu_ids: '3'\n", ["gpu_ids 3, which are 1, where 2 ranks"]),
-        (f"{CONFIG}deepspeed_config: 3\n", ["deepspeed_config '3'"]),
         (
             CONFIG.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  deepspeed_multinode_launcher: pdsh\n",
             ["deepspeed_multinode_launcher pdsh", "each of 2 nodes", "expected standard"],
@@ -234,8 +232,8 @@ def test_a_configuration_that_contradicts_the_job_is_refused(text: str, words: l
     [
         (None, "mine.yaml: no such file"),
         (ValueError("it is no text"), "mine.yaml: it is no text"),
-        (f"{CONFIG}a: &b c\n", "mine.yaml: line 8: the value '&b c' is not understood"),
-        ("{distributed_type: NO}", "mine.yaml: Expecting property name"),
+        (f"{CONFIG}a: &b c\n", "mine.yaml: line 8: the value is not understood"),
+        ("{distributed_type: NO}", "mine.yaml: line 1: expected `key: value`"),
     ],
 )
 def test_a_configuration_that_cannot_be_read_is_refused(text: str | ValueError | None, said: str) -> None:

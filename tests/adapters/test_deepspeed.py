@@ -269,7 +269,6 @@ def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -
     [
         ("--elastic_training --min_elastic_nodes 3", "--min_elastic_nodes 3: expected at most 2"),
         ("--elastic_training --max_elastic_nodes 1", "--max_elastic_nodes 1: expected at least 2"),
-        ("--elastic_training --no_local_rank", "refuses it beside --no_local_rank"),
     ]
 )
 def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:

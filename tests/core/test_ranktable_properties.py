@@ -429,17 +429,13 @@ NOT_UTF_8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
         (TOPOLOGY.replace("completed", "initializing"), "status is 'initializing'"),
         (packed("{}"), "status is None"),
         (NOT_UTF_8, "not UTF-8"),
+        (ValueError("not a regular file"), "not a regular file"),
         *((packed(TOPOLOGY)[:end], "half-written") for end in range(1, len(packed(TOPOLOGY)) - 4, 7)),
     ],
 )
 def test_topology_that_is_not_there_yet(text: str | ValueError | None, seen: str) -> None:
     with pytest.raises(NotReadyError, match=seen):
         topology(text)
-
-
-def test_topology_that_cannot_be_read() -> None:
-    with pytest.raises(ConfigError, match="topology /t: not a regular file"):
-        topology(ValueError("not a regular file"))
 
 
 def test_a_server_stands_in_server_list_once() -> None:

@@ -13,6 +13,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BELOW, RECORDS_DIR
+from ranklaunch.typed import TypeVar
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 
@@ -54,59 +55,50 @@ VARIABLES: tuple[Variable[object], ...] = (
 )  # fmt: skip
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
+RANKSIDE_PATH = rankside()
 CONNECT_TIMEOUTS = range(120, 7201)
 _ROUTES = "/proc/net/route"
+T = TypeVar("T")
 
 
 def environment(job: Job, reader: Reader) -> dict[str, str]:
-    """Variables to add for processes; the reason of each is in the plan's values."""
-    return {**(_hccl(reader) if job.accelerator == "npu" else {}), **_interfaces(job, reader)}
+    """Return variables to add for processes, of those that the user has not set; the reason of each is in the plan's values."""
+    env: dict[str, str] = {}
 
-
-def _hccl(reader: Reader) -> dict[str, str]:
-    env = {}
-    if not reader.given(CONNECT_TIMEOUT):
-        env["HCCL_CONNECT_TIMEOUT"] = str(CONNECT_TIMEOUT.default)
-        reader.ledger.note(
-            CONNECT_TIMEOUT.value, env["HCCL_CONNECT_TIMEOUT"], "default on Ascend: HCCL's own 120 s are short when nodes start apart"
-        )
-    elif (seconds := reader.get(CONNECT_TIMEOUT)) not in CONNECT_TIMEOUTS:
-        reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
-    if not reader.given(WHITELIST_DISABLE):
-        env["HCCL_WHITELIST_DISABLE"] = WHITELIST_DISABLE.default
-        reader.ledger.note(WHITELIST_DISABLE.value, "1", "default on Ascend: there is no list of addresses in a container")
-    return env
-
-
-def _interfaces(job: Job, reader: Reader) -> dict[str, str]:
-    """The same interface for everything, each in its own syntax: HCCL and NCCL want =name for an exact name, gloo and TensorPipe the bare
-    name. Where nobody names one, those other than HCCL find their way better alone."""
-    on_ascend = job.accelerator == "npu"
-    if not on_ascend and not reader.given(INTERFACE):
-        return {}
-    name = reader.get(INTERFACE) or (_default_route(reader) if len(job.nodes) > 1 else "")
-    if not name:
-        return {}
-    wanted = ((HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}"), (GLOO_INTERFACE, name), (TP_INTERFACE, name))
-    env = {}
-    for variable, value in wanted:
+    def add(variable: Variable[object], value: str, why: str) -> None:
         if not reader.given(variable):
             env[variable.names[-1]] = value
-            reader.ledger.note(variable.value, value, INTERFACE.value)
+            reader.ledger.note(variable.value, value, why)
+
+    on_ascend = job.accelerator == "npu"
+    if on_ascend:
+        if reader.given(CONNECT_TIMEOUT) and (seconds := reader.get(CONNECT_TIMEOUT)) not in CONNECT_TIMEOUTS:
+            reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
+        add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
+        add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
+    name = _interface(job, reader) if on_ascend or reader.given(INTERFACE) else ""
+    # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
+    if name:
+        add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
+        add(GLOO_INTERFACE, name, INTERFACE.value)
+        add(TP_INTERFACE, name, INTERFACE.value)
     return env
 
 
-def _default_route(reader: Reader) -> str:
-    text = text_of(reader.files, _ROUTES, 1 << 20)
-    rows = [line.split() for line in text.splitlines()[1:]]
-    name = next((row[0] for row in rows if len(row) > 1 and row[1] == "00000000"), "")
+def _interface(job: Job, reader: Reader) -> str:
+    """Return the interface that is set, or that of the default route of several nodes, "" without one."""
+    name = reader.get(INTERFACE)
+    if name or len(job.nodes) == 1:
+        return name
+    rows = [line.split() for line in text_of(reader.files, _ROUTES, 1 << 20).splitlines()[1:]]
+    name = next((row[0] for row in rows if row[1:2] == ["00000000"]), "")
     if name:
         reader.ledger.note(INTERFACE.value, name, "default route")
     return name
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:
-    """The plan with what makes processes record what they do."""
+    """Return the plan with variables that make processes record what they do."""
     job = plan.job
     if job.is_idle:
         return plan
@@ -115,44 +107,44 @@ def recorded(plan: Plan, reader: Reader) -> Plan:
         return replace(plan, recorders=Recorders(first))
     from ranklaunch.plan import recorders  # a job of CPUs needs none of it
 
-    mode = reader.get(RECORDERS) if reader.given(RECORDERS) else RECORDERS.default
     logs = folders.attempt(job.log_dir, job.attempt)
-    return replace(plan, recorders=recorders.of(plan, reader, str(mode), _run_dir(reader), logs, first))
+    return replace(plan, recorders=recorders.of(plan, reader, _setting(reader, RECORDERS), _run_dir(reader), logs, first))
+
+
+def _setting(reader: Reader, variable: Variable[T]) -> T:
+    """Return a variable's value. The plan shows it only if it is set."""
+    return reader.get(variable) if reader.given(variable) else variable.default
 
 
 def _run_dir(reader: Reader) -> str:
-    return absolute(str(reader.get(RUN_DIR) if reader.given(RUN_DIR) else RUN_DIR.default), reader.cwd)
+    return absolute(_setting(reader, RUN_DIR), reader.cwd)
 
 
 def of_python(reader: Reader) -> tuple[Recorder, ...]:
-    """Python's own recorder, unless the user has set it."""
-    off = reader.given(RECORDERS) and reader.get(RECORDERS) == "off"
-    return () if off or FAULTHANDLER.name in reader.env else (FAULTHANDLER,)
+    """Return Python's own recorder, unless the user has set it."""
+    return () if FAULTHANDLER.name in reader.env or _setting(reader, RECORDERS) == "off" else (FAULTHANDLER,)
 
 
 def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
-    """Variables by which every Python below a rank records itself (ranklaunch.rankside), the same on all nodes if for_others.
+    """Return variables by which every Python below a rank records itself (ranklaunch.rankside), the same on all nodes if for_others.
 
     for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
     """
-    records = not reader.given(RANKSIDE) or reader.get(RANKSIDE)
+    records = _setting(reader, RANKSIDE)
     stacks = reader.get(STACKS) if reader.given(STACKS) else records
     if not (records or stacks):
         return ()
-    folder = RANKSIDE_PATH
-    others = [each for each in reader.env.get("PYTHONPATH", "").split(":") if each != folder]
-    path = ":".join((folder, *others)) if any(others) else folder
-    found = [Recorder("PYTHONPATH", path, _WHY_PATH if records else "RANKLAUNCH_STACKS: every Python writes its stacks when asked")]
-    if records:
-        found.append(Recorder(RECORDS_DIR, _records_dir(job, reader, for_others), _WHY_RECORDS))
+    others = [folder for folder in reader.env.get("PYTHONPATH", "").split(":") if folder != RANKSIDE_PATH]
+    path = ":".join((RANKSIDE_PATH, *others)) if any(others) else RANKSIDE_PATH
+    if not records:
+        return (Recorder("PYTHONPATH", path, "RANKLAUNCH_STACKS: every Python writes its stacks when asked"),)
+    found = [
+        Recorder("PYTHONPATH", path, "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"),
+        Recorder(RECORDS_DIR, _records_dir(job, reader, for_others), "where these records go"),
+    ]
     if not stacks:
         found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
     return tuple(found)
-
-
-RANKSIDE_PATH = rankside()
-_WHY_PATH = "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"
-_WHY_RECORDS = "where these records go"
 
 
 def _records_dir(job: Job, reader: Reader, for_others: bool) -> str:
@@ -160,5 +152,5 @@ def _records_dir(job: Job, reader: Reader, for_others: bool) -> str:
         return folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
     import hashlib  # these methods alone
 
-    mark = hashlib.sha256("\0".join((job.name, reader.account.name)).encode(errors="surrogateescape")).hexdigest()[:8]
+    mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
     return f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"

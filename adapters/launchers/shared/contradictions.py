@@ -10,7 +10,6 @@ from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import RANK_PREFIX, SLOTS
-from ranklaunch.typed import TypeVar
 from ranklaunch.values import Value
 
 RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
@@ -18,11 +17,11 @@ RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
 NODES = "the nodes of this job; remove it"
 INDEX = "the index of this node; remove it"
 
-T = TypeVar("T")
+_NUMBER = re.compile(r"\s*[-+]?[0-9]{1,9}\s*")
 
 
 class Count(Value):
-    """option: as launcher and messages call it. of: what it counts, one of the above. as_range: it may be MIN:MAX too."""
+    """A number of the plan. option: as launcher and messages call it. of: one of the texts above. as_range: MIN:MAX is a number too."""
 
     option: str
     expected: int
@@ -30,22 +29,20 @@ class Count(Value):
     as_range: bool = False
 
     def contradicted_by(self, text: str) -> bool:
-        """A word for "as many as there are" says nothing before the launcher counts, and what is no number at all it refuses by itself."""
+        """Return True for another number. A word for "as many as there are" is none, and what is no number the launcher itself refuses."""
         numbers = text.split(":") if self.as_range else [text]
-        return all(map(_is_number, numbers)) and any(int(number) != self.expected for number in numbers)
+        return all(map(_NUMBER.fullmatch, numbers)) and any(int(number) != self.expected for number in numbers)
 
 
-def refuse(
-    reader: Reader, variable: Variable[T], extra: Sequence[str], counts: Iterable[Count], spell: Callable[[str], str] = words.as_written
-) -> None:
-    """spell: as in ranklaunch.adapters.launchers.shared.words; what it gives may be the beginning of an option's name."""
+def refuse(reader: Reader, variable: Variable[object], extra: Sequence[str], counts: Iterable[Count], spell: words.Spell = str) -> None:
+    """Refuse other numbers than the plan's. spell: as in words; the name may be the beginning of an option's."""
     for count in counts:
         for text in told(extra, count, spell):
             reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
 
 
 def refuse_program(
-    reader: Reader, variable: Variable[T], extra: Sequence[str], following: Callable[[str], int | None], launcher: str
+    reader: Reader, variable: Variable[object], extra: Sequence[str], following: Callable[[str], int | None], launcher: str
 ) -> None:
     """Refuse a word that the launcher would start in place of the user's program. following: as in words.positional."""
     word = words.positional(extra, following)
@@ -56,15 +53,11 @@ def refuse_program(
         )
 
 
-def told(said: Sequence[str], count: Count, spell: Callable[[str], str] = words.as_written) -> list[str]:
-    """What a launcher is told in place of the plan's number."""
-    values = words.values(said, count.option, lambda name: words.whole(spell(name), count.option))
+def told(argv: Sequence[str], count: Count, spell: words.Spell = str) -> list[str]:
+    """Return the numbers that a launcher is told in place of the plan's."""
+    values = words.values(argv, count.option, lambda name: words.whole(spell(name), count.option))
     return [text for text in values if count.contradicted_by(text)]
 
 
 def contradiction(what: str, count: Count) -> str:
     return f"{what}: expected {count.expected}, {count.of}"
-
-
-def _is_number(text: str) -> bool:
-    return bool(re.fullmatch(r"\s*[-+]?[0-9]{1,9}\s*", text))

@@ -15,52 +15,30 @@ from ranklaunch.read.settings import OF_KEY
 from ranklaunch.values import replace
 
 # Names, or with * at the end all that begin so; and why they go.
-MISLEADING: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-        "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
+MISLEADING = {
+    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE": "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
+    "NODE_RANK": "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's",
+    "GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE": "left by an outer torchrun",
+    "MASTER_ADDR MASTER_PORT": "set by operators for another rendezvous",
+    "PET_*": "every option of torchrun may come from here, unseen",
+    "TORCHELASTIC_*": "left by an outer torchrun",
+    "RANK_ID RANK_SIZE DEVICE_ID ASCEND_DEVICE_ID": "ids of one process, not of the node",
+    "RANK_TABLE_FILE RANK_TABLE_FILE_V_1_0": "a folder on ModelArts, which HCCL cannot read",
+    "MS_ROLE MS_SCHED_HOST MS_SCHED_PORT MS_NODE_ID MS_NODE_RANK MS_WORKER_NUM MS_LOCAL_WORKER MS_SERVER_NUM MS_WORKER_IP "
+    "MS_HCCL_CM_INIT": "cluster of Ascend Operator or of an image, not of this launch",
+    " ".join(OF_KEY): "the key of the job's muster, which is ranklaunch's alone",
+    "OMPI_MCA_orte_default_hostfile OMPI_MCA_prte_default_hostfile PRTE_MCA_prte_default_hostfile": (
+        "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch"
     ),
-    (("NODE_RANK",), "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's"),
-    (("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE"), "left by an outer torchrun"),
-    (("MASTER_ADDR", "MASTER_PORT"), "set by operators for another rendezvous"),
-    (("PET_*",), "every option of torchrun may come from here, unseen"),
-    (("TORCHELASTIC_*",), "left by an outer torchrun"),
-    (("RANK_ID", "RANK_SIZE", "DEVICE_ID", "ASCEND_DEVICE_ID"), "ids of one process, not of the node"),
-    (("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"), "a folder on ModelArts, which HCCL cannot read"),
-    (
-        (
-            "MS_ROLE",
-            "MS_SCHED_HOST",
-            "MS_SCHED_PORT",
-            "MS_NODE_ID",
-            "MS_NODE_RANK",
-            "MS_WORKER_NUM",
-            "MS_LOCAL_WORKER",
-            "MS_SERVER_NUM",
-            "MS_WORKER_IP",
-            "MS_HCCL_CM_INIT",
-        ),
-        "cluster of Ascend Operator or of an image, not of this launch",
+    "OMPI_COMM_WORLD_* PMI_RANK PMI_SIZE PMI_FD PMIX_RANK": "left by an outer mpirun; libraries take them for their own",
+    "JSM_NAMESPACE_* PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE": (
+        "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank"
     ),
-    (OF_KEY, "the key of the job's muster, which is ranklaunch's alone"),
-    (
-        ("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
-        "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",
-    ),
-    (
-        ("OMPI_COMM_WORLD_*", "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMIX_RANK"),
-        "left by an outer mpirun; libraries take them for their own",
-    ),
-    (
-        ("JSM_NAMESPACE_*", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
-        "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank",
-    ),
-)
-_ALL = tuple(name for names, _ in MISLEADING for name in names)
-_NAMES = frozenset(_ALL)
+}
+_ALL = frozenset(" ".join(MISLEADING).split())
 _BEGINNINGS = tuple(name[:-1] for name in _ALL if name.endswith("*"))
 
-# What srun says of its tasks, one for each node here, which Lightning, JAX and others take for ranks before they look at RANK.
+# srun's variables of its tasks, one for each node here. Lightning, JAX and others take a task for a rank before they look at RANK.
 # Source: https://slurm.schedmd.com/srun.html, "Output environment variables"; lightning.fabric.plugins.environments.slurm.
 _SAME_ON_ALL = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS")
 _PER_NODE = "SLURM_NTASKS_PER_NODE"
@@ -68,32 +46,27 @@ _OF_TASKS = (*_SAME_ON_ALL, _PER_NODE, "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS
 
 
 def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Sorted names of the variables in an environment that must not reach the ranks."""
-    return tuple(sorted(name for name in env if name in _NAMES or name.startswith(_BEGINNINGS)))
+    """Return the sorted names of the variables in an environment that must not reach the ranks."""
+    return tuple(sorted(name for name in env if name in _ALL or name.startswith(_BEGINNINGS)))
 
 
 def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The same of those that nobody but ranklaunch may know."""
-    return tuple(sorted(name for name in env if name in OF_KEY))
+    """Return the sorted names of the variables that only ranklaunch may know."""
+    return tuple(sorted(env.keys() & OF_KEY))
 
 
 def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:
-    """For a process that is one rank: it is a task to whoever asks Slurm's variables. What can say nothing true is removed."""
-    told = {
-        **dict.fromkeys(_SAME_ON_ALL, job.world_size),
-        "SLURM_PROCID": process.rank,
-        "SLURM_LOCALID": process.local_rank,
-        "SLURM_NODEID": job.node_index,
-    }
+    """Make a process that is one rank a task of Slurm's, without the variables that cannot be true of it."""
     counted = _SAME_ON_ALL[0] in reader.env  # by which Lightning takes Slurm's word, and then wants all of it
-    env = {name: str(value) for name, value in told.items() if name in reader.env or (counted and name not in _SAME_ON_ALL)}
+    own = {"SLURM_PROCID": process.rank, "SLURM_LOCALID": process.local_rank, "SLURM_NODEID": job.node_index}
+    values = {**dict.fromkeys(_SAME_ON_ALL, job.world_size), **own}
+    env = {name: str(value) for name, value in values.items() if name in reader.env or (counted and name in own)}
     if counted and not job.slots_differ:
         env[_PER_NODE] = str(job.node.slots)
     return without_slurm_tasks(replace(process, env={**process.env, **env}), reader)
 
 
 def without_slurm_tasks(process: Process, reader: Reader) -> Process:
-    """For a launcher or a program that starts the ranks of its node: what it inherits is the same for all of them."""
-    return replace(
-        process, unset=tuple(sorted({*process.unset, *(name for name in _OF_TASKS if name in reader.env and name not in process.env)}))
-    )
+    """Remove Slurm's variables of tasks from a launcher or a program that starts its node's ranks: all of them would inherit the same."""
+    inherited = reader.env.keys() - process.env.keys()
+    return replace(process, unset=tuple(sorted({*process.unset, *inherited.intersection(_OF_TASKS)})))

@@ -7,14 +7,13 @@ Source: ModelArts user guide, "Dynamic route acceleration for training jobs".
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import json
 import zlib
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, common_env
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.files import join, own_program
 from ranklaunch.plan.model import File, Process, Wait
 from ranklaunch.ranktable import RankTable
@@ -22,16 +21,12 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import METHOD, MUSTER
-from ranklaunch.values import Value
+from ranklaunch.typed import NoReturn
+from ranklaunch.values import Value, replace
 
 TOPOLOGY = Variable(
-    "topology",
-    ("TOPO_FILE_PATH",),
-    parse.text,
-    "/user/config/ranktable_tor.json",
-    "the network's topology, from the platform",
-    "platform",
-)
+    "topology", ("TOPO_FILE_PATH",), parse.text, "/user/config/ranktable_tor.json", "the network's topology, from the platform", "platform",
+)  # fmt: skip
 TOPOLOGY_WAIT_S = Variable("topology_wait_s", ("ROUTE_TOPO_WAIT_TIME",), parse.seconds, 300.0, "seconds to wait for the topology")
 LIBRARY = Variable("route_library", ("RANKLAUNCH_ROUTE_LIBRARY",), parse.text, "/usr/local/route", "folder of the route_plan library")
 
@@ -40,10 +35,16 @@ VARIABLES: tuple[Variable[object], ...] = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S
 LEAST_NODES = 3
 MOST_BYTES = 64 * 1024 * 1024
 PROGRAM = own_program("ask_route_plan.py")
+_REMEDY = (
+    f"{TOPOLOGY_WAIT_S.names[0]} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the platform's "
+    "support knows; ROUTE_PLAN=false keeps the order of the rank table without it"
+)
+# In the attempt's folder: the planned table, and what the program says of it.
+_TABLE, _OUTCOME = "jobstart_routeplan.json", "route_plan.json"
 
 
 class Route(Value):
-    """What route planning makes of a table: another table, or what must happen before it can."""
+    """A table for the ranks, with this node's entry in it, and the steps before another table can replace it."""
 
     table: RankTable
     index: int
@@ -53,142 +54,116 @@ class Route(Value):
 
 
 def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
-    """The planned table once the library has made it; the given one where planning does not apply, which is then said.
+    """Return the planned table once the library has made it, the given one where planning does not apply, with a warning.
 
     The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in
-    one job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; that all do the same
-    is seen at the muster.
+    one job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; the muster sees that
+    all nodes do the same.
     """
+    given = Route(table, index)
     if not reader.get(ROUTE_PLAN):
-        return Route(table, index)
+        return given
     reason = _inapplicable(reader, table)
     if reason:
         reader.warn(f"ROUTE_PLAN=true: {reason}; ranks keep the order of the rank table")
-        return Route(table, index)
+        return given
     outcome = _outcome(job, reader)
     if outcome is None:
-        return _ask(job, reader, table, index)
+        return _ask(job, reader, given)
     status, why = outcome
-    if status == "unavailable":
-        reader.warn(
-            f"ROUTE_PLAN=true, but the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10): ranks "
-            "keep the order of the rank table"
-        )
-        reader.ledger.note(ROUTE_PLAN.value, "true, but without the library", ROUTE_PLAN.names[0])
-        return Route(table, index)
-    if status != "planned":
-        raise _failed(why)
-    return _planned(job, reader, table, index)
+    if status == "planned":
+        return _planned(job, reader, given)
+    if status != "unavailable":
+        _fail(why)
+    missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
+    return _without(reader, given, "the library", f"{missing}: ranks keep the order of the rank table")
 
 
-def _failed(why: str) -> ConfigError:
+def _fail(why: str) -> NoReturn:
     msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
-    return ConfigError(msg)
+    raise ConfigError(msg)
 
 
-def _planned(job: Job, reader: Reader, given: RankTable, index: int) -> Route:
-    """The library's table: the same devices of the same servers in another order, or two processes have one device."""
+def _planned(job: Job, reader: Reader, given: Route) -> Route:
+    """Return the library's table: the same devices of the same servers in another order, or two processes have one device."""
     try:
-        table = ranktable.load(_path(job, "jobstart_routeplan.json"), reader.files)
+        table = ranktable.load(_path(job, _TABLE), reader.files)
     except (ranktable.NotReadyError, ConfigError) as error:
-        why = f"the library's table: {error}"
-        raise _failed(why) from None
-    before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (given, table))
+        _fail(f"the library's table: {error}")
+    before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (given.table, table))
     if before != after:
-        why = "the library's table has other servers or devices than the one it was given"
-        raise _failed(why)
-    own = given.servers[index].server_id
-    return Route(table, next(i for i, server in enumerate(table.servers) if server.server_id == own))
+        _fail("the library's table has other servers or devices than the one it was given")
+    return Route(table, [*after].index(given.table.servers[given.index].server_id))
 
 
 def _inapplicable(reader: Reader, table: RankTable) -> str:
     if len(table.servers) < LEAST_NODES:
         return f"it needs at least {LEAST_NODES} nodes, there are {len(table.servers)}"
-    if len({server.size for server in table.servers}) > 1:
-        return "it needs full nodes, and these have different numbers of devices"
-    if len({server.server_id for server in table.servers}) < len(table.servers):
-        return "it needs full nodes, and two pods share a server"
+    servers = {server.server_id for server in table.servers}
+    if len(servers) < len(table.servers) or len({server.size for server in table.servers}) > 1:
+        return "it needs full nodes, with the same number of devices and one pod each"
     if reader.env.get(METHOD.names[-1]):
         return f"with a rank table it needs {METHOD.names[-1]} unset"
-    if table.version not in ("0.1", "1.0"):
-        return f"it knows no rank tables of version {table.version}"
-    return ""
+    return "" if table.version in ("0.1", "1.0") else f"it knows no rank tables of version {table.version}"
 
 
-def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
-    path = reader.get(TOPOLOGY)
+def _ask(job: Job, reader: Reader, given: Route) -> Route:
+    path, patience = reader.get(TOPOLOGY), reader.get(TOPOLOGY_WAIT_S)
     try:
         topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
-    except ranktable.NotReadyError as seen:
-        if path in reader.arrived.missed:
-            return _without_topology(reader, Route(table, index), f"no topology in {path} after {reader.get(TOPOLOGY_WAIT_S):g} s ({seen})")
-        return Route(table, index, waits=(Wait("topology", path, reader.get(TOPOLOGY_WAIT_S), seen=str(seen)),))
-    given = File(_path(job, "ranktable.json"), ranktable.for_hccl(table))
-    server = table.servers[index].server_id
+    except ranktable.NotReadyError as state:
+        if path not in reader.arrived.missed:
+            return replace(given, waits=(Wait("topology", path, patience, seen=str(state)),))
+        why = f"no topology in {path} after {patience:g} s ({state})"
+        if reader.get(MUSTER):
+            return _without(reader, given, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}")
+        msg = f"ROUTE_PLAN=true: {why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}"
+        raise ConfigError(msg) from None
+    table = File(_path(job, "ranktable.json"), ranktable.for_hccl(given.table))
+    server = given.table.servers[given.index].server_id
     argv = (
-        job.python, PROGRAM, topology.path, given.path, _path(job, "jobstart_routeplan.json"), server,
-        reader.get(LIBRARY), _path(job, "route_plan.json"),
+        job.python, PROGRAM, topology.path, table.path, _path(job, _TABLE), server, reader.get(LIBRARY), _path(job, _OUTCOME),
     )  # fmt: skip
     step = Process("route plan", argv, log=_path(job, "route_plan.log"), env=common_env(job, reader), tag="[route plan] ")
-    return Route(table, index, gather=(step,), files=(topology, given))
+    return replace(given, gather=(step,), files=(topology, table))
 
 
-def _without_topology(reader: Reader, given: Route, why: str) -> Route:
-    """Where no node has one, all keep the given order; by what is noted here, the muster refuses where some have one."""
-    remedy = (
-        f"{TOPOLOGY_WAIT_S.names[0]} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the "
-        "platform's support knows; ROUTE_PLAN=false keeps the order of the rank table without it"
-    )
-    if not reader.get(MUSTER):
-        msg = f"ROUTE_PLAN=true: {why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {remedy}"
-        raise ConfigError(msg)
-    reader.warn(f"ROUTE_PLAN=true: {why}: where no node has one, ranks keep the order of the rank table; {remedy}")
-    reader.ledger.note(ROUTE_PLAN.value, "true, but without a topology", ROUTE_PLAN.names[0])
+def _without(reader: Reader, given: Route, what: str, why: str) -> Route:
+    """Return the given table, and note why: the muster refuses if another node has what this one lacks."""
+    reader.warn(f"ROUTE_PLAN=true: {why}")
+    reader.ledger.note(ROUTE_PLAN.value, f"true, but without {what}", ROUTE_PLAN.names[0])
     return given
 
 
 def topology_text(path: str, reader: Reader) -> str:
-    """The topology as JSON text; the platform writes it as base64 of gzip of JSON. Raises NotReadyError, ConfigError."""
+    """Return the topology as JSON text; the platform writes base64 of gzip of JSON. Raises NotReadyError."""
     try:
         text = reader.files.text(path, MOST_BYTES)
-    except UnicodeDecodeError as error:
-        msg = f"not UTF-8 text (half-written?): {error.reason} at byte {error.start}"
-        raise ranktable.NotReadyError(msg) from None
-    except ValueError as error:
-        msg = f"topology {path}: {error}"
-        raise ConfigError(msg) from None
-    if not text or not text.strip():
-        msg = "no such file" if text is None else "the file is empty"
-        raise ranktable.NotReadyError(msg)
-    plain = text if text.lstrip().startswith("{") else _unpacked(text)
-    try:
+        if not text or not text.strip():
+            _not_ready("no such file" if text is None else "the file is empty")
+        plain = text if text.lstrip().startswith("{") else gzip.decompress(base64.b64decode(text)).decode()
         status = json.loads(plain).get("status")
-    except (ValueError, AttributeError, RecursionError) as error:
-        msg = f"not a JSON object (half-written?): {error}"
-        raise ranktable.NotReadyError(msg) from None
+    except (OSError, EOFError, ValueError, AttributeError, RecursionError, zlib.error) as error:
+        _not_ready(f"neither a JSON object nor base64 of gzip of one (half-written?): {unreadable(error)}")
     if status != "completed":
-        msg = f"status is {status!r}, not 'completed'"
-        raise ranktable.NotReadyError(msg)
+        _not_ready(f"status is {status!r}, not 'completed'")
     return plain
 
 
-def _unpacked(text: str) -> str:
-    try:
-        return gzip.decompress(base64.b64decode(text, validate=False)).decode()
-    except (OSError, EOFError, ValueError, binascii.Error, zlib.error) as error:
-        msg = f"neither JSON nor base64 of gzip (half-written?): {error}"
-        raise ranktable.NotReadyError(msg) from None
+def _not_ready(state: str) -> NoReturn:
+    raise ranktable.NotReadyError(state) from None
 
 
 def _outcome(job: Job, reader: Reader) -> tuple[str, str] | None:
+    path = _path(job, _OUTCOME)
     try:
-        text = reader.files.text(_path(job, "route_plan.json"), MOST_BYTES)
+        text = reader.files.text(path, MOST_BYTES)
         if not text:
             return None
         outcome = json.loads(text)
         return str(outcome["status"]), str(outcome["why"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "failed", f"{_path(job, 'route_plan.json')} cannot be read"
+        return "failed", f"{path} cannot be read"
 
 
 def _path(job: Job, name: str) -> str:

@@ -1,106 +1,172 @@
-"""A user's own configuration file of accelerate's with the platform's counts and addresses in it. All other keys stay as they are; what
-contradicts the job is refused by its name."""
+"""A user's own configuration file of accelerate, with the platform's counts and addresses in it.
+
+All other keys stay as they are. A file that contradicts the job is refused, with the key and its value. Files are JSON, or the part of YAML
+that `accelerate config` writes: keys, one level of keys below a key without a value, and scalars, which mean what they mean to PyYAML.
+Anything else is refused with its line, not guessed. Messages do not repeat the line: its value may be a secret.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterator
 
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared.accelerate import read
 from ranklaunch.errors import counted
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
+Config = dict[str, Any]
+
 MOST_BYTES = 1024 * 1024
-_PLACE = ("num_machines", "num_processes", "machine_rank", "main_process_ip", "main_process_port")  # the platform's
-_WHERE = ("compute_environment", "distributed_type", "use_cpu")  # ours where the file does not say them
-# With one of these, the type in a configuration is not looked at.
+_COUNTS = ("num_machines", "num_processes", "main_process_ip", "main_process_port")  # the platform's, the same on all nodes
+_PLACE = (*_COUNTS, "machine_rank")
+# With one of these options, accelerate ignores distributed_type.
 _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
 _ONE_PROCESS = ("NO", "MULTI_CPU")
 _LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # ways by which DeepSpeed's ranks are those of the node
 
+_BLANK = re.compile(r"\s*(?:#.*)?")
+_LINE = re.compile(
+    r"""(?P<indent>\ *)(?P<key>[A-Za-z_][\w.-]*):
+    (?:\ +(?P<value>'[^']*'|"[^"\\]*"|[^\s'"\#].*?))?
+    (?:\ +\#.*)?\ *""",
+    re.VERBOSE,
+)
+_TRUE, _FALSE, _NULL = "true True TRUE yes Yes YES on On ON", "false False FALSE no No NO off Off OFF", "~ null Null NULL"
+_WORDS: Config = {
+    **dict.fromkeys(_TRUE.split(), True), **dict.fromkeys(_FALSE.split(), False), **dict.fromkeys(_NULL.split()),
+    "": None, "[]": [], "{}": {},
+}  # fmt: skip
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]*(?:[eE][-+][0-9]+)?)?")
+# Numbers in other forms, dates, and signs with a meaning of their own in YAML.
+_UNCLEAR = re.compile(
+    r"""[-+]?(?:0[box]?[0-9a-f_]+ | [0-9][0-9_]*(?::[0-9]+)*(?:\.[0-9_]*(?:e[-+][0-9]+)?)? | \.[0-9_]+(?:e[-+][0-9]+)? | \.(?:inf|nan))
+    | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.* | << | = | [,\[\]{}\#&*!|>'"%@`].* | [-?:](?:\s.*)? | .*:(?:\s.*)? | .*\t.*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
 
 class Own(Value):
-    """where: how messages call it."""
+    """A file of the user's. where: how messages call it."""
 
     path: str
     where: str
 
 
-def merged(job: Job, reader: Reader, file: Own, ours: Mapping[str, Any], options: set[str]) -> dict[str, Any]:
-    """options: those that the user gives to accelerate."""
-    told = _read(reader, file)
-    if told is None:
+def merged(job: Job, reader: Reader, file: Own, ours: Config, options: set[str]) -> Config:
+    """Return the file's values with those of this node. ours: all values without a file. options: those that the user gives accelerate."""
+    try:
+        theirs = _load(reader, file.path)
+    except (ValueError, RecursionError) as error:
+        reader.problem(f"{file.where}: {error}")
         return dict(ours)
-    wrong = list(_wrong_kinds(told))
-    for problem in wrong or _problems(job, told, options):
+    for problem in _problems(job, theirs, options):
         reader.problem(f"{file.where} has {problem}")
-    if wrong:
-        return dict(ours)
-    _say_replaced(reader, file, told, ours)
-    values = {**told, **{name: ours[name] for name in _PLACE}, **{name: ours[name] for name in _WHERE if told.get(name) is None}}
-    if job.accelerator == "cpu":
+    values = {**theirs, **{name: value for name, value in ours.items() if name in _PLACE or theirs.get(name) is None}}
+    if ours["use_cpu"]:
         values["use_cpu"] = True
-    if told.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
+    if theirs.get("distributed_type") in _ONE_PROCESS and job.world_size == 1:
         values["distributed_type"] = ours["distributed_type"]  # one rank is started like many
-    if _by_deepspeed(told, options) and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options:
-        own = told.get("deepspeed_config") or {}
-        values["deepspeed_config"] = {**own, _LAUNCHER: own.get(_LAUNCHER) or _OWN_NODE[0]}
+    if _needs_deepspeed_launcher(job, theirs, options):
+        config = theirs.get("deepspeed_config") or {}
+        values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
+    replaced = [name for name in (*_COUNTS, "use_cpu") if theirs.get(name) is not None and str(theirs[name]) != str(values[name])]
+    if replaced:
+        pairs = ", ".join(f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}" for name in replaced)
+        reader.warn(f"{file.where} has {pairs}: as this job has it")
     return values
 
 
-def _read(reader: Reader, file: Own) -> dict[str, Any] | None:
-    try:
-        text = reader.files.text(file.path, MOST_BYTES)
-        if text is None:
-            reader.problem(f"{file.where}: no such file, or none that can be read: expected accelerate's configuration at {file.path}")
-        return None if text is None else read.loads(text, file.path)
-    except (ValueError, RecursionError) as error:
-        reader.problem(f"{file.where}: {error}")
-    return None
+def _load(reader: Reader, path: str) -> Config:
+    text = reader.files.text(path, MOST_BYTES)
+    if text is None:
+        msg = f"no such file, or none that can be read: expected accelerate's configuration at {path}"
+        raise ValueError(msg)
+    values = loads(text, path)
+    if not isinstance(values.get("deepspeed_config") or {}, dict):
+        msg = f"deepspeed_config {showing.clipped(str(values['deepspeed_config']))!r}: expected keys below it"
+        raise ValueError(msg)
+    return values
 
 
-def _say_replaced(reader: Reader, file: Own, told: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """machine_rank is the same on all nodes, where all have one file."""
-    others = [name for name in _PLACE if name != "machine_rank" and told.get(name) is not None and str(told[name]) != str(ours[name])]
-    if told.get("use_cpu") is False and ours["use_cpu"]:
-        others.append("use_cpu")
-    if others:
-        said = ", ".join(f"{name} {showing.clipped(str(told[name]))}, in place of which stands {ours[name]}" for name in others)
-        reader.warn(f"{file.where} has {said}: as this job has it")
-
-
-def _wrong_kinds(told: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("deepspeed_config", "fsdp_config", "mpirun_config"):
-        if not isinstance(told.get(name) or {}, dict):
-            yield f"{name} {showing.clipped(str(told[name]))!r}: expected keys below it"
-
-
-def _problems(job: Job, told: Mapping[str, Any], options: set[str]) -> Iterator[str]:
-    environment, kind = told.get("compute_environment"), told.get("distributed_type")
-    if environment not in (None, "LOCAL_MACHINE"):
-        yield f"compute_environment {environment}, by which each node would submit a job: expected LOCAL_MACHINE"
+def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
+    kind = theirs.get("distributed_type")
+    if theirs.get("compute_environment") not in (None, "LOCAL_MACHINE"):
+        yield f"compute_environment {theirs['compute_environment']}, by which each node would submit a job: expected LOCAL_MACHINE"
     if kind is False:
         yield "distributed_type NO without quotes, which is false in YAML: expected a type, such as MULTI_GPU"
-    by_mpi = "--mpirun_hostfile" in options or (len(job.nodes) == 1 and bool((told.get("mpirun_config") or {}).get("mpirun_hostfile")))
-    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection(_WAYS) and not by_mpi:
+    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
         yield (
             f"distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
             f"{job.world_size} ranks are planned: expected MULTI_GPU, which on CPUs starts ranks too (with use_cpu: true)"
         )
-    devices = [each for each in str(told.get("gpu_ids") or "all").split(",") if each.strip()]
+    devices = str(theirs.get("gpu_ids") or "all").split(",")
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
-        yield f"gpu_ids {showing.clipped(str(told['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
-    launcher = (told.get("deepspeed_config") or {}).get(_LAUNCHER)
-    if _by_deepspeed(told, options) and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options and launcher not in (None, *_OWN_NODE):
+        yield f"gpu_ids {showing.clipped(str(theirs['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
+    launcher = (theirs.get("deepspeed_config") or {}).get(_LAUNCHER)
+    if _needs_deepspeed_launcher(job, theirs, options) and launcher not in (None, *_OWN_NODE):
         yield (
             f"{_LAUNCHER} {launcher}, by which each of {len(job.nodes)} nodes would start the ranks of all: expected standard, or add "
             f"--{_LAUNCHER} standard"
         )
 
 
-def _by_deepspeed(told: Mapping[str, Any], options: set[str]) -> bool:
-    return "--use_deepspeed" in options or (told.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS))
+def _needs_deepspeed_launcher(job: Job, theirs: Config, options: set[str]) -> bool:
+    """Return True if DeepSpeed's default launcher, pdsh, would start the ranks of all nodes from each node."""
+    uses = "--use_deepspeed" in options or (theirs.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS))
+    return uses and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options
+
+
+def loads(text: str, path: str) -> Config:
+    """Parse a configuration, JSON or YAML by the end of its path as accelerate does. Raises ValueError."""
+    if not path.endswith(".json"):
+        return _yaml(text)
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        msg = "expected keys with values"
+        raise ValueError(msg)
+    return values
+
+
+def _yaml(text: str) -> Config:
+    top: Config = {}
+    parent = ""  # a key without a value, which may go on below
+    level = ""  # indent of the keys below it
+    into = top
+    for number, line in enumerate(text.splitlines(), 1):
+        if _BLANK.fullmatch(line) or (line == "---" and not top):
+            continue
+        parts = _LINE.fullmatch(line)
+        if not parts or parts["key"] in _WORDS:
+            raise _refusal(number, "expected `key: value`")
+        indent, key, value = parts.groups()
+        if not indent:
+            into, parent, level = top, "" if value else key, ""
+        elif parent and not level:
+            into = top[parent] = {}
+            level = indent
+        elif indent != level:
+            raise _refusal(number, "expected one level of keys, below a key without a value, or JSON in a file NAME.json")
+        into[key] = _scalar(value or "", number)
+    return top
+
+
+def _scalar(text: str, number: int) -> object:
+    if text.startswith(("'", '"')):
+        return text[1:-1]
+    if text in _WORDS:
+        return _WORDS[text]
+    plain = _NUMBER.fullmatch(text)
+    if plain:
+        return float(text) if plain["fraction"] else int(text)
+    if _UNCLEAR.fullmatch(text):
+        raise _refusal(number, "the value is not understood: put it into quotes where it is a text")
+    return text
+
+
+def _refusal(number: int, why: str) -> ValueError:
+    return ValueError(f"line {number}: {why}")
