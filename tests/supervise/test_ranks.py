@@ -267,7 +267,7 @@ def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(
     popen = subprocess.Popen([sys.executable, "-c", starts])
     child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
     sleep_until(lambda: len(tree.generation(popen.pid, 1)) == ranks, "its ranks")
-    launchers = Launchers(Mock(ending=lambda: None), {popen.pid: child}, Loop(), Mock(), Mock())
+    launchers = Launchers(Mock(ending=None, children=Mock(running={popen.pid: child}), loop=Loop()))
     child.told.append(signal.SIGTERM)
     try:
         told = b"SignalException: Process %d got" % popen.pid
@@ -310,10 +310,11 @@ def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytes
     child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN, Mock()))
     child.reader = Mock(output=Mock(tail=said.encode()))
     loop, endings = Loop(), []
-    around = Mock(ending=lambda: None, fail=endings.append)
-    plan = child.launcher.planned = around.plan()
+    attempt = Mock(ending=None, fail=endings.append, children=Mock(running={popen.pid: child}), loop=loop)
+    attempt.nodes.wall = lambda at: at
+    plan = child.launcher.planned = attempt.plan
     plan.limits.grace_s, plan.muster, plan.job.everyone, plan.job.node_index = 60, None, [Mock(host="")], 0
-    launchers = Launchers(around, {popen.pid: child}, loop, Mock(), Mock(wall=lambda at: at))
+    launchers = Launchers(attempt)
     monkeypatch.setattr(launchers._lone, "is_silent", lambda child: True)
     try:
         launchers._on_failing(child)
@@ -375,7 +376,7 @@ def test_no_more_than_expected(scene: Scene) -> None:
 def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     """As long as it may still say how a rank of it ended, which nobody else knows."""
     child: Any = SimpleNamespace(announced=None, below=scene.ranks)
-    launchers = Launchers(Mock(), {1: child}, scene.loop, Mock(), Mock())
+    launchers = Launchers(Mock(children=Mock(running={1: child}), loop=scene.loop))
     scene.ranks.read(scene.said)
     assert launchers.silent_s() == 0
     for index in range(3):

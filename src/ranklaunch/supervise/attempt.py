@@ -23,7 +23,7 @@ from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
-from ranklaunch.supervise.ranks.launchers import Around, Launchers
+from ranklaunch.supervise.ranks.launchers import Launchers
 from ranklaunch.supervise.ranks.recording import Recording
 from ranklaunch.supervise.ranks.start import lift_limit
 from ranklaunch.supervise.record import bequeath, now
@@ -51,39 +51,34 @@ class Attempt:
         self.ending: Ending | None = None
         self._around = around
         self._told = start.told
-        self._record = start.record
-        self._nodes = around.nodes
-        self._say = around.terminal.say
+        self.record = start.record
+        self.nodes = around.nodes
+        self.say = around.terminal.say
         self._started = start.after.started or now()
         self._began = time.time()
-        self._finishes: list[Finish] = []
+        self.finishes: list[Finish] = []
         self._state_said: Mapping[str, Any] = {}
         self._left: Leftovers | None = None
         self._heard: set[int] = set()  # stop requests
         self._success: Success | None = None  # of this node's ranks
-        self._loop = Share(around.loop)
-        self._killed = memory.Kills(self._loop)
-        self._logs = Logs(self._loop, start.record, around.terminal, start.plan, around.nodes.wall)
+        self.loop = Share(around.loop)
+        self._killed = memory.Kills(self.loop)
+        self.logs = Logs(self.loop, start.record, around.terminal, start.plan, around.nodes.wall)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
-        self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
+        self.children = Children(hear, around.env, around.signals, self.loop, self.logs)
         over = lambda: self.ending is not None  # noqa: E731
         self._phases = Phases(
-            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over, start.after
+            start.plan, start.replan, start.files, start.record, self.loop, self.say, self.children, self.nodes, over, start.after
         )  # fmt: skip
         self._after = start.after
         self._recording = Recording(start.record.folder)
         self._launched_at: float | None = None
         self.held: Held | None = None  # by its processes, where others are to follow them
-        leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, lambda: self._nodes.others_end)
+        leaders, services = partial(self.children.of, LEADING), partial(self.children.of, (SERVICE,))
+        self.stopper = Stopper(self.loop, start.plan.limits.grace_s, leaders, self.say, services, lambda: self.nodes.others_end)
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
-        self.companions = Companions(start.companions, self._loop)
-        of_launchers = Around(
-            plan=lambda: self.plan, carried=self._stopper.carried, say=self._say, hush=self._logs.hush, died=self.companions.died,
-            ending=lambda: self.ending, stopping=lambda: self._stopper.begun, tell=self._stopper.tell, deciding=self.companions.deciding,
-            fail=self._fail, finish=self._finishes.append, ended=self._logs.rank_ended, found=self._logs.follow_kept,
-        )  # fmt: skip
-        self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
+        self.companions = Companions(start.companions, self.loop)
+        self._launchers = Launchers(self)
 
     @property
     def plan(self) -> Plan:
@@ -93,8 +88,8 @@ class Attempt:
     def run(self) -> Verdict:
         """To the end, with nothing left running that it has started."""
         try:
-            self._nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
-            for phase in (self._record.require, *self._phases.all, self._launch, self._watch):
+            self.nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
+            for phase in (self.record.require, *self._phases.all, self._launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
                     break
@@ -107,19 +102,19 @@ class Attempt:
         except Exception as error:  # ours; the ranks must end in good order all the same
             import traceback
 
-            self._say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
+            self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
         assert self.ending is not None
         self._hear_of_stop()
         circumstances = self._circumstances()
-        verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
-        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *closing.of_success(self.plan, self._logs.by_rank))
-        notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self._stopper.stuck))
+        verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self.children.ended, circumstances, self._started)
+        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *closing.of_success(self.plan, self.logs.by_rank))
+        notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self.stopper.stuck))
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
-        more = self._launchers.failing, self._state_said, self._nodes.lost, self._nodes.run_id
-        closing.keep_ends(self._record, self._say, self.plan, self.ending, self._children.ended, circumstances, *more)
+        more = self._launchers.failing, self._state_said, self.nodes.lost, self.nodes.run_id
+        closing.keep_ends(self.record, self.say, self.plan, self.ending, self.children.ended, circumstances, *more)
         return verdict
 
     def close(self) -> None:
@@ -127,46 +122,46 @@ class Attempt:
         self._phases.close()
         self._recording.close()
         self.companions.close()
-        self._loop.close()
-        self._record.close()
+        self.loop.close()
+        self.record.close()
 
     # From the launch on
 
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._phases.require()
-        self._children.give(self._own_variables())
-        self._launched_at = self._loop.clock()
+        self.children.give(self._own_variables())
+        self._launched_at = self.loop.clock()
         outputs = self.plan.outputs
         if outputs:
             lift_limit(len(outputs.logs))
         if outputs and outputs.folder:
-            self._logs.follow(outputs, self._launchers.expect_ranks)
-        self._children.start(self.plan.services, SERVICE, self.plan)
+            self.logs.follow(outputs, self._launchers.expect_ranks)
+        self.children.start(self.plan.services, SERVICE, self.plan)
         for wait in self.plan.waits:
             if wait.kind == "port" and not self.ending:
                 from ranklaunch.supervise.waits.banners import Banners
 
-                self._phases.wait_for(wait, Banners(wait.what.split(","), self._loop))
+                self._phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
-            self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
+            self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         self.companions.join(self.attended)
 
     def _own_variables(self) -> dict[str, str]:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
         count = str(self.plan.job.restart)
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
-        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted, **self._recording.variables(self.plan)}
+        return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **self._recording.variables(self.plan)}
 
     def attended(self) -> Attended:
         return Attended(
-            plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
-            outputs=lambda: self._logs.by_rank, tail_of=self._logs.tail_of, nodes=self._nodes, loop=self._loop, record=self._record,
-            say=self._say, fail=self._fail, stopper=self._stopper, ended=self._children.ended, explained=self._launchers.explained,
+            plan=lambda: self.plan, ending=lambda: self.ending, running=self.children.running, ranks=self._launchers.living,
+            outputs=lambda: self.logs.by_rank, tail_of=self.logs.tail_of, nodes=self.nodes, loop=self.loop, record=self.record,
+            say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, taking=self.companions.taking,
-            said=lambda: closing.remember_ranks(self._children, self._logs),
+            said=lambda: closing.remember_ranks(self.children, self.logs),
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -178,35 +173,35 @@ class Attempt:
         return ("running", "") if self._launched_at else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
-        self._loop.run_until(lambda: self.ending is not None)
+        self.loop.run_until(lambda: self.ending is not None)
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
-        self._loop.run_until(lambda: not self.companions.hold_the_stop)
+        self.loop.run_until(lambda: not self.companions.hold_the_stop)
         if self.ending and self.ending.outcome == "succeeded":
             self._around.teller().all_done()
-            self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
-        self._stopper.begin(signal.SIGTERM)
-        self._loop.after(OWN_WORDS_S, self._remember)
-        self._loop.run_until(self._stopper.done)
-        self._stopper.finish()
-        if self._stopper.unread and self._stopper.unread.found:
-            self._children.hear_out()
-        for text in closing.stuck(self._stopper.stuck):
-            self._logs.say_at_end(text)
-        closing.remove_sessions(self._children)
-        self._logs.finish()
+            self._left = closing.leftovers(self.children, self.loop, self.say, self.plan.limits.grace_s)
+        self.stopper.begin(signal.SIGTERM)
+        self.loop.after(OWN_WORDS_S, self._remember)
+        self.loop.run_until(self.stopper.done)
+        self.stopper.finish()
+        if self.stopper.unread and self.stopper.unread.found:
+            self.children.hear_out()
+        for text in closing.stuck(self.stopper.stuck):
+            self.logs.say_at_end(text)
+        closing.remove_sessions(self.children)
+        self.logs.finish()
         self.companions.stopped()
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
-        if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in self._children.ended)):
-            self._loop.run_until(lambda: self._around.asked() is not None, self._loop.clock() + ASKED_S)
+        if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in self.children.ended)):
+            self.loop.run_until(lambda: self._around.asked() is not None, self.loop.clock() + ASKED_S)
 
     # What the session hears
 
     def reap(self) -> None:
-        self._children.reap()
+        self.children.reap()
 
     def pass_on(self, number: int) -> tuple[bool, list[str]]:
         """A signal that is meant for ranks, for those of their processes that catch it: as Launchers.offer has it."""
@@ -214,43 +209,43 @@ class Attempt:
 
     def on_stop_request(self, number: int) -> None:
         name = name_of(number)
-        self._record.hold()  # ranks are told before anything is written: the log folder may not answer
-        self._record.event("signal", signal=name)
-        self._around.terminal.hurry(self._stopper.grace_s)
+        self.record.hold()  # ranks are told before anything is written: the log folder may not answer
+        self.record.event("signal", signal=name)
+        self._around.terminal.hurry(self.stopper.grace_s)
         self.companions.hurry()
-        if self.ending is None and self._success and self._nodes.may_leave:
-            self._nodes.leave()
+        if self.ending is None and self._success and self.nodes.may_leave:
+            self.nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self.companions.on_stop_request(number)
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
-            self._stopper.begin(number)
+            self.stopper.begin(number)
             self._say_stopping(number)
         elif number == signal.SIGINT and number not in self._heard:  # whoever interrupts all nodes may come after another node's word
-            self._say(f"SIGINT: stopping already{TWICE}")
+            self.say(f"SIGINT: stopping already{TWICE}")
         elif number == signal.SIGINT:
-            self._nodes.hurry()
-            self._say("SIGINT again: ending everything now")
-            self._stopper.kill_all()
-        if self.ending and not self._heard and closing.is_stop_too(self.plan, self.ending, number, self._loop.clock()):
+            self.nodes.hurry()
+            self.say("SIGINT again: ending everything now")
+            self.stopper.kill_all()
+        if self.ending and not self._heard and closing.is_stop_too(self.plan, self.ending, number, self.loop.clock()):
             self.companions.on_stop_request(number)
             if number != signal.SIGINT:
                 self._say_stopping(number)
         self._heard.add(number)
-        self._record.release()
+        self.record.release()
 
     def _say_stopping(self, number: int) -> None:
-        self._say(f"{name_of(number)}: stopping, at most {self._stopper.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
-        self._logs.say_last_output()
+        self.say(f"{name_of(number)}: stopping, at most {self.stopper.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+        self.logs.say_last_output()
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
-        self._nodes.go()
-        self._around.terminal.hurry(self._stopper.grace_s)
+        self.nodes.go()
+        self._around.terminal.hurry(self.stopper.grace_s)
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
         self.companions.hurry()
-        self._stopper.begin(signal.SIGKILL)
-        self._stopper.kill_all()
+        self.stopper.begin(signal.SIGKILL)
+        self.stopper.kill_all()
 
     def on_stop(self, judgement: Judgement) -> None:
         """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
@@ -259,9 +254,9 @@ class Attempt:
         self._launchers.look()
         silent_s = self._launchers.silent_s()
         if silent_s:
-            self._loop.after(silent_s, lambda: self.on_stop(judgement))
+            self.loop.after(silent_s, lambda: self.on_stop(judgement))
         else:
-            self._say(f"stopping, at most {self._stopper.grace_s:g} s: {judgement.reason}")
+            self.say(f"stopping, at most {self.stopper.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
 
     def on_judged(self, judgement: Judgement) -> None:
@@ -273,24 +268,24 @@ class Attempt:
             self._end_by(blame.judge([suspect]))
 
     def on_released(self, text: str) -> None:
-        self._record.event("released", late=text, clock_s=round(self._nodes.wall(self._loop.clock()) - time.time(), 3))
-        self._say(text)
+        self.record.event("released", late=text, clock_s=round(self.nodes.wall(self.loop.clock()) - time.time(), 3))
+        self.say(text)
 
     # What becomes of its processes
 
     def _on_start(self, child: Child) -> None:
         self._launchers.watch(child)
-        self._record.event("spawn", name=child.process.name, rank=child.process.rank, pid=child.identity.pid)
+        self.record.event("spawn", name=child.process.name, rank=child.process.rank, pid=child.identity.pid)
 
     def _on_end(self, child: Child) -> None:
         self._launchers.leave(child)
         end = child.ended
-        self._record.event(
+        self.record.event(
             "exit", name=child.process.name, rank=child.process.rank, pid=child.identity.pid, exit_code=end.code,
             signal=name_of(end.signal) if end.signal else None, max_rss_kb=end.max_rss_kb,
         )  # fmt: skip
         if not (end.code or end.told) and child.process.rank is not None:
-            self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(end.at)))
+            self.finishes.append(Finish(self.plan.job.node_index, child.process.rank, self.nodes.wall(end.at)))
         if not self.ending and child.role not in UNJUDGED:
             self._decide(child)
 
@@ -298,29 +293,29 @@ class Attempt:
         """The first failure decides; success needs every process."""
         failed = closing.failure(child)
         if failed and closing.may_be_stopped(child):
-            self._loop.after(judge.OF_A_STOP_S, partial(self._fail, failed))
+            self.loop.after(judge.OF_A_STOP_S, partial(self.fail, failed))
         elif failed:
-            self._fail(failed)
+            self.fail(failed)
         elif child.role == STEP or child.process.may_end:
             return
-        elif not any(other.role in DECIDING for other in self._children.running.values()):
+        elif not any(other.role in DECIDING for other in self.children.running.values()):
             self._succeed()
 
     def _succeed(self) -> None:
         """This node has; the job has when all have."""
-        success = self._success = self._launchers.success(self._children.ended)
-        own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
+        success = self._success = self._launchers.success(self.children.ended)
+        own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
         if success.fewer:
-            self._fail(Ending("failed", success.code, success.fewer))
-        elif self._nodes.done(own, success.text, success.unseen):
-            self._finishes[:] = [own]
-            self._record.event("done")
+            self.fail(Ending("failed", success.code, success.fewer))
+        elif self.nodes.done(own, success.text, success.unseen):
+            self.finishes[:] = [own]
+            self.record.event("done")
         else:
             self._end(Ending("succeeded", 0, success.text))
 
     # The end
 
-    def _fail(self, ending: Ending) -> None:
+    def fail(self, ending: Ending) -> None:
         """The end of all that runs here."""
         if self.ending is None:
             self._end(ending)
@@ -339,40 +334,40 @@ class Attempt:
         self.companions.before_stop(self.ending, self._tell_all)
 
     def _tell_all(self) -> None:
-        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
-        if self._stopper.says_where:  # stacks that they are about to write are no words of theirs
-            self._children.remember(but=self._stopper.caught)
-            self._logs.remember()
+        self.stopper.begin(signal.SIGTERM, self._launchers.failing_since)
+        if self.stopper.says_where:  # stacks that they are about to write are no words of theirs
+            self.children.remember(but=self.stopper.caught)
+            self.logs.remember()
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
-            self.ending = ending = replace(ending, at=self._loop.clock())
+            self.ending = ending = replace(ending, at=self.loop.clock())
             if not ending.from_elsewhere and ending.outcome == "failed":
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
-                self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            lasting = any(child.process.outlasts for child in self._children.of((SERVICE,)))
-            self._nodes.decided(outlasts=not ending.child and lasting)
-            self._logs.let_go()
+                self.nodes.fail(lambda: judge.first_word(self.plan, ending, self.nodes.wall))
+            lasting = any(child.process.outlasts for child in self.children.of((SERVICE,)))
+            self.nodes.decided(outlasts=not ending.child and lasting)
+            self.logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
-                self._logs.hush()
+                self.logs.hush()
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
-            self._record.event("ending", outcome=ending.outcome, by=by)
+            self.record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
-        self._children.remember()
-        self._logs.remember()
+        self.children.remember()
+        self.logs.remember()
 
     def _agree(self, circumstances: judge.Circumstances) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
-        self._finishes += () if self._success else self._children.finished(self.plan.job.node_index, self._nodes.wall)
-        suspects = judge.suspects(self.plan, self.ending, self._children.ended, circumstances)
-        unwell = self._launchers.unwell(self._children.ended, suspects, self._logs.at_end, self._stopper.caught)
+        self.finishes += () if self._success else self.children.finished(self.plan.job.node_index, self.nodes.wall)
+        suspects = judge.suspects(self.plan, self.ending, self.children.ended, circumstances)
+        unwell = self._launchers.unwell(self.children.ended, suspects, self.logs.at_end, self.stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *self.companions.notes(self.ending, suspects), *unwell)
-        own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
-        agreed = self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state)
+        own = judge.judgement(self.ending, suspects, self.finishes, seen, circumstances)
+        agreed = self.nodes.agree(own, suspects, self.finishes, seen, self.ending, self._state)
         return closing.alone(own, self._state(), self.plan, self.ending, circumstances) if agreed is own else agreed
 
     def _state(self) -> Mapping[str, Any]:
@@ -382,22 +377,22 @@ class Attempt:
         from ranklaunch.supervise.rounds import seen
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
-        well = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
-        state = seen.state(self.plan, self._logs.kept, self._launched_at, self._loop.clock(), finished=well, failure=self._record.failure)
+        well = self._success is not None or any(finish.at < self.nodes.wall(first) for finish in self.finishes)
+        state = seen.state(self.plan, self.logs.kept, self._launched_at, self.loop.clock(), finished=well, failure=self.record.failure)
         self._state_said = {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
         return self._state_said
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
-            memory=self._killed.since(self._nodes.wall), explain=self._launchers.explained, told=self._told,
-            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None, tail_of_rank=self._logs.last_of,
-            wall=self._nodes.wall, stop=self._around.asked(), daemons=self._children.daemons, wrote=self._logs.by_then,
+            memory=self._killed.since(self.nodes.wall), explain=self._launchers.explained, told=self._told,
+            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None, tail_of_rank=self.logs.last_of,
+            wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons, wrote=self.logs.by_then,
         )  # fmt: skip
 
     def _report(self, verdict: Verdict) -> None:
-        self._logs.end()
-        if self._nodes.again:
-            closing.report_round(self.plan, verdict, self._nodes.again.next.get("restart", {}), self._record, self._say)
+        self.logs.end()
+        if self.nodes.again:
+            closing.report_round(self.plan, verdict, self.nodes.again.next.get("restart", {}), self.record, self.say)
             return
-        closing.report(self.plan, verdict, self._record, self._say, self._began)
+        closing.report(self.plan, verdict, self.record, self.say, self._began)
         self._around.terminal.flush_own()

@@ -32,11 +32,11 @@ class Tuning(Attempt):
         super().__init__(start, around)
         self._searches = searches
         hands = Hands(self._try, self._below, self._tell_node_0, self._finish, self._start_best, lambda: self.ending is not None)
-        self._crew = Crew(self._site, self._loop, hands)
+        self._crew = Crew(self._site, self.loop, hands)
         self._director: Director | None = None
-        self._nodes.hear(TOPIC, self._crew.on_word)
+        self.nodes.hear(TOPIC, self._crew.on_word)
         if self.plan.job.node_index == 0:
-            self._nodes.hear(TOPIC, self._on_word, at_node_0=True)
+            self.nodes.hear(TOPIC, self._on_word, at_node_0=True)
 
     @property
     def _site(self) -> Site:
@@ -49,24 +49,24 @@ class Tuning(Attempt):
             self._wait_for_another()
             if self.ending:
                 return
-            voice = Voice(self._tell_nodes, self._say, self._searches.write, self._on_over, lambda: self.ending is not None)
-            self._director = Director(self._site, self._searches.begin(self._say), self._loop, voice)
+            voice = Voice(self._tell_nodes, self.say, self._searches.write, self._on_over, lambda: self.ending is not None)
+            self._director = Director(self._site, self._searches.begin(self.say), self.loop, voice)
         self._crew.begin()
         if self._director:
             self._director.begin()
 
     def _wait_for_another(self) -> None:
         """Whose outer process was killed, say: it has the grace to end what it had started. Raises WaitError."""
-        until = self._loop.clock() + self.plan.limits.grace_s + ENDS_S
+        until = self.loop.clock() + self.plan.limits.grace_s + ENDS_S
         is_told = False
         while (folder := self._searches.held()) and not self.ending:
-            if self._loop.clock() >= until:
+            if self.loop.clock() >= until:
                 msg = f"another search is at work in {folder}: wait for its end, or give this one a --log-dir of its own"
                 raise WaitError(msg)
             if not is_told:
-                self._say(f"tune: another search is at work in {folder}; waiting for its end, {until - self._loop.clock():.0f} s at most")
+                self.say(f"tune: another search is at work in {folder}; waiting for its end, {until - self.loop.clock():.0f} s at most")
             is_told = True
-            self._loop.run_until(lambda: self.ending is not None, self._loop.clock() + LOOK_S)
+            self.loop.run_until(lambda: self.ending is not None, self.loop.clock() + LOOK_S)
 
     def _decide(self, child: Child) -> None:
         if child.role != EXPERIMENT:
@@ -84,26 +84,26 @@ class Tuning(Attempt):
     def _report(self, verdict: Verdict) -> None:
         """What the search has found, however it ended."""
         if self._director:
-            self._searches.close(self._director.search, self._say)
+            self._searches.close(self._director.search, self.say)
         super()._report(verdict)
 
     # What the crew and the director want
 
     def _try(self, process: Process) -> Child:
-        before = set(self._children.running)
-        self._children.start((process,), EXPERIMENT)
-        (pid,) = set(self._children.running) - before
-        return self._children.running[pid]
+        before = set(self.children.running)
+        self.children.start((process,), EXPERIMENT)
+        (pid,) = set(self.children.running) - before
+        return self.children.running[pid]
 
     def _below(self) -> list[tree.Identity]:
         return tree.descendants(os.getpid())
 
     def _tell_node_0(self, body: Mapping[str, Any]) -> None:
-        self._nodes.tell_node_0(TOPIC, body)
+        self.nodes.tell_node_0(TOPIC, body)
 
     def _tell_nodes(self, body: Mapping[str, Any], nodes: Sequence[int]) -> None:
         try:
-            self._nodes.tell_nodes(TOPIC, body, nodes)
+            self.nodes.tell_nodes(TOPIC, body, nodes)
         except WireError as error:
             msg = f"the DeepSpeed configuration cannot be told to the nodes: {error}"
             raise ConfigError(msg) from None
@@ -117,16 +117,16 @@ class Tuning(Attempt):
     def _on_over(self, search: Search) -> None:
         if not search.best:
             code, text = failure(search)
-            self._fail(Ending("failed", code, text))
+            self.fail(Ending("failed", code, text))
             return
         text = self._searches.summary(search)
         if not self._site.run:
-            self._nodes.succeeds_with(text)
+            self.nodes.succeeds_with(text)
             self._tell_nodes({"do": "over", "text": text}, ())
             return
         chosen = search.experiment(search.best.name)
         order = {"config": self._searches.optimal(search), "args": dict(chosen.args), "port": self._searches.free_port()}
-        self._say(f"{text}; starting the program with it")
+        self.say(f"{text}; starting the program with it")
         self._tell_nodes({"do": "best", **order}, ())
 
     def _finish(self, text: str) -> None:
@@ -134,13 +134,13 @@ class Tuning(Attempt):
         if self.ending:
             return
         self._success = Success(text)
-        own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
-        if self._nodes.done(own, text):
-            self._finishes[:] = [own]
-            self._record.event("done")
+        own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
+        if self.nodes.done(own, text):
+            self.finishes[:] = [own]
+            self.record.event("done")
         else:
             self._end(Ending("succeeded", 0, text))
 
     def _start_best(self, body: Mapping[str, Any]) -> None:
         if not self.ending:
-            self._children.start((self._searches.best_run(body),), LAUNCHER)
+            self.children.start((self._searches.best_run(body),), LAUNCHER)

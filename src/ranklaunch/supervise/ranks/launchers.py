@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ranklaunch.errors import WaitError
-from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import PROGRAM, Plan, RankOutputs, everything
+from ranklaunch.plan.model import PROGRAM, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
-from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
-from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import Value, replace
+from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.attempt import Attempt
     from ranklaunch.supervise.ranks.below import Below, Watched
     from ranklaunch.supervise.ranks.left import Holders
     from ranklaunch.supervise.ranks.unnamed import Unnamed
@@ -39,44 +37,19 @@ SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has fail
 Ranks = list[tuple[str, tree.Identity]]
 
 
-class Around(Value):
-    """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided, None
-    until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for ranks.
-    fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it yet.
-    finish: a rank that has ended with 0 by itself. say: a line for people. hush: what launchers write from now on is about that end.
-    ended: a rank, in whatever round of its launcher's. found: one, by the
-    folder of its files."""
-
-    plan: Callable[[], Plan]
-    ending: Callable[[], Ending | None]
-    stopping: Callable[[], bool]
-    carried: Callable[[], list[tree.Identity]]
-    tell: Callable[[Iterable[tree.Identity]], None]
-    fail: Callable[[Ending], None]
-    deciding: Callable[[Ending], None]
-    died: Callable[[Child, Watched], None]
-    finish: Callable[[Finish], None]
-    say: Callable[[str], None]
-    hush: Callable[[], None]
-    ended: Callable[[int | None], None]
-    found: Callable[[RankOutputs | None, str], None]
-
-
 class Launchers:
-    """children: those that run, by pid."""
+    """Those of one attempt."""
 
-    def __init__(self, around: Around, children: Mapping[int, Child], loop: Loop, record: Record, nodes: Nodes) -> None:
-        self._around = around
-        self._children = children
-        self._loop = loop
-        self._record = record
-        self._nodes = nodes
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._children = attempt.children.running
+        self._loop = attempt.loop
         self.failing_since: float | None = None  # the first of those below
         self.failing: set[int] = set()  # pids of those that end their ranks after a failure, and will say more of it
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._unnamed: Unnamed | None = None
-        self._lone = Lone(loop.clock, around.plan().limits.grace_s)
+        self._lone = Lone(self._loop.clock, attempt.plan.limits.grace_s)
 
     @property
     def notes(self) -> list[str]:
@@ -85,14 +58,14 @@ class Launchers:
 
     def watch(self, child: Child) -> None:
         """From its start on."""
-        launcher, plan = child.launcher, self._around.plan()
+        launcher, plan = child.launcher, self._attempt.plan
         files = plan.outputs or plan.kept
         if launcher.STARTS or (launcher.DEPTH and files):
             from ranklaunch.supervise.ranks.below import Announced, ByFiles, Watcher
 
             watcher = Watcher(
                 self._loop, ended=lambda rank: self._on_end(child, rank), started=lambda *found: self._on_start(child, *found),
-                signalled=lambda: child.ends_ranks or self._around.stopping(), hear=lambda: child.hear(self.read),
+                signalled=lambda: child.ends_ranks or self._attempt.stopper.begun, hear=lambda: child.hear(self.read),
             )  # fmt: skip
             if launcher.STARTS:
                 child.below = Announced(watcher, launcher.STARTS, plan.job.node.ranks)
@@ -104,7 +77,7 @@ class Launchers:
         if launcher.CARRIERS and (child.role == LAUNCHER or not plan.processes):
             from ranklaunch.supervise.ranks.left import Holders
 
-            self._holders.append(Holders(child, self._children, self._loop, plan.limits.grace_s, self._around.say))
+            self._holders.append(Holders(child, self._children, self._loop, plan.limits.grace_s, self._attempt.say))
             self._holders[-1].watch()
 
     def expect_ranks(self) -> None:
@@ -118,7 +91,7 @@ class Launchers:
         if child.below:
             child.below.read(said)
         child.look_for_report(said, self._loop.clock())
-        if not (self._around.ending() or child.told or child.ends_ranks) and child.says_failing(said):
+        if not (self._attempt.ending or child.told or child.ends_ranks) and child.says_failing(said):
             self._on_failing(child)
         self._dismiss(child, said)
 
@@ -153,19 +126,19 @@ class Launchers:
         """The processes of ranks, by rank, as far as they are known."""
         own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
         known = {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
-        return known if len(known) >= self._around.plan().job.node.slots else self._with_unnamed(known)
+        return known if len(known) >= self._attempt.plan.job.node.slots else self._with_unnamed(known)
 
     def _with_unnamed(self, known: dict[int, tree.Identity]) -> dict[int, tree.Identity]:
         """A program that starts its ranks itself, none of which tells which it is, stands for all of them."""
         from ranklaunch.supervise.ranks.unnamed import Unnamed
 
         self._unnamed = self._unnamed or Unnamed()
-        node = self._around.plan().job.node
+        node = self._attempt.plan.job.node
         program = next((child.identity for child in self._children.values() if self._is_program(child)), None)
         return self._unnamed.find(known, node.slots) or ({node.first_rank: program} if program else {})
 
     def _is_program(self, child: Child) -> bool:
-        return child.role == LAUNCHER and self._around.plan().runs == PROGRAM
+        return child.role == LAUNCHER and self._attempt.plan.runs == PROGRAM
 
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
@@ -187,25 +160,25 @@ class Launchers:
 
     def success(self, ended: Sequence[Child]) -> Success:
         """What is said of this node's, once all of these have ended with 0."""
-        if not (self._around.plan().fewer_ranks or any(each.DEPTH or each.proof for each in (child.launcher for child in ended))):
-            return Success(f"{everything(self._around.plan())} succeeded")
+        if not (self._attempt.plan.fewer_ranks or any(each.DEPTH or each.proof for each in (child.launcher for child in ended))):
+            return Success(f"{everything(self._attempt.plan)} succeeded")
         from ranklaunch.supervise.ranks import counted
 
-        return counted.success(self._around.plan(), ended)
+        return counted.success(self._attempt.plan, ended)
 
     def unwell(
         self, ended: Sequence[Child], suspects: Sequence[Suspect], tail_of: Callable[[int | None], bytes],
         caught: Callable[[tree.Identity], bool],
     ) -> Sequence[str]:  # fmt: skip
         """What is said of ranks that failed while they were being stopped, with a launcher or without."""
-        ending = self._around.ending()
+        ending = self._attempt.ending
         if not ending or ending.outcome == "succeeded":
             return ()
         try:
             from ranklaunch.supervise.ranks import unwell
         except (OSError, ImportError):  # no descriptor left
             return ()
-        plan, asked = self._around.plan(), ending.outcome == "stopped"
+        plan, asked = self._attempt.plan, ending.outcome == "stopped"
         return unwell.notes(plan, ended, suspects, tail_of, caught, from_elsewhere=ending.from_elsewhere, asked=asked)
 
     # Signals for ranks
@@ -218,7 +191,7 @@ class Launchers:
         self._offer_again(number, unheard, LISTENS_S)
         by_node_0 = not meant and bool(self.living())
         if by_node_0:
-            self._around.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
+            self._attempt.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
         return by_node_0 or len(unheard) < len(meant), _names(unheard)
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
@@ -227,7 +200,7 @@ class Launchers:
         elif unheard:
             names = _names(unheard)
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
-            self._around.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+            self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
         """A signal for those processes of the ranks that catch it; the ranks in which none does."""
@@ -245,10 +218,10 @@ class Launchers:
             launcher, name = child.launcher, child.process.name
             ranks = child.ranks() if launcher.starts_ranks else [child.identity]
             if launcher.CARRIERS:
-                ranks = self._not_catching(hearing, [*ranks, *self._around.carried()]) or [child.identity]
+                ranks = self._not_catching(hearing, [*ranks, *self._attempt.stopper.carried()]) or [child.identity]
             yield from ((name, rank) for rank in ranks)
         if not leaders:
-            yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
+            yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._attempt.stopper.carried()))
 
     def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
         """All of them, unless all catch it themselves, and what carries them passes it on."""
@@ -258,62 +231,64 @@ class Launchers:
     # What happens to ranks
 
     def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
-        self._around.found(self._around.plan().kept, folder)
+        self._attempt.logs.follow_kept(self._attempt.plan.kept, folder)
         if child.launcher.kills_ranks:
-            self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
+            self._attempt.record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """A rank, seen here before its launcher says so, or where that is told to say nothing."""
-        self._around.ended(rank.rank)
+        self._attempt.logs.rank_ended(rank.rank)
         kills = child.launcher.kills_ranks
         if child.announced:
             self._note_end(rank)
-            if rank.failed and kills and not self._around.ending():
-                self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
+            if rank.failed and kills and not self._attempt.ending:
+                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
             return
         if rank.code:
-            child.launcher.rank_failed(child, self._around.stopping())
+            child.launcher.rank_failed(child, self._attempt.stopper.begun)
         if rank.rank is None and kills:
             self._on_end_beside(child, rank)
         elif kills:
             self._note_end(rank)
-            if rank.code and not self._around.ending():
+            if rank.code and not self._attempt.ending:
                 self._fails(child, f"a rank of {child.process.name} has failed")
         elif rank.code and child.launcher.ENDS_RANKS:
-            self._around.hush()
-            self._around.died(child, rank)
+            self._attempt.logs.hush()
+            self._attempt.companions.died(child, rank)
             self._loop.after(SAYS_S, lambda: self._says_nothing(child))
 
     def _on_end_beside(self, child: Child, other: Watched) -> None:
         """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
-        if other.failed and not self._around.ending() and child.identity.pid not in self.failing:
-            self._around.fail(Ending("failed", other.code or 0, "", child, other))
+        if other.failed and not self._attempt.ending and child.identity.pid not in self.failing:
+            self._attempt.fail(Ending("failed", other.code or 0, "", child, other))
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
         if child.held:  # others want to see its ranks as they are
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
-        elif child.alive and not (child.told or child.ends_ranks or self._around.ending()):
+        elif child.alive and not (child.told or child.ends_ranks or self._attempt.ending):
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
     def _note_end(self, end: Watched) -> None:
         killed = name_of(end.signal) if end.signal else None
-        self._record.event("exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code, signal=killed, max_rss_kb=None)
+        self._attempt.record.event(
+            "exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code, signal=killed, max_rss_kb=None
+        )
         if end.code == 0 and end.by_itself:
-            self._around.finish(Finish(self._around.plan().job.node_index, end.rank, self._nodes.wall(end.ended_at)))
+            self._attempt.finishes.append(Finish(self._attempt.plan.job.node_index, end.rank, self._attempt.nodes.wall(end.ended_at)))
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""
-        if not child.alive or self._around.ending() or child.identity.pid in self.failing:
+        if not child.alive or self._attempt.ending or child.identity.pid in self.failing:
             return
         self.failing.add(child.identity.pid)
         self.failing_since = self.failing_since or self._loop.clock()
-        self._around.hush()
-        self._record.event("failing", name=child.process.name)
-        plan, ending = self._around.plan(), Ending("failed", 1, reason, at=self._loop.clock())
-        self._around.deciding(replace(ending, child=child))
-        self._nodes.fail(lambda: judge.first_word(plan, ending, self._nodes.wall))
+        self._attempt.logs.hush()
+        self._attempt.record.event("failing", name=child.process.name)
+        plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
+        self._attempt.companions.deciding(replace(ending, child=child))
+        self._attempt.nodes.fail(lambda: judge.first_word(plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
@@ -322,7 +297,7 @@ class Launchers:
 
     def _look_at(self, child: Child) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
-        if not child.alive or self._around.ending():
+        if not child.alive or self._attempt.ending:
             return
         if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
             child.go_on()
@@ -335,18 +310,18 @@ class Launchers:
             tree.send(child.identity, signal.SIGKILL)
         else:
             reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
-            self._around.fail(Ending("failed", 1, reason))
+            self._attempt.fail(Ending("failed", 1, reason))
 
     def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
         """Call later, unless the job is ending then."""
-        self._loop.after(seconds, lambda: None if self._around.ending() else act())
+        self._loop.after(seconds, lambda: None if self._attempt.ending else act())
 
     def _tell_ranks(self, child: Child) -> None:
         """Send SIGTERM to the ranks that the launcher is slow to signal."""
-        if child.alive and not self._around.ending():
+        if child.alive and not self._attempt.ending:
             carried = child.launcher.CARRIERS
-            ranks = self._around.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
-            self._around.tell(rank for rank in ranks if rank not in self._told)
+            ranks = self._attempt.stopper.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
+            self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
             self._told.update(ranks)
             if carried:  # a node that is slow starts its ranks after that
                 self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
@@ -355,19 +330,19 @@ class Launchers:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first. It may be slow to end: the others have
         before what it has told by now."""
         if child.alive:
-            self._nodes.tell_more(lambda: self._said(child, at))
+            self._attempt.nodes.tell_more(lambda: self._said(child, at))
             for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
                 tree.send(target, signal.SIGKILL)
 
     def _said(self, child: Child, at: float) -> Suspect | None:
         failure = self.explained(child, judge.decoded(child.reader.output.tail)) if child.reader else None
-        return judge.of_launcher(self._around.plan(), child, failure, self._nodes.wall(at)) if failure else None
+        return judge.of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
 
     # Without a failure
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
         """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
-        if not child.alive or self._around.ending() or child.identity.pid in self.failing:
+        if not child.alive or self._attempt.ending or child.identity.pid in self.failing:
             return
         now = self._loop.clock()
         ranks = len(tree.generation(child.identity.pid, child.launcher.DEPTH))
@@ -380,7 +355,7 @@ class Launchers:
             looks = 0
         if alone_since and now - alone_since > child.launcher.lonely_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
-            self._around.fail(Ending("failed", WaitError.exit_code, reason))
+            self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
 
