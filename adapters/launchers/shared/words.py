@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ranklaunch.typed import NamedTuple
 
+UNKNOWN = "\0"  # in a word of a script: text that is known only when the script runs
+
 
 def as_written(name: str) -> str:
     return name
