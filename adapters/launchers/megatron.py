@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
 
 NAME = "megatron"
-UNKNOWN = "\0"  # as in ranklaunch.adapters.launchers.shared.scripts.said
 
 TP = Variable("tp", ("RANKLAUNCH_TP",), parse.positive, 1, "tensor parallelism: ranks that share each layer", option="--tp")
 PP = Variable("pp", ("RANKLAUNCH_PP",), parse.positive, 1, "pipeline parallelism: ranks that divide the layers", option="--pp")
@@ -89,9 +88,11 @@ def _unknown(script: Script, job: Job) -> str:
     args = script.starts[0].words
     for before, word in zip(("", *args), args):
         name = word.partition("=")[0]
-        may_be_more = UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(UNKNOWN))
-        if UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
-            return f"what stands behind {showing.clipped(before.replace(UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
+        may_be_more = words.UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(words.UNKNOWN))
+        if words.UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
+            return (
+                f"what stands behind {showing.clipped(before.replace(words.UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
+            )
     nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
     counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
     if len(counts) == 2 and counts[0] * counts[1] != job.world_size:

@@ -6,7 +6,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared.own_launcher import KINDS, MENTIONS
-from ranklaunch.adapters.launchers.shared.scripts import said
+from ranklaunch.adapters.launchers.shared.scripts import shell
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 
@@ -14,8 +14,8 @@ SCRIPT = '#!/bin/bash\nset -e\nexport A=1\nexec torchrun --nnodes $NNODES \\\n  
 
 
 def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]:
-    """Of all commands but `true`, each on a line; ? for what is not known."""
-    found = said.lines(text, {"N": "2", "E": "", **(env or {})}, args)
+    """Return each command as a line; ? stands for text that is not known."""
+    found = shell.commands(text, {"N": "2", "E": "", **(env or {})}, args)
     return [" ".join(f"<{word}>" if " " in word or not word else word for word in line.words).replace("\0", "?") for line in found]
 
 
@@ -32,8 +32,8 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("cat <<< torchrun; a 2>&1 >x &>y 3<z b", ["cat", "a b"]),
         ("if a; then b; elif c; then d; else e; fi", ["a", "b", "c", "d", "e"]),
         ("while ! a; do b; done; { c; }; (d)", ["a", "b", "c", "d"]),
-        ("case $N in\n torchrun) a;;\n x|y) b\nesac\nc", ["case 2 in", "a", "b", "c"]),
-        ("f() { a; }\nfunction g { b; }\nf", ["f", "a", "b", "f"]),
+        ("case $N in\n torchrun) a;;\n x|y) b\nesac\nc", ["a", "b", "c"]),
+        ("f() { a; }\nfunction g { b; }\nf", ["a", "b", "f"]),
         ("a $(torchrun x; y) `torchrun z` $((1+1)) ${#N} ${N%x} $'x'", ["a ? ? ? ? ? ?"]),
         ("a <(torchrun x) b", ["a b"]),
         ("X=1 Y=2 a $X", ["a"]),
@@ -58,22 +58,35 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("export X=1 Y; declare -i Z=2; a $X$Z", ["a 12"]),
         ("X=1; . ./env.sh; Y=3; a $X $N $Y", ["a ? ? 3"]),
         ('C=\'a $N "b c"\'; eval $C; eval "$(x)"; d $N', ["a 2 <b c>", "?", "d ?"]),
+        ("eval \"a '$(x)' b; c '$?' d\"", ["a ? b", "c ? d"]),
         ("a 'open", ["a open"]),
         ("a ${open", ["a ?"]),
         ("a $(open", ["a ?"]),
         ("", []),
     ]
 )
-def test_what_commands_are_told(text: str, expected: list[str]) -> None:
+def test_commands_of_a_script(text: str, expected: list[str]) -> None:
     assert words(text, "p", "q r") == expected
 
 
 @pytest.mark.one_python
 @helpers.for_each(
-    ["(" * 50_000, "${a:-" * 25_000, "$(" * 50_000, "<<E " * 25_000, "eval " * 25_000, 'X="$X$X";' * 500, "'" * 99_999, "\n<<E" * 9_999]
+    [
+        "(" * 50_000,
+        "${a:-" * 25_000,
+        "$(" * 50_000,
+        "<<E " * 25_000,
+        "eval " * 25_000,
+        'X="$X$X";' * 500,
+        "'" * 99_999,
+        "\n<<E" * 9_999,
+        "X=(" * 9_999,
+        "case x in " * 9_999,
+        "${a:-" * 9_999 + "}" * 9_999,
+    ]
 )
 def test_no_text_is_too_much(text: str) -> None:
-    assert sum(1 for _ in said.lines(f"N=x;{text}", {}, ())) < 200_000
+    assert sum(1 for _ in shell.commands(f"N=x;{text}", {}, ())) < 200_000
 
 
 def plan(

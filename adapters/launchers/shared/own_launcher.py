@@ -74,6 +74,8 @@ class Found(Value):
     def alone(self, nodes: int, env: Mapping[str, str]) -> str:
         """Why it must not run once on each of several nodes, as the end of a sentence; "" where it may."""
         kind = self.kind
+        if any(words.UNKNOWN in word for word in self.words):
+            return ""
         if not kind.nodes:
             return "of which one starts the ranks of all nodes"
         told = words.first(self.words, kind.nodes, words.with_underscores) or env.get(kind.variable, "").strip()
@@ -90,72 +92,73 @@ class Found(Value):
 
 
 def find(program: Program) -> Found | None:
-    given = (program.path, *program.args)
-    return _module(given) if program.module else of_words(given)
+    command = (program.path, *program.args)
+    return _module(command) if program.module else of_words(command)
 
 
-def of_words(given: Sequence[str]) -> Found | None:
-    name = _name(given[:1])
+def of_words(command: Sequence[str]) -> Found | None:
+    """Return the launcher that a command is, or that it starts behind a shell, an interpreter or a wrapper."""
+    name, rest = _name(command), command[1:]
     if name in SHELLS:
-        return _in_text(given[1:])
+        return _in_text(rest)
     if _PYTHON.fullmatch(name):
-        return _by_python(given[1:])
-    kind = KINDS.get(name)
-    if kind:
-        return _found(name, kind, given[1:])
-    if name not in WRAPPERS:
-        return None
-    below = next((i for i, word in enumerate(given) if i and _is_program(word)), 0)
-    return of_words(given[below:]) if below else None
+        return _by_python(rest)
+    if name in WRAPPERS:
+        below = next((at for at, word in enumerate(rest) if _is_program(word)), len(rest))
+        return of_words(rest[below:])
+    return _found(name, KINDS.get(name), rest)
 
 
 def _is_program(word: str) -> bool:
-    """Behind a wrapper's options and their values. What ends the search is none that starts ranks."""
+    """Return True for a word that ends the options of a wrapper and their values."""
     name = _name([word])
     return name in KINDS or name in WRAPPERS or name in SHELLS or bool(_PYTHON.fullmatch(name)) or word.endswith((".py", ".sh"))
 
 
-def _name(given: Sequence[str]) -> str:
-    return given[0].rpartition("/")[2] if given else ""
+def _name(command: Sequence[str]) -> str:
+    return command[0].rpartition("/")[2] if command else ""
 
 
-def _found(name: str, kind: Kind, rest: Sequence[str]) -> Found | None:
-    if not kind.needs:
-        return Found(name, kind, tuple(rest))
+def _found(name: str, kind: Kind | None, rest: Sequence[str]) -> Found | None:
+    if not kind or not kind.needs:
+        return Found(name, kind, tuple(rest)) if kind else None
     return Found(f"{name} {kind.needs}", kind, tuple(rest[1:])) if list(rest[:1]) == [kind.needs] else None
 
 
-def _by_python(given: Sequence[str]) -> Found | None:
-    """Behind an interpreter's name: -m MODULE, or a launcher's file."""
-    left = list(given)
-    while left and left[0].startswith("-") and left[0] != "-m":
-        del left[: 2 if left[0] in ("-W", "-X") else 1]
-    if left[:1] == ["-m"]:
-        return _module(left[1:])
-    kind = KINDS.get(_name(left))
-    return _found(_name(left), kind, left[1:]) if kind else None
+def _by_python(command: Sequence[str]) -> Found | None:
+    """Return the launcher behind an interpreter's options: -m MODULE, or a launcher's file."""
+    at = 0
+    while command[at : at + 1] and command[at].startswith("-"):
+        if command[at] == "-m":
+            return _module(command[at + 1 :])
+        at += 2 if command[at] in ("-W", "-X") else 1
+    name = _name(command[at:])
+    return _found(name, KINDS.get(name), command[at + 1 :])
 
 
-def _module(given: Sequence[str]) -> Found | None:
-    kind = _MODULES.get(given[0]) if given else None
-    return _found(f"python -m {given[0]}", kind, given[1:]) if kind else None
+def _module(command: Sequence[str]) -> Found | None:
+    name = "".join(command[:1])
+    return _found(f"python -m {name}", _MODULES.get(name), command[1:])
 
 
-def _in_text(given: Sequence[str]) -> Found | None:
-    """A shell's options end with the one that has a c. Of the environment of its text nothing is known here."""
-    at = next((i for i, word in enumerate(given) if re.fullmatch(r"-[a-z]*c", word)), len(given))
-    text = "".join(given[at + 1 : at + 2])
-    found = next((found for found, _ in in_script(text, None, ())), None)
-    return replace(found, words=tuple(word.replace("\0", "...") for word in found.words)) if found else None
+def _in_text(command: Sequence[str]) -> Found | None:
+    """Return the first launcher in the text of a shell's -c. Options end with the one that has a c; the environment is unknown."""
+    at = next((at for at, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), len(command))
+    text = "".join(command[at + 1 : at + 2])
+    found = next((found for found, _ in in_script(text, None, None)), None)
+    return replace(found, words=tuple(word.replace(words.UNKNOWN, "...") for word in found.words)) if found else None
 
 
-def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str]) -> Iterator[tuple[Found, bool]]:
-    """Those of a shell's commands that start ranks, each with whether it is in no condition. env: None where it is not known."""
+def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[tuple[Found, bool]]:
+    """Yield the launchers among a script's commands, each with True if no condition decides whether the script reaches it.
+
+    env, args: environment and arguments when the script starts; None if unknown.
+    """
     if not MENTIONS.search(text):
         return
-    from ranklaunch.adapters.launchers.shared.scripts import said  # most have none
+    from ranklaunch.adapters.launchers.shared.scripts import shell  # most have none
 
-    for line in said.lines(text, env, args):
-        found = of_words(line.words[1:] if line.words[0] in ("exec", "command") else line.words)
+    for command in shell.commands(text, env, args):
+        found = of_words(command.words[1:] if command.words[0] in ("exec", "command") else command.words)
         if found and not _ASKS.intersection(found.words[:1]):
-            yield found, line.reached
+            yield found, command.reached

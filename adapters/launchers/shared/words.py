@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ranklaunch.typed import NamedTuple
 
 Spell = Callable[[str], str]
+UNKNOWN = "\0"  # in a word of a script: text that is known only when the script runs
 
 
 def with_underscores(name: str) -> str:
