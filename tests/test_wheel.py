@@ -407,7 +407,6 @@ WHEEL = {
     "ranklaunch/supervise/ranks/unnamed.py",
     "ranklaunch/supervise/ranks/unread.py",
     "ranklaunch/supervise/ranks/unwell.py",
-    "ranklaunch/supervise/ranks/watched.py",
     "ranklaunch/supervise/ranks/wrapped.py",
     "ranklaunch/supervise/record.py",
     "ranklaunch/supervise/rounds/__init__.py",
