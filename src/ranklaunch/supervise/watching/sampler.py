@@ -46,7 +46,7 @@ class Sampler:
         looked at where no rank is found. written: bytes, by rank."""
         below = tree.by_parent()
         entries = {pid: found for children in below.values() for pid, found in children}
-        ranks: dict[int | None, Identity] = {rank: each for rank, each in self._ranks.find(known, most, below, entries).items()}  # noqa: C416
+        ranks: dict[int | None, Identity] = {rank: each for rank, each in self._ranks.find(known, most, below).items()}  # noqa: C416
         if not ranks and launchers:
             ranks = {None: launchers[0]}
         spent: dict[Identity, _Spent] = {}
