@@ -42,6 +42,7 @@ EVERYTHING = sorted(
     for path in (*CORE.rglob("*.py"), *(helpers.ROOT / "adapters").rglob("*.py"), *(helpers.ROOT / "entrypoints").rglob("*.py"))
     if not (CORE in path.parents and within(path, (*LINKED, *OTHERS)))
 )
+CORE_ONLY = [path for path in EVERYTHING if CORE in path.parents]
 PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
@@ -195,12 +196,40 @@ def adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(path: Pat
             assert name.split(".")[3] in shared
 
 
+LAUNCHER = re.compile(
+    r"(?<![a-z])(torchrun|msrun|mpirun|mpiexec|orterun|orted|prted|prterun|deepspeed|accelerate|horovod(run)?|pdsh|srun|launch[._]py)(?![a-z])",
+    re.IGNORECASE,
+)
+MAY_NAME_LAUNCHERS = (
+    "catalogue/reports.py", "catalogue/scripts.py", "catalogue/layouts.py", "catalogue/turns.py",  # the texts of their reports
+    "tune/", "command/tuning/",  # a search of DeepSpeed configurations
+    "specs/model.py", "specs/slurm.py",  # srun is part of a job's specification
+)  # fmt: skip
+
+
+def no_launcher_is_named(path: Path) -> None:
+    """But in constants of a module, which are data, and in docstrings."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    data = [node for node in module.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    found: set[str] = set()
+    left: list[ast.AST] = [module]
+    while left:
+        node = left.pop()
+        documented = isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None
+        text = next(iter(node.body)) if documented else None
+        left += [each for each in ast.iter_child_nodes(node) if each not in data and each is not text]
+        names = [getattr(node, name, None) for name in ("id", "attr", "name", "arg", "module", "value")]
+        found |= {str(name) for name in names if isinstance(name, (str, bytes)) and LAUNCHER.search(str(name))}
+    assert found == set()
+
+
 # Each with the modules that it is for. All are one test: to read the modules takes longer than to look at them.
 RULES: dict[Callable[[Path], None], list[Path]] = {
     reading_and_planning_touch_nothing: PURE,
     only_the_console_script_reads_the_environment: [path for path in EVERYTHING if place(path) != "entrypoints/main.py"],
     only_the_supervisor_starts_and_ends_processes: [path for path in EVERYTHING if not within(path, STARTING)],
     imports_go_one_way: EVERYTHING,
+    no_launcher_is_named: [path for path in CORE_ONLY if not place(path).startswith(MAY_NAME_LAUNCHERS)],
     adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other: [
         path for kind in ("platforms", "launchers") for path in (helpers.ROOT / "adapters" / kind).rglob("*.py")
     ],

@@ -322,6 +322,10 @@ class Deepspeed(RanksFirst):
     def needs() -> Mapping[str, Need]:
         return {**ssh.NEEDS, NAME: Need("it comes with DeepSpeed: is --python the interpreter that has it?")}
 
+    @staticmethod
+    def starts_all(reader: Reader) -> bool:
+        return reader.get(remote.BY) != remote.OWN_NODE
+
     @property
     def kills_ranks(self) -> bool:
         return self.planned.outputs is not None

@@ -239,6 +239,10 @@ class Mpirun(FromNode0):
     report = staticmethod(open_mpi.report)
 
     @staticmethod
+    def starts_all(reader: Reader) -> bool:
+        return True
+
+    @staticmethod
     def needs() -> Mapping[str, Need]:
         return {**ssh.NEEDS, NAME: Need("it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)")}
 

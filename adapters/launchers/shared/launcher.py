@@ -107,6 +107,11 @@ class Launcher:
         """Return the programs that plans of this method start, by name."""
         return {}
 
+    @staticmethod
+    def starts_all(reader: Reader) -> bool:
+        """Return True if node 0 starts the ranks of all nodes, with its own variables."""
+        return False
+
     # Ranks
 
     @property

@@ -28,6 +28,7 @@ _BY_LAUNCH_PY = (
     r"(?:Killing subprocess (?P<pid>\d{1,10})$|(?P<last>Main |\[)).*\n?"
 )
 _OF_A_RANK = re.compile(HOOKED)
+LOST_HOST = b"pdsh@"  # the beginning of what pdsh says of a host that it has lost
 TORCHRUN, LAUNCH_PY = "torchrun", "launch.py"  # launchers that write no other's words; ranks may have started more of them
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared import deepspeed_remote
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import own_program
 from ranklaunch.place.cores import Divided, divided
 from ranklaunch.plan import facts
@@ -25,7 +25,7 @@ LONGEST = 120_000  # characters of a variable, of which Linux takes 131,071
 _PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as it is, without what stands between entries
 
 
-def placed(job: Job, reader: Reader, templates: Templates, method: str, once: bool) -> Job:
+def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
     """The job with the stand-in for its program. once: the method starts the program once on a node."""
     bound = (reader.get(BIND) if reader.given(BIND) else "cores" if reader.given(BIND_CORES) else "none") == "cores"
     memory = reader.given(BIND_MEMORY) and reader.get(BIND_MEMORY)
@@ -36,7 +36,7 @@ def placed(job: Job, reader: Reader, templates: Templates, method: str, once: bo
         return job
     if debugs and not job.program.is_python:
         reader.problem(f"{reader.told(DEBUGPY)}: debugpy is for Python programs, and {job.program.path} is none")
-    from_node_0 = len(job.nodes) > 1 and _from_node_0(reader, method)
+    from_node_0 = len(job.nodes) > 1 and launcher.starts_all(reader)
     program, known = job.program, dict[tuple[Node, int], dict[str, str]]()
 
     def environment(job: Job) -> dict[str, str]:
@@ -71,11 +71,6 @@ def _needs(process: Process) -> tuple[tuple[str, str], ...]:
     first = {entry.partition(",")[0] for text in texts for entry in text.split(":")}
     hint = f"{RANK_PREFIX.both} has it before a rank"
     return (*numactl, *((name, hint) for name in sorted(first) if name and "%" not in name))
-
-
-def _from_node_0(reader: Reader, method: str) -> bool:
-    """Whether the ranks of all nodes are started there, with its variables."""
-    return method == "mpirun" or (method == "deepspeed" and reader.get(deepspeed_remote.BY) != deepspeed_remote.OWN_NODE)
 
 
 def _kind(program: Program) -> str:

@@ -24,6 +24,7 @@ from ranklaunch.values import Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
+_DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 
 
@@ -91,7 +92,7 @@ def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Tem
         return launcher.plan(job, reader, templates)
     from ranklaunch.place import rank  # nothing stands before most ranks
 
-    placed = rank.placed(job, reader, templates, launcher.NAME, launcher.NAME in launchers.ONCE)
+    placed = rank.placed(job, reader, templates, launcher, launcher.NAME in launchers.ONCE)
     return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
 
 
@@ -328,7 +329,7 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
 def _judge_ds_config(plan: Plan, reader: Reader) -> None:
     """Of a program that is told of one, whichever method starts its ranks; autotuning tries numbers of its own."""
     tuned = any("--autotuning" in word for process in plan.processes for word in process.argv)
-    if tuned or plan.runs != RANKS or not any(word.startswith("--deepspeed") for word in plan.job.program.args):
+    if tuned or plan.runs != RANKS or not any(word.startswith(_DS_OPTIONS) for word in plan.job.program.args):
         return
     from ranklaunch.plan import ds_config  # most have none
 

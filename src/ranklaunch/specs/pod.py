@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch.read.settings import MUSTER_PORT
+from ranklaunch.read.settings import BY_MPI, MUSTER_PORT
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
@@ -130,7 +130,7 @@ def launchers_alone(spec: JobSpec) -> int:
 
 def _method(spec: JobSpec) -> str:
     """ "" for what ranklaunch finds out itself: on an MPIJob the launcher knows no more of the workers than MPI does."""
-    auto = "mpirun" if spec.engine == "mpijob" else ""
+    auto = BY_MPI[0] if spec.engine == "mpijob" else ""
     return auto if spec.mode == "auto" else spec.mode
 
 

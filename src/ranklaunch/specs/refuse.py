@@ -97,6 +97,7 @@ WHY: Mapping[str, str] = {
 NO_IMAGE = ("sky", *BY_SCRIPT)  # may do without one
 MOST_BYTES_OF_VARIABLE = 128 * 1024
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
+_WITHOUT_GPUS = {"ranktable": "npu", "msrun": "npu or cpu"}  # methods of MindSpore, and what they compute on
 
 
 def problems(spec: JobSpec) -> list[str]:
@@ -176,8 +177,8 @@ def _grace(text: str, period: int) -> Iterator[str]:
 def _method(spec: JobSpec) -> Iterator[str]:
     if spec.mode == "ranktable" and spec.rank_table.source == "none" and spec.engine != "modelarts":
         yield "mode=ranktable: expected a rankTable.source"
-    if spec.mode in ("ranktable", "msrun") and spec.device.kind == "gpu":
-        yield f"mode={spec.mode}: expected device.kind npu" + (" or cpu" if spec.mode == "msrun" else "")
+    if spec.mode in _WITHOUT_GPUS and spec.device.kind == "gpu":
+        yield f"mode={spec.mode}: expected device.kind {_WITHOUT_GPUS[spec.mode]}"
     if spec.tf.ps and spec.engine != "volcano":
         yield f"tf.ps={spec.tf.ps}: {spec.engine} has one kind of pod; use volcano"
     if spec.tf.ps and spec.mode != "tensorflow":

@@ -231,7 +231,7 @@ def _of_pod(spec: JobSpec) -> Iterator[str]:
 
 def _mpijob(spec: JobSpec) -> Iterator[str]:
     if spec.mode not in ("auto", *BY_MPI):
-        yield f"mode={spec.mode}: expected mpirun with mpijob"
+        yield f"mode={spec.mode}: expected {BY_MPI[0]} with mpijob"
     if spec.network.host_network and spec.nodes + launchers_alone(spec) > 1:
         yield "network.hostNetwork: there an MPIJob's worker has no name, by which alone it knows which one it is; use volcano or jobset"
 

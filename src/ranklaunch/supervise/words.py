@@ -182,7 +182,9 @@ def _launcher(plan: Plan) -> Launcher | None:
 
 def tells_only_of_end(own: bytes) -> bool:
     """Whether it is pdsh's word of a host that has said nothing itself, as of_ranks gives it: no reason of anything."""
-    return own.startswith(b"pdsh@")
+    from ranklaunch.catalogue import reports
+
+    return own.startswith(reports.LOST_HOST)
 
 
 def of_wrong_call(tail: bytes, plan: Plan) -> KnownError | None:
