@@ -113,7 +113,8 @@ class Attempt:
         notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self.stopper.stuck))
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
-        more = self._launchers.failing, self._state_said, self.nodes.lost, self.nodes.run_id
+        failing = [child.identity.pid for child in self.children.ended if child.failing]
+        more = failing, self._state_said, self.nodes.lost, self.nodes.run_id
         closing.keep_ends(self.record, self.say, self.plan, self.ending, self.children.ended, circumstances, *more)
         return verdict
 
@@ -249,7 +250,7 @@ class Attempt:
 
     def on_stop(self, judgement: Judgement) -> None:
         """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
-        if self.ending is not None or self._launchers.failing:
+        if self.ending is not None or self._launchers.failing_since:
             return
         self._launchers.look()
         silent_s = self._launchers.silent_s()

@@ -67,10 +67,21 @@ class Success(Value):
 
 
 class Child:
-    """end: None while it lives. told: the signals that it was sent, and when the first was, monotonic seconds. said: the last of its
-    output when that stopped to count: at the end of a rank, for what its workers write then is about that. below: the ranks that it has
-    started, where they are watched. ends_ranks: it has said that it does. reported_at: when it began to tell of a failure.
-    most_ranks: that it was seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
+    """A process that ranklaunch has started.
+
+    | state | is |
+    | --- | --- |
+    | lives | `end` is None |
+    | held | `held`: a launcher that SIGSTOP keeps from ending its ranks |
+    | signalled | `told`: the signals; `told_at`: when the first was sent, monotonic seconds |
+    | reports a failure | `reported_at`: since when |
+    | ends its ranks | `ends_ranks`: it says so, or was seen to; `failing`: the other nodes know, and wait for its report |
+    | dismissed | `dismissed`: it had reported all, and was killed then |
+    | has ended | `end` |
+
+    said: output tail frozen at its end or at the stop; later output comes from its orphaned workers. below: the ranks that it has started,
+    where they are watched. most_ranks: how many it was seen to have at one time.
+    """
 
     def __init__(self, process: Process, identity: tree.Identity, role: str, launcher: Launcher | None = None) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -83,7 +94,7 @@ class Child:
         self.pidfd = -1
         self.said: bytes | None = None
         self.below: Below | None = None
-        self.ends_ranks = False
+        self.ends_ranks = self.failing = False
         self.reported_at: float | None = None
         self.most_ranks = 0
         self.held = False

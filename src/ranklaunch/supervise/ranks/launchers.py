@@ -44,8 +44,7 @@ class Launchers:
         self._attempt = attempt
         self._children = attempt.children.running
         self._loop = attempt.loop
-        self.failing_since: float | None = None  # the first of those below
-        self.failing: set[int] = set()  # pids of those that end their ranks after a failure, and will say more of it
+        self.failing_since: float | None = None  # when the first launcher began to end its ranks after a failure
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._unnamed: Unnamed | None = None
@@ -105,7 +104,7 @@ class Launchers:
 
     def _dismiss(self, child: Child, said: bytes) -> None:
         """A launcher without ranks that has told all: it would take its time to end."""
-        pattern = child.launcher.HAS_REPORTED if child.told or child.identity.pid in self.failing else ""
+        pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
         failure = child.reported(judge.decoded(said))
@@ -123,22 +122,18 @@ class Launchers:
         return [child.below for child in self._children.values() if child.below]
 
     def living(self) -> dict[int, tree.Identity]:
-        """The processes of ranks, by rank, as far as they are known."""
+        """Return the processes of ranks, by rank, as far as they are known. A program that starts its ranks itself, none of which tells
+        which it is, stands for all of them."""
+        plan = self._attempt.plan
         own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
         known = {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
-        return known if len(known) >= self._attempt.plan.job.node.slots else self._with_unnamed(known)
-
-    def _with_unnamed(self, known: dict[int, tree.Identity]) -> dict[int, tree.Identity]:
-        """A program that starts its ranks itself, none of which tells which it is, stands for all of them."""
+        if len(known) >= plan.job.node.slots:
+            return known
         from ranklaunch.supervise.ranks.unnamed import Unnamed
 
         self._unnamed = self._unnamed or Unnamed()
-        node = self._attempt.plan.job.node
-        program = next((child.identity for child in self._children.values() if self._is_program(child)), None)
-        return self._unnamed.find(known, node.slots) or ({node.first_rank: program} if program else {})
-
-    def _is_program(self, child: Child) -> bool:
-        return child.role == LAUNCHER and self._attempt.plan.runs == PROGRAM
+        program = next((child.identity for child in self._children.values() if child.role == LAUNCHER and plan.runs == PROGRAM), None)
+        return self._unnamed.find(known, plan.job.node.slots) or ({plan.job.node.first_rank: program} if program else {})
 
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
@@ -149,7 +144,7 @@ class Launchers:
         """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
         if child.role not in DECIDING:
             return None
-        killed = child.was_killed and child.identity.pid not in self.failing
+        killed = child.was_killed and not child.failing
         return child.confirmed(None if killed else child.reported(tail))
 
     def leave(self, child: Child) -> None:
@@ -246,8 +241,9 @@ class Launchers:
             return
         if rank.code:
             child.launcher.rank_failed(child, self._attempt.stopper.begun)
-        if rank.rank is None and kills:
-            self._on_end_beside(child, rank)
+        if rank.rank is None and kills:  # ranks need it; their launcher looks after it when they have ended, or never
+            if rank.failed and not child.failing and not self._attempt.ending:
+                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
         elif kills:
             self._note_end(rank)
             if rank.code and not self._attempt.ending:
@@ -257,16 +253,11 @@ class Launchers:
             self._attempt.companions.died(child, rank)
             self._loop.after(SAYS_S, lambda: self._says_nothing(child))
 
-    def _on_end_beside(self, child: Child, other: Watched) -> None:
-        """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
-        if other.failed and not self._attempt.ending and child.identity.pid not in self.failing:
-            self._attempt.fail(Ending("failed", other.code or 0, "", child, other))
-
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
         if child.held:  # others want to see its ranks as they are
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
-        elif child.alive and not (child.told or child.ends_ranks or self._attempt.ending):
+        elif self._goes_on(child) and not (child.told or child.ends_ranks):
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
@@ -280,9 +271,9 @@ class Launchers:
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""
-        if not child.alive or self._attempt.ending or child.identity.pid in self.failing:
+        if child.failing or not self._goes_on(child):
             return
-        self.failing.add(child.identity.pid)
+        child.failing = True
         self.failing_since = self.failing_since or self._loop.clock()
         self._attempt.logs.hush()
         self._attempt.record.event("failing", name=child.process.name)
@@ -297,7 +288,7 @@ class Launchers:
 
     def _look_at(self, child: Child) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
-        if not child.alive or self._attempt.ending:
+        if not self._goes_on(child):
             return
         if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
             child.go_on()
@@ -312,13 +303,16 @@ class Launchers:
             reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
             self._attempt.fail(Ending("failed", 1, reason))
 
+    def _goes_on(self, child: Child) -> bool:
+        return child.alive and not self._attempt.ending
+
     def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
         """Call later, unless the job is ending then."""
         self._loop.after(seconds, lambda: None if self._attempt.ending else act())
 
     def _tell_ranks(self, child: Child) -> None:
         """Send SIGTERM to the ranks that the launcher is slow to signal."""
-        if child.alive and not self._attempt.ending:
+        if self._goes_on(child):
             carried = child.launcher.CARRIERS
             ranks = self._attempt.stopper.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
             self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
@@ -342,7 +336,7 @@ class Launchers:
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
         """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
-        if not child.alive or self._attempt.ending or child.identity.pid in self.failing:
+        if child.failing or not self._goes_on(child):
             return
         now = self._loop.clock()
         ranks = len(tree.generation(child.identity.pid, child.launcher.DEPTH))
