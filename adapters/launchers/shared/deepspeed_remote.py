@@ -18,11 +18,11 @@ from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import RESTART_COUNT, RUN, WAIT_S
+from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.render.templates import Templates
 from ranklaunch.secrets import redact
 from ranklaunch.secrets.names import is_secret
@@ -74,37 +74,27 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     """own: without processes. process: the runner, as it is started on node 0. tunes: it starts others, which end what is left of each."""
     by = reader.get(BY)
     _refuse(job, reader, by)
-    shell = None if ssh.by_ssh(reader) else ssh.other_shell(job, reader)
-    server = ssh.server(job, reader, templates) if by != SLURM and not shell else None
-    if server and by == PDSH:
-        server = replace(server, service=replace(server.service, behaviour=ssh.BelowPdsh.NAME))
-    private = ssh.private_folder(job, reader)
     own = replace(own, followers=len(job.nodes) - 1)
-    if server:
-        own = replace(own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=private)
+    if by != SLURM:
+        own = replace(own, **ssh.reached(job, reader, templates, ssh.BelowPdsh.NAME if by == PDSH else ssh.NAME))
+    private = ssh.private_folder(job, reader)
     if job.node_index:
         return own
-    hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
+    waits = ssh.waits(job, reader, for_sshd=bool(own.services))
     user = env_file.read(job, reader)
-    program = _ssh_program(reader, server) if server else shell
-    if not program:  # srun hands on whatever the runner has
-        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
-        process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
-        return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
-    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
-    path = f"{private}:{_path(reader, process)}"
-    carried = replace(process, env={**process.env, "PATH": path})
-    files = [*own.files, hostfile, forwarded, program]
+    files = [*own.files, hostfile]
+    if by == SLURM:  # srun hands on whatever the runner has
+        process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
+        path = _path(reader, process)
+    else:
+        path = f"{private}:{_path(reader, process)}"
+        forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
+        process = replace(process, env={**process.env, "PATH": path, **_ways(reader), "DS_ENV_FILE": forwarded.path})
+        files += [forwarded, _ssh_program(job, reader) if own.services else ssh.other_shell(job, reader)]
     if not tunes:
-        carried, carrier = _carried(process, by, private, path)
+        process, carrier = _carried(process, by, private, path)
         files.append(carrier)
-    return replace(
-        own,
-        processes=(replace(carried, env={**carried.env, **_ways(reader), "DS_ENV_FILE": forwarded.path}),),
-        files=tuple(files),
-        private=private,
-        waits=(hosts, ssh.answers(job, reader)) if server else (hosts,),
-    )
+    return replace(own, processes=(process,), files=tuple(files), private=private, waits=waits)
 
 
 def told_of_ends(job: Job) -> Job:
@@ -175,10 +165,11 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
 
 
-def _ssh_program(reader: Reader, server: ssh.Server) -> File:
+def _ssh_program(job: Job, reader: Reader) -> File:
     """An ssh that knows the job's own port and key. DeepSpeed, pdsh and every MPI call it by this name."""
     path = which("ssh", reader.env.get("PATH", ""), reader.files) or "/usr/bin/ssh"
-    return File(join(server.private, "ssh"), f'#!/bin/sh\nexec {shlex.quote(path)} -F {shlex.quote(server.config)} "$@"\n', "0700")
+    config = shlex.quote(ssh.client_config(job, reader))
+    return File(ssh.program(job, reader), f'#!/bin/sh\nexec {shlex.quote(path)} -F {config} "$@"\n', "0700")
 
 
 def _path(reader: Reader, process: Process) -> str:
