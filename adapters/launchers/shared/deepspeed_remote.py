@@ -54,7 +54,7 @@ _BY_SRUN = re.compile(
 _NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>[^\s\[,]+)(?:\[(?P<number>[0-9]+)[0-9,-]*\])?", re.MULTILINE)
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
-_BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
+BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
 _SSH_LOST = 255  # says ssh where what it had started there was killed, and where it says itself why it has failed
 _SAID_BY_SSH = (
     r"(?:ssh|kex_exchange_identification|ssh_exchange_identification|client_loop|packet_write_wait|ssh_dispatch_run_fatal): "
@@ -111,11 +111,6 @@ def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
     env = {**given, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
     unset = {*process.unset, *(name for name in reader.env if name.startswith("SLURM_CPU_BIND"))} - env.keys()
     return replace(process, env={**process.env, **env}, unset=tuple(sorted(unset)))
-
-
-def told_by_pdsh(tail: str) -> re.Match[str] | None:
-    """Match the first node that pdsh reports."""
-    return _BY_PDSH.search(tail)
 
 
 def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
@@ -200,14 +195,13 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     values = {**reader.env, **process.env, **own, **meeting, **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
     secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
-    lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
-    if secret:
-        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(secret)}: DeepSpeed would show the value on the console")
-    if lost:
-        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would damage the value on the way")
-    kept = [name for name in names if name not in secret and name not in lost]
-    lines = [f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept if name not in user]
-    return "".join((*lines, *(f"{name}={value}\n" for name, value in user.items() if name in kept)))
+    damaged = [name for name in names if name not in secret and not _arrives(values[name], by)]
+    for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
+        if lost:
+            reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
+    kept = {*names}.difference(secret, damaged)
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in sorted(kept.difference(user))}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name in kept)
 
 
 def _meeting(process: Process, job: Job) -> dict[str, str]:
