@@ -134,9 +134,10 @@ def told_by_srun(tail: str) -> Failure | None:
     found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
     if lost and not (found and found.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=f"{lost['host']}{lost['number'] or ''}")
-    number = _SIGNALS.get(found["end"].strip().lower(), 0) if found and found["end"] else 0
-    code = -number or int(found["code"] or 0) if found else 0
-    return failed_with(code, rank=int(found["task"])) if found and code < 256 and code else None
+    if not found:
+        return None
+    code = int(found["code"]) if found["code"] else -_SIGNALS.get(found["end"].strip().lower(), 0)
+    return failed_with(code, rank=int(found["task"])) if code and code < 256 else None
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
@@ -207,8 +208,7 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
 def _meeting(process: Process, job: Job) -> dict[str, str]:
     """MASTER_ADDR and MASTER_PORT as the runner's command has them, also by further options or a template of the user's."""
     given = options.parsed(words.before(process.argv, job.program.path)[1:])
-    found = {f"MASTER_{name.upper()}": options.values(given, f"--master_{name}")[-1:] for name in ("addr", "port")}
-    return {name: values[0] for name, values in found.items() if values}
+    return {f"MASTER_{name.upper()}": value for name in ("addr", "port") for value in options.values(given, f"--master_{name}")}
 
 
 def _arrives(value: str, by: str) -> bool:
