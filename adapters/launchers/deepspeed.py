@@ -119,25 +119,21 @@ def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
     shown = remote.told_of_ends(job) if by == remote.MPICH else job
+    devices = ",".join(_chosen(job, reader))
+    by_hosts = bool(job.idle) and by == remote.SLURM  # srun takes any of Slurm's nodes where it is not told which
     argv = templates.command(
         "deepspeed/command.j2",
         job=shown,
         launcher=by,
         hostfile=hostfile.path,
         master_port=reader.get(base.MASTER_PORT),
-        include=_included(job, reader, by),
+        include=f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=by_hosts),
         elastic=elastic.ON in words.options(extra, options.spelled),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
     )
     return base.script_or_module(job, reader, templates, argv, (NAME,), MODULE)
-
-
-def _included(job: Job, reader: Reader, by: str) -> str:
-    """The devices of a choice, or those of one node that a variable chooses. srun takes any of Slurm's nodes where it is not told which."""
-    devices = ",".join(_chosen(job, reader))
-    return f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=bool(job.idle) and by == remote.SLURM)
 
 
 def _process(

@@ -160,7 +160,7 @@ def _btl(job: Job, reader: Reader, mpirun: str, version: str) -> str:
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
     """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
-    made = {**from_node_0.OPEN_MPI_AS_ROOT, "OMPI_MCA_orte_tag_output": "1", **from_node_0.open_mpi_by_hostfile(reader)}
+    made = from_node_0.open_mpi_settings(reader, tags=True)
     cpus = open_mpi.cpus(reader.files)
     if cpus and max(node.slots for node in job.nodes) > cpus:
         # By the hostfile it takes every slot for a processor, and waits in busy loops.
@@ -186,7 +186,7 @@ def _interfaces(reader: Reader) -> list[str]:
     """Those that are there, as far as that can be seen: a name that is not would end every rank."""
     of_all = reader.given(INTERFACE) and not reader.given(INTERFACES)
     wanted, there = (reader.get(INTERFACE),) if of_all else reader.get(INTERFACES), reader.files.names("/sys/class/net")
-    return [name for name in wanted if name in there] if there else list(wanted)
+    return [name for name in wanted if not there or name in there]
 
 
 def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:

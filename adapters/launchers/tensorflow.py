@@ -81,14 +81,14 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
         reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
-    words = tuple(f"{name}={value}" for name, value in told.items() if name not in own)
-    for word in words:
+    words = {name: f"{name}={value}" for name, value in told.items() if name not in own}
+    for name, word in words.items():
         if len(word) > LONGEST:
             reader.problem(
-                f"{word.partition('=')[0]} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
+                f"{name} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
                 f"{LONGEST}: shorter names or IPv4 addresses are needed (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
             )
-    return words
+    return tuple(words.values())
 
 
 def _environment(job: Job, reader: Reader) -> dict[str, str]:

@@ -46,6 +46,14 @@ BY = Variable(
 _BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
 CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
 _CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
+_CARRIED = """#!/bin/sh
+PATH={path}
+echo {begun} > {proof}
+{name} "$@"
+code=$?
+echo $code > {proof}
+exit $code
+"""
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
 _BY_SRUN = re.compile(
@@ -89,7 +97,8 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     else:
         path = f"{private}:{_path(reader, process)}"
         forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
-        process = replace(process, env={**process.env, "PATH": path, **_ways(reader), "DS_ENV_FILE": forwarded.path})
+        settings = from_node_0.open_mpi_settings(reader)
+        process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
         files += [forwarded, _ssh_program(job, reader) if own.services else ssh.other_shell(job, reader)]
     if not tunes:
         process, carrier = _carried(process, by, private, path)
@@ -176,15 +185,9 @@ def _carried(process: Process, by: str, private: str, path: str) -> tuple[Proces
     """The runner, and what it finds by the name of the program that it starts: it takes the end of one that a signal has killed for
     success, and a shell's code for what it is. path: what the program itself is to have."""
     name, folder = _CARRIER.get(by, "mpirun"), join(private, RUNNER)
-    proof = shlex.quote(join(folder, END))
-    lines = (f"PATH={shlex.quote(path)}", f"echo {PROOF_BEGUN} > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
-    program = File(join(folder, name), "\n".join(("#!/bin/sh", *lines, "")), "0700")
+    text = _CARRIED.format(path=shlex.quote(path), begun=PROOF_BEGUN, proof=shlex.quote(join(folder, END)), name=name)
+    program = File(join(folder, name), text, "0700")
     return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}), program
-
-
-def _ways(reader: Reader) -> dict[str, str]:
-    made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
-    return {name: value for name, value in made.items() if name not in reader.env}
 
 
 def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
