@@ -69,7 +69,7 @@ def cpus(files: Files) -> int | None:
     counts = [len(parse.cores(allowed[1]))] if allowed else []
     words = text_of(files, "/sys/fs/cgroup/cpu.max", MOST_BYTES).split()
     words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us", MOST_BYTES).strip() for name in ("quota", "period")]
-    if all(word.isdecimal() for word in words):  # time in each period; else there is no limit
+    if len(words) == 2 and all(word.isdecimal() for word in words):  # time in each period; else there is no limit
         counts.append(math.ceil(int(words[0]) / int(words[1])))
     return min(counts, default=None)
 
