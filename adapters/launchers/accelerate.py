@@ -8,18 +8,8 @@ from collections.abc import Mapping
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import contradictions, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
-from ranklaunch.adapters.launchers.shared.base import (
-    MASTER_PORT,
-    address,
-    attempt_dir,
-    launcher_process,
-    limits,
-    master_waits,
-    meeting_host,
-    script_or_module,
-)
 from ranklaunch.adapters.launchers.shared.launcher import Need
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import File, Plan
@@ -50,8 +40,6 @@ HF_HOME = Variable("hf_home", ("HF_HOME",), parse.text, "", "Hugging Face's cach
 CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches of the user's programs", "image", default_text="~/.cache")
 HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image", default_text="the account's")
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
-
 _MEETING = ("--main_process_ip", "--main_process_port")
 _FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
@@ -63,9 +51,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     _lint(job, reader, options)
     contradictions.refuse(reader, EXTRA, extra, _counts(job), OPTIONS.spelled)
     contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
-    host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
-    values = _merged(job, reader, extra, _config(job, options, host, port))
-    config = File(join(attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
+    host, port = base.address(base.meeting_host(job, reader)), reader.get(base.MASTER_PORT)
+    values = _merged(job, reader, extra, options, _config(job, options, host, port))
+    config = File(join(base.attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
     extra = _without_file(extra)
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
     shown = torchrun.with_dollars_doubled(job)
@@ -83,50 +71,60 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if outputs and not words.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
         outputs = None  # by a template of the user's
     options = words.options(told, OPTIONS.spelled)
-    argv = script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
-    env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
+    argv = base.script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
+    env = {"TORCHELASTIC_ERROR_FILE": join(base.attempt_dir(job), "accelerate_error.json")}
     if outputs:
         # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.
         env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
-    found = Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, torchrun.behaviour(options)),),
-        limits=limits(reader),
+    process = base.launcher_process(job, reader, NAME, argv, env, torchrun.behaviour(options))
+    found = base.planned(
+        job,
+        reader,
+        NAME,
+        (process,),
         files=(config,),
-        waits=master_waits(job, reader),
+        waits=base.master_waits(job, reader),
         outputs=outputs,
         kept=None if outputs else torchrun.kept_outputs(job, told),
     )
     return torchrun.with_grace(found, reader, options)
 
 
-def _merged(job: Job, reader: Reader, extra: tuple[str, ...], ours: dict[str, object]) -> dict[str, object]:
+def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
     """With what the user's own file says, where there is one."""
-    named = words.values(extra, _FILE, OPTIONS.spelled)[-1:]
-    given = reader.get(CONFIG) if reader.given(CONFIG) and not named else "".join(named)
-    usual = "" if given or "--cpu" in words.options(extra, OPTIONS.spelled) else _usual(reader)
-    if not (given or usual):
+    named = "".join(words.values(extra, _FILE, OPTIONS.spelled)[-1:])
+    if named:
+        path, source, where = named, reader.source(EXTRA), f"{reader.source(EXTRA)}: {_FILE} {showing.clipped(named)}"
+    elif reader.given(CONFIG):
+        path, source = reader.get(CONFIG), CONFIG.names[0]
+        where = f"{source}={showing.clipped(path)}"
+    else:
+        path = where = "" if "--cpu" in options else _usual(reader)
+        source = "accelerate's own place"
+    if not path:
         return ours
     from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
 
-    where = f"{reader.source(EXTRA)}: {_FILE} {showing.clipped(given)}" if named else f"{CONFIG.names[0]}={showing.clipped(given)}"
-    file = merge.Own(absolute(given or usual, reader.cwd), where if given else usual)
-    reader.ledger.note(CONFIG.value, file.path, reader.source(EXTRA) if named else CONFIG.names[0] if given else "accelerate's own place")
-    return merge.merged(job, reader, file, ours, words.options(extra, OPTIONS.spelled))
+    file = merge.Own(absolute(path, reader.cwd), where)
+    reader.ledger.note(CONFIG.value, file.path, source)
+    return merge.merged(job, reader, file, ours, options)
 
 
 def _usual(reader: Reader) -> str:
     """The file that accelerate takes by itself, "" where there is none."""
-    cache = next((found.value for found in reader.candidates(HF_HOME)), "")
-    cache = cache or join(next((found.value for found in reader.candidates(CACHE)), "~/.cache"), "huggingface")
-    home = next((found.value for found in reader.candidates(HOME)), reader.account.home)
-    folder = join(absolute(f"{home}{cache[1:]}" if re.match("~(/|$)", cache) else cache, reader.cwd), "accelerate")
+    cache = _text(reader, HF_HOME) or join(_text(reader, CACHE) or "~/.cache", "huggingface")
+    if re.match("~(/|$)", cache):
+        cache = f"{_text(reader, HOME) or reader.account.home}{cache[1:]}"
+    folder = join(absolute(cache, reader.cwd), "accelerate")
     names = (join(folder, name) for name in ("default_config.yaml", "default_config.json"))
     return next((name for name in names if reader.files.exists(name)), "")
+
+
+def _text(reader: Reader, variable: Variable[str]) -> str:
+    """Return a variable's text, without a note of it in the plan."""
+    return next((found.value for found in reader.candidates(variable)), "")
 
 
 def _without_file(extra: tuple[str, ...]) -> tuple[str, ...]:
@@ -201,7 +199,7 @@ class Accelerate(torchrun.Torchrun):
     """torch's agent, inside of `accelerate launch`."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (base.MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
     plan = staticmethod(plan)
 
     @staticmethod

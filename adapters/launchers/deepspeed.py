@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
-from ranklaunch.adapters.launchers.shared.base import (
-    MASTER_PORT,
-    attempt_dir,
-    check_before_much,
-    failed_with,
-    launcher_process,
-    limits,
-    master_waits,
-    need_hosts,
-    rank_outputs,
-    script_or_module,
-    with_hosts,
-)
 from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import (
@@ -34,9 +20,9 @@ from ranklaunch.adapters.launchers.shared.launcher import (
 )
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
-from ranklaunch.plan.model import File, Plan, Process, RankOutputs
+from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Node
+from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BIND, NUMACTL
 from ranklaunch.render.templates import Templates
@@ -52,8 +38,6 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
-
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
@@ -65,6 +49,12 @@ _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 _BOUND = "--bind_cores_to_rank"
+_WITHOUT_RANKS = {"--autotuning", elastic.ON, "--help"}  # other ranks in time, or in each of several configurations; or none
+_BY_LAUNCH_PY = (remote.OWN_NODE, remote.PDSH)
+_EFFECTS = {
+    **dict.fromkeys(("--launcher", "--force_multi"), "then reaches the nodes by itself, with what the image has for it"),
+    "--save_pid": "leaves /tmp/PID.deepspeed, and refuses to start again under the same pid",
+}
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -76,45 +66,52 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         return _plan(job, reader, templates, by, extra)
     # As of node 0, so that it says what the others say, of itself and of what is wrong.
     others = _plan(replace(job, node_index=0), reader, templates, by, extra)
-    return Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), followers=others.followers)
+    return base.planned(job, reader, NAME, (), followers=others.followers)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
-    _refuse(job, reader, by, extra)
+    names = words.options(extra, options.spelled)
+    tunes = "--autotuning" in names
+    _refuse(job, reader, by, tunes)
     _lint(job, reader, by, extra)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job, by), options.spelled)
+    index = contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
+    contradictions.refuse(reader, EXTRA, extra, [index] if by == remote.OWN_NODE else [], options.spelled)
     contradictions.refuse_program(reader, EXTRA, extra, options.PARSER.following, NAME)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
-    job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
+    job = base.need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
-    behaviour = ByOpenMpi.NAME if by == remote.OPEN_MPI else OnNode0.NAME
-    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, behaviour=behaviour), reader), extra)
-    shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
-    own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
-    return remote.plan(job, reader, templates, own, process, hostfile, tunes="--autotuning" in _options(extra))
+    process = _process(job, reader, argv, names, ByOpenMpi.NAME if by == remote.OPEN_MPI else OnNode0.NAME)
+    shows = _results(job, reader) if tunes and not job.node_index else ()
+    return remote.plan(job, reader, templates, base.planned(job, reader, NAME, (), shows=shows), process, hostfile, tunes)
 
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
-    files = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
+    names = words.options(extra, options.spelled)
+    tunes = "--autotuning" in names
+    outputs = kept = None
+    if not names & _WITHOUT_RANKS:  # each rank into a file, so that its lines can be told from the others'; launch.py alone mixes them
+        folder = join(base.attempt_dir(job), "deepspeed")
+        outputs = base.rank_outputs(job, reader, templates, folder, r"[0-9]+_rank([0-9]+)\.log")
     hostfile = _hostfile(job, reader, templates)
-    folder = files.folder if files and _RANK_LOGS not in _options(extra) else ""
-    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, folder)
+    rank_logs = outputs.folder if outputs and _RANK_LOGS not in names else ""
+    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, rank_logs)
     told = words.before(argv, job.program.path)
-    outputs = files if files and words.is_told(told, _RANK_LOGS, files.folder, options.spelled) else None  # or by the user's template
-    elsewhere = not outputs and _RANK_LOGS in words.options(told, options.spelled)
-    return Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=(_process(job, reader, argv, extra),),
-        limits=limits(reader),
+    if outputs and not words.is_told(told, _RANK_LOGS, outputs.folder, options.spelled):  # or by the user's template
+        outputs, kept = None, outputs if _RANK_LOGS in words.options(told, options.spelled) else None
+    behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
+    env = env_file.expanded(env_file.read(job, reader), reader.env)
+    return base.planned(
+        job,
+        reader,
+        NAME,
+        (_process(job, reader, argv, names, behaviour, env),),
         files=(hostfile,) if len(job.nodes) > 1 else (),
-        waits=master_waits(job, reader),
+        waits=base.master_waits(job, reader),
         outputs=outputs,
-        kept=files if elsewhere else None,
-        shows=_results(job, reader) if "--autotuning" in _options(extra) else (),
+        kept=kept,
+        shows=_results(job, reader) if tunes else (),
     )
 
 
@@ -122,54 +119,46 @@ def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
     shown = remote.told_of_ends(job) if by == remote.MPICH else job
+    devices = ",".join(_chosen(job, reader))
+    by_hosts = bool(job.idle) and by == remote.SLURM  # srun takes any of Slurm's nodes where it is not told which
     argv = templates.command(
         "deepspeed/command.j2",
         job=shown,
         launcher=by,
         hostfile=hostfile.path,
-        master_port=reader.get(MASTER_PORT),
-        include=_included(job, reader, by),
-        elastic=elastic.ON in _options(extra),
+        master_port=reader.get(base.MASTER_PORT),
+        include=f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=by_hosts),
+        elastic=elastic.ON in words.options(extra, options.spelled),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
     )
-    return script_or_module(job, reader, templates, argv, (NAME,), MODULE)
+    return base.script_or_module(job, reader, templates, argv, (NAME,), MODULE)
 
 
-def _included(job: Job, reader: Reader, by: str) -> str:
-    """The devices of a choice, or those of one node that a variable chooses. srun takes any of Slurm's nodes where it is not told which."""
-    devices = ",".join(_chosen(job, reader))
-    return f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=bool(job.idle) and by == remote.SLURM)
-
-
-def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...]) -> Process:
-    tunes = "--autotuning" in _options(extra)
-    behaviour = NAME if _knows_its_ranks(extra) else Autotuning.NAME if tunes else Elastic.NAME
-    env = env_file.expanded(env_file.read(job, reader), reader.env)
-    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, behaviour), reader), extra)
+def _process(
+    job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], behaviour: str, env: dict[str, str] | None = None
+) -> Process:
+    process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, env, behaviour), reader)
+    if _BOUND in names:  # DeepSpeed says that it is missing, and then fails as it starts the first rank
+        process = replace(process, needs=(NUMACTL,))
     if not _chosen(job, reader):
         return process
     # The runner counts the devices that it sees, and looks for those that it is told among them.
     return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader)[0]})))
 
 
-def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
-    """DeepSpeed says that it is missing, and then fails as it starts the first rank."""
-    return replace(process, needs=(NUMACTL,)) if _BOUND in _options(extra) else process
-
-
 def report(text: str, pid: int = 0) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    said, lost = [*_CODE.finditer(text)], remote.told_by_pdsh(text)
+    said, lost = [*_CODE.finditer(text)], remote.BY_PDSH.search(text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
     found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
     if lost and (not found or lost.start() < found.start()):
         return remote.of_node(lost, text, _node(text, f"{lost['host'] or lost['told']}: "))
     if not found:
         return remote.told_by_srun(text) or open_mpi.report(text)
-    return failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(text, found["host"]))
+    return base.failed_with(int(found["code"]), rank=int(found["rank"]) if found["rank"] else None, node=_node(text, found["host"]))
 
 
 def _node(tail: str, host: str | None) -> int | None:
@@ -178,48 +167,38 @@ def _node(tail: str, host: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
-    """Not where it has other ranks in time, tries one configuration after the other, or wants none."""
-    return not _options(extra).intersection(("--autotuning", elastic.ON, "--help"))
-
-
-def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
-    """Each rank into a file of its own, so that its lines can be told from the others'; launch.py alone mixes them."""
-    return rank_outputs(job, reader, templates, join(attempt_dir(job), "deepspeed"), r"[0-9]+_rank([0-9]+)\.log")
-
-
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
     path = ds_config.path_of(job.program.args)
-    folder = _results_dir(reader, absolute(path, reader.cwd)) if path else ""
-    return tuple(absolute(join(folder or "autotuning_results", name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
-
-
-def _results_dir(reader: Reader, path: str) -> str:
     try:
-        found = ds_config.loads(reader.files.text(path, ds_config.MOST_BYTES) or "{}")["autotuning"]["results_dir"]
+        text = reader.files.text(absolute(path, reader.cwd), ds_config.MOST_BYTES) if path else ""
+        folder = ds_config.loads(text or "{}")["autotuning"]["results_dir"]
     except (ValueError, LookupError, TypeError):
-        return ""
-    return found if isinstance(found, str) else ""
+        folder = ""
+    folder = folder if folder and isinstance(folder, str) else "autotuning_results"
+    return tuple(absolute(join(folder, name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
 
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
-    check_before_much(job, reader)
-    job = with_hosts(job)
-    # Whose parts a template has in a fifth of the time that a node's take.
+    base.check_before_much(job, reader)
+    job = base.with_hosts(job)
+    # pairs: a template reads their parts in a fifth of the time that a node's take
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
-    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
+    return File(join(base.attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
-def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
-    several = len(job.nodes) > 1
-    by_launch_py = by in (remote.OWN_NODE, remote.PDSH)
-    rotated = next((node for node in job.nodes if node.first_rank % node.slots), None) if by_launch_py else None
-    if rotated:
-        reader.problem(_told_of(rotated, job))
+def _refuse(job: Job, reader: Reader, by: str, tunes: bool) -> None:
+    rotated = [node for node in job.nodes if node.first_rank % node.slots]
+    if rotated and by in _BY_LAUNCH_PY:
+        node, slots = rotated[0], clipped(",".join(str(each.slots) for each in job.nodes))
+        reader.problem(
+            f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
+            f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
+            "use the same slots on every node, or --method torchrun or spawn"
+        )
     from_node_0.refuse_twice(job, reader, "method deepspeed")
-    if several and "--autotuning" in _options(extra) and by != remote.PDSH:
+    if tunes and len(job.nodes) > 1 and by != remote.PDSH:
         reader.problem(
             f"{reader.source(EXTRA)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
             f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
@@ -235,48 +214,38 @@ def _refuse_hostfile(reader: Reader, given: tuple[options.Option, ...]) -> None:
             reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
 
 
-def _counts(job: Job, by: str) -> Iterator[contradictions.Count]:
-    if by == remote.OWN_NODE:
-        yield contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
-
-
-def _told_of(node: Node, job: Job) -> str:
-    slots = clipped(",".join(str(each.slots) for each in job.nodes))
-    return (
-        f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
-        f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
-        "use the same slots on every node, or --method torchrun or spawn"
-    )
-
-
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
-    given, source = _options(extra), reader.source(EXTRA)
+    given, source = words.options(extra, options.spelled), reader.source(EXTRA)
     several = len(job.nodes) > 1
     for name in _EVERYWHERE if several else ("--no_ssh",):
         if name in given:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name in ("--launcher", "--force_multi"):
+    for name, effect in _EFFECTS.items():
         if name in given:
-            reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
-    hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
-    elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
+            reader.warn(f"{source} has {name}: DeepSpeed {effect}")
+    elastic.judge(job, reader, options.parsed(extra), source, hands_on=not several or by in _BY_LAUNCH_PY)
     if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
-    if "--save_pid" in given:
-        reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
     if "--quiet" in given or words.first(extra, "--log_level", options.spelled) in ("warning", "error", "critical"):
         reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
-    _lint_devices(job, reader)
+    name, chosen = _visible(job, reader)
+    if chosen and not _chosen(job, reader):
+        reader.warn(f"{name}={clipped(chosen)}: DeepSpeed replaces it by {_slots(job)}; choose devices by {filters.INCLUDE.both}")
+
+
+def _slots(job: Job) -> str:
+    """Return this node's slots as DeepSpeed writes them."""
+    return ",".join(map(str, range(job.node.slots)))
 
 
 def _visible(job: Job, reader: Reader) -> tuple[str, str]:
     """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value. DeepSpeed does not
     look at it where it is told devices, or a number of them."""
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
-    given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
-    return name, "" if job.accelerator == "cpu" or given == own or any(map(reader.given, filters.VARIABLES)) else given
+    given = reader.env.get(name, "").strip()
+    return name, "" if job.accelerator == "cpu" or given == _slots(job) or any(map(reader.given, filters.VARIABLES)) else given
 
 
 def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
@@ -287,22 +256,11 @@ def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
     return devices if len(job.nodes) == 1 and numbered and len(set(devices)) == job.node.slots else ()
 
 
-def _lint_devices(job: Job, reader: Reader) -> None:
-    name, given = _visible(job, reader)
-    if given and not _chosen(job, reader):
-        own = ",".join(map(str, range(job.node.slots)))
-        reader.warn(f"{name}={showing.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by {filters.INCLUDE.both}")
-
-
 def _dashes(job: Job, by: str) -> tuple[str, ...]:
     """A `--` right behind the program is taken for its own by runner.py, and by launch.py or what is in its place; the next one arrives."""
     if job.program.args[:1] != ("--",) or job.program.is_shell:
         return ()
-    return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, remote.MPICH) else ("--",)
-
-
-def _options(extra: tuple[str, ...]) -> set[str]:
-    return words.options(extra, options.spelled)
+    return ("--", "--") if by in (*_BY_LAUNCH_PY, remote.MPICH) else ("--",)
 
 
 class Deepspeed(RanksFirst):
@@ -310,7 +268,7 @@ class Deepspeed(RanksFirst):
     second once more those that were signalled already: it is held where its ranks have files of their own."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (base.MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
     DEPTH = 2
     STARTS = SPAWNED
     ENDS_RANKS = FAILING

@@ -31,8 +31,6 @@ CONNECTIONS = Variable(
     default_text="1 where a layer or a sequence is shared on GPUs, which Megatron-LM requires before Blackwell; unset with its FSDP",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (*torchrun.VARIABLES, TP, PP, CP, EP, CONNECTIONS)
-
 FLAGS = {
     TP: "--tensor-model-parallel-size",
     PP: "--pipeline-model-parallel-size",
@@ -44,7 +42,7 @@ DP_LAST_FLAG = "--use-tp-pp-dp-mapping"
 
 _LAYOUT = (*FLAGS.values(), EXPERT_TP_FLAG)
 
-FSDP_FLAGS = ("--use-torch-fsdp2", "--use-megatron-fsdp")  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
+FSDP_FLAGS = {"--use-torch-fsdp2", "--use-megatron-fsdp"}  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -52,9 +50,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if script:
         return _of_script(script, job, reader, templates)
     layout = _layout(job, reader)
-    _check(job, layout, reader)
     env = _environment(job, layout, reader)
-    found = torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2")
+    return _with(layout, env, torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2"))
+
+
+def _with(layout: Layout, env: dict[str, str], found: Plan) -> Plan:
+    """Return a plan with a layout and with variables of its own."""
     processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
     return replace(found, method=NAME, processes=processes, layout=layout)
 
@@ -74,11 +75,8 @@ def _of_script(script: Script, job: Job, reader: Reader, templates: Templates) -
             reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
     told = replace(job, program=replace(job.program, args=args))
     layout = _layout(told, reader)
-    _check(told, layout, reader)
     env = _environment(told, layout, reader)
-    found = once(job, reader, templates, NAME, "plain/command.j2", script)
-    processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
-    return replace(found, processes=processes, layout=layout)
+    return _with(layout, env, once(job, reader, templates, NAME, "plain/command.j2", script))
 
 
 def _unknown(script: Script, job: Job) -> str:
@@ -109,17 +107,17 @@ def _with_flags(job: Job, reader: Reader) -> Job:
 
 
 def _options(job: Job) -> tuple[str, ...]:
-    args = job.program.args
-    return args[: args.index("--")] if "--" in args else args
+    return tuple(words.before(job.program.args, "--"))
 
 
 def _layout(job: Job, reader: Reader) -> Layout:
-    """What is asked for, by our variables or by the program's own arguments, which must not contradict each other."""
+    """What is asked for, by our variables or by the program's own arguments, which must not contradict each other; checked."""
     args = _options(job)
     tp, pp, cp, ep = (_size(args, variable, flag, reader) for variable, flag in FLAGS.items())
     etp = _own(args, EXPERT_TP_FLAG, reader) or 0
-    order = ORDER_DP_LAST if DP_LAST_FLAG in args else ORDER
-    return Layout(job.world_size, tp, pp, cp, ep, etp, order)
+    layout = Layout(job.world_size, tp, pp, cp, ep, etp, ORDER_DP_LAST if DP_LAST_FLAG in args else ORDER)
+    _check(job, layout, reader)
+    return layout
 
 
 def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Reader) -> int:
@@ -165,11 +163,11 @@ def _check(job: Job, layout: Layout, reader: Reader) -> None:
 
 
 def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
-    shared = layout.tp > 1 or layout.cp > 1
     if reader.given(CONNECTIONS):
         reader.record(CONNECTIONS)
         return {}
-    if job.accelerator != "gpu" or not shared or any(flag in _options(job) for flag in FSDP_FLAGS):
+    shared = layout.tp > 1 or layout.cp > 1
+    if job.accelerator != "gpu" or not shared or FSDP_FLAGS.intersection(_options(job)):
         return {}
     reader.ledger.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
     return {CONNECTIONS.names[0]: CONNECTIONS.default}
@@ -179,7 +177,7 @@ class Megatron(torchrun.Torchrun):
     """torchrun with the layout of the model."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (*torchrun.Torchrun.VARIABLES, TP, PP, CP, EP, CONNECTIONS)
     plan = staticmethod(plan)
 
 

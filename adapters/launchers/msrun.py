@@ -7,17 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable, showing
-from ranklaunch.adapters.launchers.shared import contradictions, words
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import (
-    address,
-    attempt_dir,
-    failed_with,
-    launcher_process,
-    limits,
-    master_waits,
-    rank_outputs,
-)
+from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
@@ -36,7 +26,7 @@ from ranklaunch.verdict.model import Failure
 NAME = "msrun"
 
 LOWEST_PORT = 1024
-SHOWN = 8  # nodes or servers in a message
+SHOWN = 8  # servers in a message
 GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not read
 
 
@@ -51,8 +41,8 @@ def _cluster_seconds(value: str) -> int:
 
 
 MASTER_PORT = Variable(
-    ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MSRUN_MASTER_PORT"), _port, 8118,
-    "port of the scheduler on node 0", option=ANY_MASTER_PORT.option,
+    base.MASTER_PORT.value, (*base.MASTER_PORT.names, "MSRUN_MASTER_PORT"), _port, 8118,
+    "port of the scheduler on node 0", option=base.MASTER_PORT.option,
 )  # fmt: skip
 WORKER_NUM = Variable(
     "worker_num", ("MSRUN_WORKER_NUM",), parse.positive, 0, "number of ranks of the whole job", default_text="the sum of all slots",
@@ -82,10 +72,6 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
-    MASTER_PORT, WORKER_NUM, SCHEDULER, LOGS, CLUSTER_TIME_OUT, TABLE_WANTED, OWN_TABLE, EXTRA,
-)  # fmt: skip
-
 # What msrun itself starts without a `python` before it.
 _INTERPRETERS = ("python", "python3", "pytest")
 
@@ -96,8 +82,12 @@ FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed
 
 _LOOPBACK = re.compile(r"127\..*|::1|localhost")
 
-_MEETING = ("--master_addr", "--master_port")
-_OUTPUT = ("--log_dir", "--worker_log_name")
+# Options of the user's own, and what they do.
+_EFFECTS = {
+    **dict.fromkeys(("--master_addr", "--master_port"), ", which overrides the platform's: every node must say the same"),
+    **dict.fromkeys(("--log_dir", "--worker_log_name"), ": the lines of ranks have no tags and no logs of their own then"),
+    "--join": ": unless it is True, msrun does not wait for its ranks, and the job ends at once",
+}
 # Of MindSpore 2.10.
 OPTIONS = words.Parser(
     (
@@ -115,37 +105,33 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     table = _table(job, reader)
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
-    told = {
-        "master_addr": address(reader.address_of(master)),
-        "master_port": reader.get(MASTER_PORT),
-        "log_dir": log_dir,
-        "cluster_time_out": reader.get(CLUSTER_TIME_OUT),
-        "rank_table_file": table.path,
-        "extra": extra,
-    }
     ranks = bool(job.node.slots)
     contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else (), OPTIONS.spelled)
     contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
-    process = _msrun(job, reader, templates, told) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
-    repeats = ranks and _writes_into(log_dir, words.before(process.argv, job.program.path))
-    plan = Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=(process,),
-        limits=limits(reader),
-        files=table.files,
-        waits=(*table.waits, *master_waits(job, reader, master)),
-        outputs=_outputs(job, reader, templates, log_dir) if repeats else None,
-        by_address=len(job.nodes) > 1,  # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
-    )
+    host = reader.address_of(master)
+    process = _msrun(job, reader, templates, host, log_dir, table.path) if ranks else _scheduler(job, reader, templates, host)
+    waits = (*table.waits, *base.master_waits(job, reader, master))
+    # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
+    plan = base.planned(job, reader, NAME, (process,), files=table.files, waits=waits, by_address=len(job.nodes) > 1)
+    if ranks and _writes_into(log_dir, words.before(process.argv, job.program.path)):
+        plan = replace(plan, outputs=_outputs(job, reader, templates, log_dir))
     return _beside_scheduler(plan, reader) if _without_ranks(job) else plan
 
 
-def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, object]) -> Process:
-    node_rank, interpreter = _with_ranks(job).node_index, _interpreter(job, reader)
-    argv = templates.command("msrun/command.j2", job=job, node_rank=node_rank, **told, interpreter=interpreter)
-    return launcher_process(job, reader, NAME, argv, behaviour=NAME)
+def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: str, table: str) -> Process:
+    argv = templates.command(
+        "msrun/command.j2",
+        job=job,
+        node_rank=_with_ranks(job).node_index,
+        master_addr=base.address(host),
+        master_port=reader.get(MASTER_PORT),
+        log_dir=log_dir,
+        cluster_time_out=reader.get(CLUSTER_TIME_OUT),
+        rank_table_file=table,
+        extra=reader.get(EXTRA),
+        interpreter=_interpreter(job, reader),
+    )
+    return base.launcher_process(job, reader, NAME, argv, behaviour=NAME)
 
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
@@ -158,7 +144,7 @@ def report(text: str, pid: int = 0) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
     found = _FAILURE.search(text)
-    return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
+    return base.failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
 # A node 0 without ranks
@@ -198,14 +184,14 @@ def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Pro
         "RANK_SIZE": str(job.world_size),
     }
     argv = templates.command("msrun/scheduler.j2", job=job)
-    return launcher_process(job, reader, "scheduler", argv, env)
+    return base.launcher_process(job, reader, "scheduler", argv, env)
 
 
 def _log_dir(job: Job, reader: Reader) -> str:
     """msrun empties files of its names, so that no two attempts may have one folder."""
     given = reader.get(LOGS)
     if not given:
-        return join(attempt_dir(job), NAME)
+        return join(base.attempt_dir(job), NAME)
     folder = absolute(given, reader.cwd)
     return folders.restart(folder if job.attempt == 1 else folders.attempt(folder, job.attempt), job.restart)
 
@@ -213,8 +199,8 @@ def _log_dir(job: Job, reader: Reader) -> str:
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
     """msrun's own files. It repeats what is in them, but does not say whose the lines are. Those of other nodes may lie beside them: the
     scheduler is node 0's, unless it was given another place."""
-    ranks = rank_outputs(job, reader, templates, folder, OWN_LOGS)
-    scheduler = RankLog("scheduler", None, join(attempt_dir(job), "scheduler.log"), "[scheduler] ")
+    ranks = base.rank_outputs(job, reader, templates, folder, OWN_LOGS)
+    scheduler = RankLog("scheduler", None, join(base.attempt_dir(job), "scheduler.log"), "[scheduler] ")
     return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.given(SCHEDULER) else ranks
 
 
@@ -325,8 +311,9 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             "--method spawn starts scripts and executables"
         )
     if len({node.slots for node in job.nodes if node.slots}) > 1:
+        slots = showing.clipped(",".join(str(node.slots) for node in job.nodes))
         reader.problem(
-            f"{reader.source(SLOTS)}: nodes have {_slots(job)} slots, but msrun numbers ranks by node rank times slots: "
+            f"{reader.source(SLOTS)}: nodes have {slots} slots, but msrun numbers ranks by node rank times slots: "
             "expected the same number on every node; --method spawn takes any"
         )
     if len(job.nodes) > 1 and _LOOPBACK.fullmatch(job.master):
@@ -339,7 +326,8 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
             f"node{'s' if len(job.nodes) > 1 else ''}: unset it"
         )
-    _lint_extra(reader, extra)
+    for name in words.abbreviated(extra, tuple(_EFFECTS)):
+        reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
     if len(job.nodes) == 1 and any(candidate.source == "MSRUN_MASTER_ADDR" for candidate in reader.candidates(SCHEDULER)):
         reader.warn("one node: MSRUN_MASTER_ADDR is not used")
 
@@ -352,25 +340,11 @@ def _counts(job: Job) -> tuple[contradictions.Count, ...]:
     )
 
 
-def _slots(job: Job) -> str:
-    return ",".join(str(node.slots) for node in job.nodes[:SHOWN]) + (",..." if len(job.nodes) > SHOWN else "")
-
-
-def _lint_extra(reader: Reader, extra: tuple[str, ...]) -> None:
-    source = reader.source(EXTRA)
-    for name in words.abbreviated(extra, _MEETING):
-        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name in words.abbreviated(extra, _OUTPUT):
-        reader.warn(f"{source} has its own {name}: the lines of ranks have no tags and no logs of their own then")
-    if words.abbreviated(extra, ("--join",)):
-        reader.warn(f"{source} has its own --join: unless it is True, msrun does not wait for its ranks, and the job ends at once")
-
-
 class Msrun(RanksFirst):
     """MindSpore's msrun, on node 0 with a scheduler beside its ranks."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (MASTER_PORT, WORKER_NUM, SCHEDULER, LOGS, CLUSTER_TIME_OUT, TABLE_WANTED, OWN_TABLE, EXTRA)
     DEPTH = 1
     ENDS_RANKS = FAILING
     kills_ranks = True

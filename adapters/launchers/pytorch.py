@@ -6,18 +6,8 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import (
-    address,
-    attempt_dir,
-    common_env,
-    launcher_process,
-    limits,
-    master_waits,
-    meeting_host,
-)
+from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import join
@@ -32,28 +22,23 @@ from ranklaunch.values import replace
 NAME = "pytorch"
 
 # The platform does not document its port; its older variables named hosts as HOST:6666.
-MASTER_PORT = replace(ANY_MASTER_PORT, default=6666)
+MASTER_PORT = replace(base.MASTER_PORT, default=6666)
 
 INIT_METHOD = Variable(
     "init_method", ("RANKLAUNCH_INIT_METHOD",), parse.init_method, "tcp",
     "how the processes meet: tcp, or file:// and a folder that all nodes share, in which each attempt has a file of its own",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, INIT_METHOD)
-
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader))
-    return Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader),),
-        limits=limits(reader),
-        waits=() if _file(job, reader) else master_waits(job, reader),
-        prepare=tuple(_fresh(job, reader)),
-        runs=PROGRAM,
-    )
+    file = _file(job, reader)
+    argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader, file))
+    process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader)
+    if not file:
+        return base.planned(job, reader, NAME, (process,), waits=base.master_waits(job, reader), runs=PROGRAM)
+    if len(job.nodes) > 1 and not reader.get(MUSTER):
+        reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
+    return base.planned(job, reader, NAME, (process,), prepare=() if job.node_index else (_fresh(job, reader, file),), runs=PROGRAM)
 
 
 def _file(job: Job, reader: Reader) -> str:
@@ -68,21 +53,17 @@ def _file(job: Job, reader: Reader) -> str:
     return file
 
 
-def _fresh(job: Job, reader: Reader) -> Iterator[Process]:
-    """Node 0 removes the file before the nodes have met, so before anybody uses it."""
-    path = _file(job, reader)
-    if path and len(job.nodes) > 1 and not reader.get(MUSTER):
-        reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
-    if path and not job.node_index:
-        argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", path)
-        log = join(attempt_dir(job), "rendezvous.log")
-        yield Process("rendezvous file", argv, log=log, env=common_env(job, reader), tag="[rendezvous file] ")
+def _fresh(job: Job, reader: Reader, path: str) -> Process:
+    """Return the step by which node 0 removes the file before the nodes have met, so before anybody uses it."""
+    argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", path)
+    log = join(base.attempt_dir(job), "rendezvous.log")
+    return Process("rendezvous file", argv, log=log, env=base.common_env(job, reader), tag="[rendezvous file] ")
 
 
-def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
+def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
     """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
-    file = _file(job, reader)
-    told = {"--init_method": f"file://{file}" if file else f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"}
+    host = base.address(base.meeting_host(job, reader))
+    told = {"--init_method": f"file://{file}" if file else f"tcp://{host}:{reader.get(MASTER_PORT)}"}
     if len(job.nodes) > 1:
         told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
     own = {word.partition("=")[0] for word in job.program.args}
@@ -107,7 +88,7 @@ class Pytorch(Launcher):
     """The program once on each node, told where to meet."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (MASTER_PORT, INIT_METHOD)
     plan = staticmethod(plan)
 
 

@@ -6,7 +6,7 @@ import re
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, rank_process
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, planned, rank_process
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
@@ -15,14 +15,12 @@ from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read.job import Job, Node
-from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "ranktable"
-
-VARIABLES: tuple[Variable[object], ...] = route.VARIABLES
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -31,7 +29,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
             "method ranktable needs a rank table: RANK_TABLE_FILE is not set (on ModelArts the platform makes the table only when "
             f"the job sets RANK_TABLE_FILE) and none of {', '.join(ranktable.DEFAULT_PATHS)} exists; choose another --method, or set it"
         )
-        return Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader))
+        return planned(job, reader, NAME, ())
     try:
         table, index = own_entry(job, reader)
     except ranktable.NotReadyError as seen:
@@ -40,15 +38,15 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         return replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
     way = route.plan_table(job, reader, table, index)
     placed = _placed(job, reader, way.table, way.index)
-    planned = _plan(placed, reader, templates, way.table.servers[way.index].ranks)
+    own = _plan(placed, reader, templates, way.table.servers[way.index].ranks)
     file = File(own_path(job), ranktable.for_hccl(way.table))
-    return replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
+    return replace(own, files=way.files or (file,), waits=way.waits, gather=way.gather)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]) -> Plan:
     argv = templates.command("ranktable/command.j2", job=job)
     processes = tuple(_rank(job, reader, templates, argv, i, rank) for i, rank in enumerate(ranks))
-    return Plan(job=job, method=NAME, why="", processes=processes, limits=limits(reader))
+    return planned(job, reader, NAME, processes)
 
 
 def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, rank: int) -> Process:
@@ -77,13 +75,10 @@ def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
         reader.warn(f"rank table {job.rank_table}: {warning}")
     if table.size != job.world_size:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
-    firsts = [server.ranks[0] for server in table.servers]
-    sizes = [server.size for server in table.servers]
-    alike = firsts == [node.first_rank for node in job.nodes] and sizes == [node.slots for node in job.nodes]
-    if alike and _hosts(job, table) == [node.host for node in job.nodes]:
+    entries = [(host, server.size, server.ranks[0]) for host, server in zip(_hosts(job, table), table.servers)]
+    if entries == [(node.host, node.slots, node.first_rank) for node in job.nodes]:
         return replace(job, node_index=index)
-    nodes = tuple(Node(i, *row) for i, row in enumerate(zip(_hosts(job, table), sizes, firsts)))
-    return replace(job, nodes=nodes, node_index=index)
+    return replace(job, nodes=tuple(Node(i, *entry) for i, entry in enumerate(entries)), node_index=index)
 
 
 def _hosts(job: Job, table: RankTable) -> list[str]:
@@ -98,7 +93,7 @@ class Ranktable(Launcher):
     """The ranks themselves are started, with the rank table."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = route.VARIABLES
     plan = staticmethod(plan)
 
 

@@ -10,14 +10,7 @@ import itertools
 import json
 
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared.base import (
-    address,
-    attempt_dir,
-    limits,
-    master_waits,
-    need_hosts,
-    rank_process,
-)
+from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import join
 from ranklaunch.plan.model import Plan, Process
@@ -35,30 +28,22 @@ PORT = Variable(
     "port at which each ps and each worker listens, where the platform tells none", option="--tensorflow-port",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (PORT,)
-
 LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    job = need_hosts(job, reader, NAME)
+    job = base.need_hosts(job, reader, NAME)
     job = replace(job, nodes=_nodes(job, reader.get(PORT)))
     argv = templates.command("tensorflow/command.j2", job=job, appended=_appended(job, reader))
     env = _environment(job, reader)
-    process = rank_process(job, reader, templates, argv, 0, env, rank=job.node.task_index)
+    process = base.rank_process(job, reader, templates, argv, 0, env, rank=job.node.task_index)
     if len(job.nodes) > 1 and not env and reader.given(CONFIG):
         process = replace(process, unset=tuple(sorted({*process.unset, CONFIG.names[0]})))
     serves = job.node.task == PS
-    return Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=() if serves else (process,),
-        services=(_service(job, process),) if serves else (),
-        followers=sum(node.task == PS for node in job.nodes),
-        limits=limits(reader),
-        waits=master_waits(job, reader),
-    )
+    return base.planned(
+        job, reader, NAME, () if serves else (process,), services=(_service(job, process),) if serves else (),
+        followers=sum(node.task == PS for node in job.nodes), waits=base.master_waits(job, reader),
+    )  # fmt: skip
 
 
 def _nodes(job: Job, port: int) -> tuple[Node, ...]:
@@ -72,7 +57,7 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 def _service(job: Job, process: Process) -> Process:
     """A ps: server.join() never returns, but a program may have another way to serve. What workers save when they are told to end is on
     it."""
-    name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
+    name, log = job.node.name, join(base.attempt_dir(job), f"ps_{job.node.task_index}.log")
     return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True, outlasts=True)
 
 
@@ -80,7 +65,7 @@ def _cluster(job: Job) -> dict[str, list[str]]:
     """host:port of all, by task: ps first, as in the platform's own order of arguments."""
     found: dict[str, list[str]] = {PS: [], WORKER: []}
     for node in job.nodes:
-        found[node.task].append(f"{address(node.host)}:{node.port}")
+        found[node.task].append(f"{base.address(node.host)}:{node.port}")
     return {task: hosts for task, hosts in found.items() if hosts}
 
 
@@ -96,14 +81,14 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
         reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
-    words = tuple(f"{name}={value}" for name, value in told.items() if name not in own)
-    for word in words:
+    words = {name: f"{name}={value}" for name, value in told.items() if name not in own}
+    for name, word in words.items():
         if len(word) > LONGEST:
             reader.problem(
-                f"{word.partition('=')[0]} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
+                f"{name} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
                 f"{LONGEST}: shorter names or IPv4 addresses are needed (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
             )
-    return words
+    return tuple(words.values())
 
 
 def _environment(job: Job, reader: Reader) -> dict[str, str]:
@@ -131,7 +116,7 @@ class Tensorflow(Launcher):
     """The program once in each container: its processes are the ranks."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (PORT,)
     plan = staticmethod(plan)
 
 

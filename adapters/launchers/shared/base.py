@@ -12,7 +12,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
-from ranklaunch.typed import TYPE_CHECKING
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
@@ -115,6 +115,11 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
 def _unset(job: Job, reader: Reader) -> tuple[str, ...]:
     """A launcher of the user's own may have been written for what the platform says of ranks, and a rank that it has started is one."""
     return only_secrets(reader.env) if job.among or own_launcher(job.program) else misleading(reader.env)
+
+
+def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:
+    """Return the plan of a method with these processes. further: other fields of the plan, by name."""
+    return Plan(job=job, method=method, why="", processes=processes, limits=limits(reader), **further)
 
 
 def limits(reader: Reader) -> Limits:

@@ -18,11 +18,11 @@ from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import RESTART_COUNT, RUN, WAIT_S
+from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.render.templates import Templates
 from ranklaunch.secrets import redact
 from ranklaunch.secrets.names import is_secret
@@ -46,6 +46,14 @@ BY = Variable(
 _BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
 CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
 _CARRIER = {PDSH: PDSH, SLURM: "srun"}  # what the runner starts; else mpirun
+_CARRIED = """#!/bin/sh
+PATH={path}
+echo {begun} > {proof}
+{name} "$@"
+code=$?
+echo $code > {proof}
+exit $code
+"""
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
 _BY_SRUN = re.compile(
@@ -54,7 +62,7 @@ _BY_SRUN = re.compile(
 _NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>[^\s\[,]+)(?:\[(?P<number>[0-9]+)[0-9,-]*\])?", re.MULTILINE)
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
-_BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
+BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
 _SSH_LOST = 255  # says ssh where what it had started there was killed, and where it says itself why it has failed
 _SAID_BY_SSH = (
     r"(?:ssh|kex_exchange_identification|ssh_exchange_identification|client_loop|packet_write_wait|ssh_dispatch_run_fatal): "
@@ -74,37 +82,28 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     """own: without processes. process: the runner, as it is started on node 0. tunes: it starts others, which end what is left of each."""
     by = reader.get(BY)
     _refuse(job, reader, by)
-    shell = None if ssh.by_ssh(reader) else ssh.other_shell(job, reader)
-    server = ssh.server(job, reader, templates) if by != SLURM and not shell else None
-    if server and by == PDSH:
-        server = replace(server, service=replace(server.service, behaviour=ssh.BelowPdsh.NAME))
-    private = ssh.private_folder(job, reader)
     own = replace(own, followers=len(job.nodes) - 1)
-    if server:
-        own = replace(own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=private)
+    if by != SLURM:
+        own = replace(own, **ssh.reached(job, reader, templates, ssh.BelowPdsh.NAME if by == PDSH else ssh.NAME))
+    private = ssh.private_folder(job, reader)
     if job.node_index:
         return own
-    hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
+    waits = ssh.waits(job, reader, for_sshd=bool(own.services))
     user = env_file.read(job, reader)
-    program = _ssh_program(reader, server) if server else shell
-    if not program:  # srun hands on whatever the runner has
-        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
-        process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
-        return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
-    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
-    path = f"{private}:{_path(reader, process)}"
-    carried = replace(process, env={**process.env, "PATH": path})
-    files = [*own.files, hostfile, forwarded, program]
+    files = [*own.files, hostfile]
+    if by == SLURM:  # srun hands on whatever the runner has
+        process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
+        path = _path(reader, process)
+    else:
+        path = f"{private}:{_path(reader, process)}"
+        forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
+        settings = from_node_0.open_mpi_settings(reader)
+        process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
+        files += [forwarded, _ssh_program(job, reader) if own.services else ssh.other_shell(job, reader)]
     if not tunes:
-        carried, carrier = _carried(process, by, private, path)
+        process, carrier = _carried(process, by, private, path)
         files.append(carrier)
-    return replace(
-        own,
-        processes=(replace(carried, env={**carried.env, **_ways(reader), "DS_ENV_FILE": forwarded.path}),),
-        files=tuple(files),
-        private=private,
-        waits=(hosts, ssh.answers(job, reader)) if server else (hosts,),
-    )
+    return replace(own, processes=(process,), files=tuple(files), private=private, waits=waits)
 
 
 def told_of_ends(job: Job) -> Job:
@@ -121,11 +120,6 @@ def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
     env = {**given, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
     unset = {*process.unset, *(name for name in reader.env if name.startswith("SLURM_CPU_BIND"))} - env.keys()
     return replace(process, env={**process.env, **env}, unset=tuple(sorted(unset)))
-
-
-def told_by_pdsh(tail: str) -> re.Match[str] | None:
-    """Match the first node that pdsh reports."""
-    return _BY_PDSH.search(tail)
 
 
 def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
@@ -149,9 +143,10 @@ def told_by_srun(tail: str) -> Failure | None:
     found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
     if lost and not (found and found.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=f"{lost['host']}{lost['number'] or ''}")
-    number = _SIGNALS.get(found["end"].strip().lower(), 0) if found and found["end"] else 0
-    code = -number or int(found["code"] or 0) if found else 0
-    return failed_with(code, rank=int(found["task"])) if found and code < 256 and code else None
+    if not found:
+        return None
+    code = int(found["code"]) if found["code"] else -_SIGNALS.get(found["end"].strip().lower(), 0)
+    return failed_with(code, rank=int(found["task"])) if code and code < 256 else None
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
@@ -175,10 +170,11 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
 
 
-def _ssh_program(reader: Reader, server: ssh.Server) -> File:
+def _ssh_program(job: Job, reader: Reader) -> File:
     """An ssh that knows the job's own port and key. DeepSpeed, pdsh and every MPI call it by this name."""
     path = which("ssh", reader.env.get("PATH", ""), reader.files) or "/usr/bin/ssh"
-    return File(join(server.private, "ssh"), f'#!/bin/sh\nexec {shlex.quote(path)} -F {shlex.quote(server.config)} "$@"\n', "0700")
+    config = shlex.quote(ssh.client_config(job, reader))
+    return File(ssh.program(job, reader), f'#!/bin/sh\nexec {shlex.quote(path)} -F {config} "$@"\n', "0700")
 
 
 def _path(reader: Reader, process: Process) -> str:
@@ -189,15 +185,9 @@ def _carried(process: Process, by: str, private: str, path: str) -> tuple[Proces
     """The runner, and what it finds by the name of the program that it starts: it takes the end of one that a signal has killed for
     success, and a shell's code for what it is. path: what the program itself is to have."""
     name, folder = _CARRIER.get(by, "mpirun"), join(private, RUNNER)
-    proof = shlex.quote(join(folder, END))
-    lines = (f"PATH={shlex.quote(path)}", f"echo {PROOF_BEGUN} > {proof}", f'{name} "$@"', "code=$?", f"echo $code > {proof}", "exit $code")
-    program = File(join(folder, name), "\n".join(("#!/bin/sh", *lines, "")), "0700")
+    text = _CARRIED.format(path=shlex.quote(path), begun=PROOF_BEGUN, proof=shlex.quote(join(folder, END)), name=name)
+    program = File(join(folder, name), text, "0700")
     return replace(process, env={**process.env, "PATH": f"{folder}:{path}"}), program
-
-
-def _ways(reader: Reader) -> dict[str, str]:
-    made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
-    return {name: value for name, value in made.items() if name not in reader.env}
 
 
 def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
@@ -209,21 +199,19 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     values = {**reader.env, **process.env, **own, **meeting, **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
     secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
-    lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
-    if secret:
-        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(secret)}: DeepSpeed would show the value on the console")
-    if lost:
-        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would damage the value on the way")
-    kept = [name for name in names if name not in secret and name not in lost]
-    lines = [f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept if name not in user]
-    return "".join((*lines, *(f"{name}={value}\n" for name, value in user.items() if name in kept)))
+    damaged = [name for name in names if name not in secret and not _arrives(values[name], by)]
+    for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
+        if lost:
+            reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
+    kept = {*names}.difference(secret, damaged)
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in sorted(kept.difference(user))}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name in kept)
 
 
 def _meeting(process: Process, job: Job) -> dict[str, str]:
     """MASTER_ADDR and MASTER_PORT as the runner's command has them, also by further options or a template of the user's."""
     given = options.parsed(words.before(process.argv, job.program.path)[1:])
-    found = {f"MASTER_{name.upper()}": options.values(given, f"--master_{name}")[-1:] for name in ("addr", "port")}
-    return {name: values[0] for name, values in found.items() if values}
+    return {f"MASTER_{name.upper()}": value for name in ("addr", "port") for value in options.values(given, f"--master_{name}")}
 
 
 def _arrives(value: str, by: str) -> bool:

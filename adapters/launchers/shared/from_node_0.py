@@ -26,16 +26,22 @@ _OF_NODE_0 = re.compile(
 _CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _UNIQUE = re.compile(r"\b(GPU|MIG)-")
 _OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}  # what its components for batch systems look for
-OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def open_mpi_by_hostfile(reader: Reader) -> dict[str, str]:
-    """What Open MPI reads from the environment, so that its hosts and slots are those of the hostfile. Under Slurm it would take srun's
-    tasks for slots, of which each node has one, and start its daemons by another srun, which waits until this one has ended. Under LSF and
-    PBS it would take the slots of the batch system, and a node file that PBS has on the first host alone."""
+def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
+    """Return what Open MPI reads from the environment, where the user has not set it: it may run as root, and its hosts and slots are those
+    of the hostfile. Under Slurm it would take srun's tasks for slots, of which each node has one, and start its daemons by another srun,
+    which waits until this one has ended. Under LSF and PBS it would take the slots of the batch system, and a node file that PBS has on the
+    first host alone. tags: each piece of output begins with its rank."""
     there = [own for sign, own in _OF_OPEN_MPI.items() if any(name.startswith(sign) for name in reader.env)]
-    kept_off = {f"{runtime}_MCA_{framework}": f"^{','.join(there)}" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
-    return {"OMPI_MCA_orte_keep_fqdn_hostnames": "1", **(kept_off if there else {})}
+    kept_off = ("OMPI_MCA_ras", "OMPI_MCA_plm", "PRTE_MCA_ras", "PRTE_MCA_plm") if there else ()
+    made = {
+        **dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1"),
+        **({"OMPI_MCA_orte_tag_output": "1"} if tags else {}),
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        **dict.fromkeys(kept_off, f"^{','.join(there)}"),
+    }
+    return {name: value for name, value in made.items() if name not in reader.env}
 
 
 def refuse_addresses(job: Job, reader: Reader, told: str) -> None:

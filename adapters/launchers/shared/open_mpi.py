@@ -8,6 +8,7 @@ import re
 
 from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.files import Files, folder_of, join, text_of
+from ranklaunch.read import parse
 from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
@@ -30,25 +31,25 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 # Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
 _IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
 
-# Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two.
-_WITH_TWO = ("mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca", "gprtemca")
-_WITH_ONE = (
-    "H", "N", "am", "app", "bind-to", "c", "cartofile", "cf", "cpu-list", "cpu-set", "cpus-per-proc", "cpus-per-rank", "debugger",
-    "default-hostfile", "display", "dvm-uri", "hnp", "host", "hostfile", "launch-agent", "machinefile", "map-by", "max-restarts",
-    "max-vm-size", "n", "np", "npernode", "npersocket", "ompi-server", "output", "output-directory", "output-filename", "path",
-    "personality", "ppr", "prefix", "preload-files", "rank-by", "rankfile", "report-events", "report-pid", "report-uri", "rf",
-    "runtime-options", "stdin", "timeout", "tune", "wd", "wdir", "x", "xml-file", "xterm",
-)  # fmt: skip
-_SWITCHES = (
-    "allow-run-as-root", "bind-to-core", "bind-to-socket", "bycore", "bynode", "byslot", "continuous", "debug", "debug-daemons",
-    "debug-daemons-file", "disable-recovery", "display-allocation", "display-devel-allocation", "display-devel-map",
-    "display-diffable-map", "display-map", "display-topo", "do-not-launch", "do-not-resolve", "enable-recovery", "get-stack-traces",
-    "index-argv-by-rank", "leave-session-attached", "merge-stderr-to-stdout", "nolocal", "nooversubscribe", "noprefix", "novm",
-    "output-proctable", "oversubscribe", "pernode", "q", "quiet", "report-bindings", "report-child-jobs-separately",
-    "report-state-on-timeout", "show-progress", "tag-output", "timestamp-output", "tv", "use-hwthread-cpus", "use-regexp", "v", "verbose",
-    "xml",
-)  # fmt: skip
-_FOLLOWING = {**dict.fromkeys(_WITH_TWO, 2), **dict.fromkeys(_WITH_ONE, 1), **dict.fromkeys(_SWITCHES, 0)}
+# Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two, by how many words follow them.
+_OPTIONS = {
+    2: "mca gmca omca prtemca pmixmca gpmixmca gprtemca",
+    1: """
+        H N am app bind-to c cartofile cf cpu-list cpu-set cpus-per-proc cpus-per-rank debugger default-hostfile display dvm-uri hnp
+        host hostfile launch-agent machinefile map-by max-restarts max-vm-size n np npernode npersocket ompi-server output
+        output-directory output-filename path personality ppr prefix preload-files rank-by rankfile report-events report-pid
+        report-uri rf runtime-options stdin timeout tune wd wdir x xml-file xterm
+    """,
+    0: """
+        allow-run-as-root bind-to-core bind-to-socket bycore bynode byslot continuous debug debug-daemons debug-daemons-file
+        disable-recovery display-allocation display-devel-allocation display-devel-map display-diffable-map display-map display-topo
+        do-not-launch do-not-resolve enable-recovery get-stack-traces index-argv-by-rank leave-session-attached
+        merge-stderr-to-stdout nolocal nooversubscribe noprefix novm output-proctable oversubscribe pernode q quiet report-bindings
+        report-child-jobs-separately report-state-on-timeout show-progress tag-output timestamp-output tv use-hwthread-cpus
+        use-regexp v verbose xml
+    """,
+}
+_FOLLOWING = {name: count for count, names in _OPTIONS.items() for name in names.split()}
 
 
 def following(name: str) -> int | None:
@@ -62,34 +63,25 @@ REPORTS = rf"{_ENDED}|MPI_ABORT was invoked on rank|\*\*\* reported by process \
 
 
 def cpus(files: Files) -> int | None:
-    """That processes of this container may use at a time; None where that cannot be seen."""
+    """Return how many processors this container's processes may use at a time, by their mask and by the quota of the control group (version
+    2 or 1); None where neither can be seen."""
     allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status", MOST_BYTES), re.MULTILINE)
-    counts = [sum(map(_size, allowed[1].split(",")))] if allowed else []
-    quota = _quota(files)
-    return min([*counts, math.ceil(quota)]) if quota else min(counts, default=None)
+    counts = [len(parse.cores(allowed[1]))] if allowed else []
+    words = text_of(files, "/sys/fs/cgroup/cpu.max", MOST_BYTES).split()
+    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us", MOST_BYTES).strip() for name in ("quota", "period")]
+    if len(words) == 2 and all(word.isdecimal() for word in words):  # time in each period; else there is no limit
+        counts.append(math.ceil(int(words[0]) / int(words[1])))
+    return min(counts, default=None)
 
 
 def excluded(files: Files, mpirun: str) -> list[str]:
     """Ways between ranks (btl) that the installation's own configuration excludes: who names some takes the place of that list."""
     prefix = folder_of(folder_of(mpirun))
-    folders = (join(prefix, "etc"), join(prefix, "etc/openmpi")) if prefix else ()
-    for folder in (*FOLDERS, *folders):
+    for folder in (*FOLDERS, *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
         found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG), MOST_BYTES), re.MULTILINE)
         if found:
             return sorted(filter(None, found[-1].split(",")))
     return []
-
-
-def _quota(files: Files) -> float:
-    """Processors that the control group (version 2 or 1) gives in time; 0: there is no limit."""
-    words = text_of(files, "/sys/fs/cgroup/cpu.max", MOST_BYTES).split()
-    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us", MOST_BYTES).strip() for name in ("quota", "period")]
-    return int(words[0]) / int(words[1]) if len(words) == 2 and all(word.isdecimal() and int(word) for word in words) else 0.0
-
-
-def _size(part: str) -> int:
-    first, _, last = part.partition("-")
-    return int(last or first) - int(first) + 1 if first else 0
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
@@ -110,10 +102,12 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 def _ended(tail: str) -> Failure | None:
     """Of the rank that ended first, by what mpirun says at its own end."""
-    killed = list(_KILLED.finditer(tail))
+    killed = _last(_KILLED, tail)
     if killed:
-        return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
-    exited = list(_EXITED.finditer(tail))
-    if exited:
-        return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"]))
-    return None
+        return failed_with(-int(killed["sig"]), int(killed["rank"]), int(killed["pid"]) or None)
+    exited = _last(_EXITED, tail)
+    return failed_with(int(exited["code"]), int(exited["rank"])) if exited else None
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(reversed([*pattern.finditer(text)]), None)

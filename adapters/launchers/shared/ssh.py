@@ -11,19 +11,19 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
+from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, text_of, which
-from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render.templates import Templates
-from ranklaunch.values import Value, replace
+from ranklaunch.typed import Any
 
 PORT = Variable(
     "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",
@@ -61,19 +61,11 @@ _MOST_KEYS_BYTES = 1024 * 1024
 _SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 
 
-class Server(Value):
-    """What a plan needs for an sshd on its node. config: of the ssh client, which node 0 has."""
-
-    files: tuple[File, ...]
-    prepare: tuple[Process, ...]
-    service: Process
-    offers: dict[str, str]
-    private: str
-    config: str
-    port: int
-
-
-def server(job: Job, reader: Reader, templates: Templates) -> Server:
+def reached(job: Job, reader: Reader, templates: Templates, behaviour: str = NAME) -> dict[str, Any]:
+    """Return the fields of a plan for an sshd on its node, and on node 0 for what the ssh client needs; for another shell, node 0's private
+    folder alone. behaviour: NAME of the sshd's class."""
+    if not by_ssh(reader):
+        return {} if job.node_index else {"private": private_folder(job, reader)}
     account = reader.account
     if not account.name:
         reader.problem("sshd and ssh need a user name, and this user id has none in /etc/passwd: run the container as a user with a name")
@@ -82,38 +74,56 @@ def server(job: Job, reader: Reader, templates: Templates) -> Server:
             f"sshd runs what it is told by the account's shell, and that of {account.name} is {account.shell}, which ends every session: "
             f"give it one in the image (usermod -s /bin/sh {account.name}), or run the container as another user"
         )
-    port = reader.get(PORT)
-    private = private_folder(job, reader)
-    host_key = join(private, "host_key")
-    authorized = join(private, "authorized_keys")
+    port, private = reader.get(PORT), private_folder(job, reader)
+    host_key, user_key = join(private, "host_key"), join(private, "key")
     folder, key = _given_keys(reader)
-    own_key = join(private, "key")
-    sshd_config = File(
-        join(private, "sshd_config"),
-        templates.text(
-            "ssh/sshd_config.j2", port=port, host_key=host_key, authorized_keys=authorized, account=account,
-            listen=_listen(job), most_starting=max(200, 2 * len(job.nodes)),
-        ),
-    )  # fmt: skip
-    files = [sshd_config, _authorized(reader, authorized, folder)]
+    files = [*_sshd(job, reader, templates, port, folder)]
     steps = [_keygen(job, reader, "host key", host_key)]
     offers = {HOST_KEY: f"{host_key}.pub"}
-    config = ""
     if job.node_index == 0:
-        config = join(private, "ssh_config")
-        files += _client(job, reader, templates, config, own_key)
+        files += _client(job, reader, templates, user_key)
         if folder:
-            files.append(File(own_key, "", source=join(folder, key)))
+            files.append(File(user_key, "", source=join(folder, key)))
         else:
-            steps.append(_keygen(job, reader, "user key", own_key))
-            offers[USER_KEY] = f"{own_key}.pub"
+            steps.append(_keygen(job, reader, "user key", user_key))
+            offers[USER_KEY] = f"{user_key}.pub"
     if account.root:  # where sshd confines what speaks before a key was shown; images without a running sshd lack it
         steps.insert(0, _step(job, reader, "privilege separation", ("install", "-d", "-m", "0755", "/run/sshd")))
-    return Server(tuple(files), tuple(steps), _service(job, reader, templates, sshd_config.path), offers, private, config, port)
+    service = _service(job, reader, templates, files[0].path, behaviour)
+    return {"files": tuple(files), "prepare": tuple(steps), "services": (service,), "offers": offers, "private": private}
+
+
+def _sshd(job: Job, reader: Reader, templates: Templates, port: int, folder: str) -> tuple[File, File]:
+    """Return the server's configuration and the keys that it lets in: those of a folder, or node 0's own."""
+    private = private_folder(job, reader)
+    config, authorized = join(private, "sshd_config"), join(private, "authorized_keys")
+    text = templates.text(
+        "ssh/sshd_config.j2", port=port, host_key=join(private, "host_key"), authorized_keys=authorized, account=reader.account,
+        # at all addresses, or at its own loopback address where one machine plays the nodes
+        listen=(job.node.host,) if job.node.host.startswith("127.") else (), most_starting=max(200, 2 * len(job.nodes)),
+    )  # fmt: skip
+    if folder:
+        return File(config, text), File(authorized, "", source=join(folder, "authorized_keys"))
+    key = reader.shared(0, USER_KEY) or "# node 0's key, which it makes for this run"
+    return File(config, text), File(authorized, f"{key}\n")
+
+
+def client_config(job: Job, reader: Reader) -> str:
+    """Return the path of node 0's configuration of the ssh client."""
+    return join(private_folder(job, reader), "ssh_config")
+
+
+def program(job: Job, reader: Reader) -> str:
+    """Return the path of what node 0 starts in place of ssh."""
+    return join(private_folder(job, reader), "ssh")
 
 
 # Options of ssh's are left out; the first word behind them is a host, the others a command for a shell. blaunch gives it to one itself.
-_SHELLS = {"blaunch": 'exec blaunch "$host" "$@"', "pbs_tmrsh": 'exec pbs_tmrsh "$host" /bin/sh -c "$*"'}
+# By program: a variable of the batch system's, without which it reaches nobody, and the line that starts it.
+_SHELLS = {
+    "blaunch": ("LSB_JOBID", 'exec blaunch "$host" "$@"'),
+    "pbs_tmrsh": ("PBS_NODEFILE", 'exec pbs_tmrsh "$host" /bin/sh -c "$*"'),
+}
 _IN_PLACE_OF_SSH = """#!/bin/sh
 while :; do
   case $1 in
@@ -135,28 +145,19 @@ def by_ssh(reader: Reader) -> bool:
 def other_shell(job: Job, reader: Reader) -> File:
     """A program that takes ssh's words, for launchers that start it themselves."""
     shell = reader.get(REMOTE_SHELL)
-    beside = {"blaunch": "LSB_JOBID", "pbs_tmrsh": "PBS_NODEFILE"}[shell]
+    beside, line = _SHELLS[shell]
     if job.node_index == 0 and not reader.env.get(beside, "").strip():
         reader.problem(f"{reader.told(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
-    return File(join(private_folder(job, reader), "ssh"), _IN_PLACE_OF_SSH.format(_SHELLS[shell]), "0700")
+    return File(program(job, reader), _IN_PLACE_OF_SSH.format(line), "0700")
 
 
-def served(plan: Plan, server: Server) -> Plan:
-    """The plan with the server."""
-    return replace(
-        plan,
-        files=(*plan.files, *server.files),
-        prepare=(*plan.prepare, *server.prepare),
-        services=(*plan.services, server.service),
-        offers={**plan.offers, **server.offers},
-        private=server.private,
-    )
-
-
-def answers(job: Job, reader: Reader) -> Wait:
-    """Every node's sshd, which starts once the nodes have met."""
-    port = reader.get(PORT)
-    return Wait("port", ",".join(f"{_bracketed(reader.address_of(node.host))}:{port}" for node in job.nodes), reader.get(WAIT_S))
+def waits(job: Job, reader: Reader, *, for_sshd: bool) -> tuple[Wait, ...]:
+    """Return the waits for every node's name, and for its sshd, which starts once the nodes have met."""
+    limit = reader.get(WAIT_S)
+    hosts = Wait("hosts", ",".join(node.host for node in job.nodes), limit)
+    if not for_sshd:
+        return (hosts,)
+    return hosts, Wait("port", ",".join(f"{address(reader.address_of(node.host))}:{reader.get(PORT)}" for node in job.nodes), limit)
 
 
 def private_folder(job: Job, reader: Reader) -> str:
@@ -214,47 +215,30 @@ def _withheld(reader: Reader, folder: str, name: str) -> bool:
     return withheld
 
 
-def _authorized(reader: Reader, path: str, folder: str) -> File:
-    if folder:
-        return File(path, "", source=join(folder, "authorized_keys"))
-    key = reader.shared(0, USER_KEY)
-    return File(path, f"{key}\n" if key else "# node 0's key, which it makes for this run\n")
-
-
 def sessions(reader: Reader) -> tuple[str, ...]:
     """Folders of Open MPI 4, in each of which every daemon of it has one of its own."""
     places = [TEMPORARY.default, *(candidate.value.rstrip("/") for candidate in reader.candidates(TEMPORARY))]
     return tuple(join(place, "ompi.{host}.{uid}") for place in dict.fromkeys(places))
 
 
-def _client(job: Job, reader: Reader, templates: Templates, config: str, key: str) -> list[File]:
-    known_hosts = join(folder_of_key(key), "known_hosts")
-    port = reader.get(PORT)
+def _client(job: Job, reader: Reader, templates: Templates, key: str) -> list[File]:
+    known_hosts, port = join(private_folder(job, reader), "known_hosts"), reader.get(PORT)
     named = [(name, reader.shared(n.index, HOST_KEY)) for n in job.nodes for name in dict.fromkeys((n.host, reader.address_of(n.host)))]
+    config = templates.text("ssh/ssh_config.j2", port=port, account=reader.account, key=key, known_hosts=known_hosts)
     return [
-        File(config, templates.text("ssh/ssh_config.j2", port=port, account=reader.account, key=key, known_hosts=known_hosts)),
+        File(client_config(job, reader), config),
         File(known_hosts, templates.text("ssh/known_hosts.j2", port=port, keys=[(name, text) for name, text in named if text])),
     ]
 
 
-def folder_of_key(key: str) -> str:
-    return key.rpartition("/")[0]
-
-
-def _listen(job: Job) -> tuple[str, ...]:
-    """At all addresses; at its own loopback address where the nodes are played by one machine."""
-    host = job.node.host
-    return (host,) if host.startswith("127.") else ()
-
-
-def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Process:
+def _service(job: Job, reader: Reader, templates: Templates, config: str, behaviour: str) -> Process:
     # sshd starts itself anew for each connection, so it wants to know its own full path.
     path = which("sshd", f"{reader.env.get('PATH', '')}:{_SBIN}", reader.files) or "/usr/sbin/sshd"
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
     return Process(
-        name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", behaviour=NAME, quiet=True,
+        name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", behaviour=behaviour, quiet=True,
         fails_as=WaitError.exit_code, sessions=sessions(reader),
     )  # fmt: skip
 
@@ -266,10 +250,6 @@ def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:
 def _step(job: Job, reader: Reader, what: str, argv: tuple[str, ...]) -> Process:
     log = join(attempt_dir(job), "ssh.log")
     return Process(name=what, argv=argv, log=log, env=common_env(job, reader), unset=misleading(reader.env), tag=f"[{what}] ")
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 NEEDS = {
