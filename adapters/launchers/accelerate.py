@@ -6,18 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
+from ranklaunch.adapters.launchers.shared.api import File, Job, Plan, Reader, Templates, Variable, absolute, join, parse, showing
 from ranklaunch.adapters.launchers.shared.launcher import Need
-from ranklaunch.files import absolute, join
-from ranklaunch.plan.model import File, Plan
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import METHOD
-from ranklaunch.render.templates import Templates
 
 NAME = "accelerate"
 MODULE = "accelerate.commands.launch"

@@ -7,6 +7,20 @@ from collections.abc import Callable, Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
+from ranklaunch.adapters.launchers.shared.api import (
+    Failure,
+    File,
+    Job,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    Variable,
+    absolute,
+    join,
+    parse,
+    replace,
+)
 from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import (
@@ -18,17 +32,9 @@ from ranklaunch.adapters.launchers.shared.launcher import (
     Signals,
     Started,
 )
-from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
-from ranklaunch.plan.model import File, Plan, Process
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BIND, NUMACTL
-from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
-from ranklaunch.values import replace
-from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
 MODULE = "deepspeed.launcher.runner"

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared.api import Job, Plan, Reader, Templates, Variable, number, parse, replace, showing
 from ranklaunch.adapters.launchers.shared.base import once, own_script
-from ranklaunch.errors import number
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
-from ranklaunch.plan.model import Plan
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render.templates import Templates
 from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import replace
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script

@@ -8,19 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
+from ranklaunch.adapters.launchers.shared.api import (
+    File,
+    Job,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    Variable,
+    folder_of,
+    join,
+    make_nodes,
+    parse,
+    replace,
+    showing,
+    which,
+)
 from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import FromNode0, Need
-from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, make_nodes
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import FEWER_RANKS, WHERE_IT_STANDS, spread
-from ranklaunch.render.templates import Templates
-from ranklaunch.values import replace
 
 NAME = "mpirun"
 

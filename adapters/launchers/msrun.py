@@ -8,20 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable, showing
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
+from ranklaunch.adapters.launchers.shared.api import (
+    Failure,
+    File,
+    Job,
+    Plan,
+    Process,
+    RankLog,
+    RankOutputs,
+    Reader,
+    Templates,
+    Variable,
+    Wait,
+    absolute,
+    folder_of,
+    folders,
+    join,
+    parse,
+    replace,
+)
 from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
-from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
-from ranklaunch.render.templates import Templates
 from ranklaunch.typed import NamedTuple
-from ranklaunch.values import replace
-from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
 

@@ -9,17 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import base
+from ranklaunch.adapters.launchers.shared.api import Job, Node, Plan, Process, Reader, Templates, Variable, join, parse, replace, showing
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.files import join
-from ranklaunch.plan.model import Plan, Process
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Node
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.tasks import CONFIG, PS, WORKER
-from ranklaunch.render.templates import Templates
-from ranklaunch.values import replace
 
 NAME = "tensorflow"
 

@@ -11,23 +11,31 @@ import signal
 from collections.abc import Mapping
 
 import ranklaunch
-from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
+from ranklaunch.adapters.launchers.shared.api import (
+    Failure,
+    File,
+    Job,
+    Plan,
+    Process,
+    Program,
+    Reader,
+    Templates,
+    Variable,
+    folder_of,
+    join,
+    parse,
+    replace,
+    showing,
+    which,
+)
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
-from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import RESTART_COUNT, RUN
-from ranklaunch.render.templates import Templates
 from ranklaunch.secrets import redact
 from ranklaunch.secrets.names import is_secret
-from ranklaunch.values import replace
-from ranklaunch.verdict.model import Failure
 
 ENDS = join(folder_of(ranklaunch.__file__), "programs/end_as_rank.py")
 

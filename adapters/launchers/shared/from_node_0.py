@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ranklaunch.adapters.launchers.shared.api import Job, Reader
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
 from ranklaunch.showing import clipped
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -6,10 +6,8 @@ from __future__ import annotations
 import math
 import re
 
+from ranklaunch.adapters.launchers.shared.api import Failure, Files, folder_of, join, parse, text_of
 from ranklaunch.adapters.launchers.shared.base import failed_with
-from ranklaunch.files import Files, folder_of, join, text_of
-from ranklaunch.read import parse
-from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
 FOLDERS = ("/etc/openmpi", "/etc")

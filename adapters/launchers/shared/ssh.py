@@ -11,18 +11,26 @@ from __future__ import annotations
 import hashlib
 import re
 
+from ranklaunch.adapters.launchers.shared.api import (
+    File,
+    Job,
+    Process,
+    Reader,
+    Templates,
+    Variable,
+    Wait,
+    WaitError,
+    absolute,
+    join,
+    parse,
+    text_of,
+    which,
+)
 from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
-from ranklaunch.errors import WaitError
-from ranklaunch.files import absolute, join, text_of, which
-from ranklaunch.plan.model import File, Process, Wait
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S
-from ranklaunch.render.templates import Templates
 from ranklaunch.typed import Any
 
 PORT = Variable(
