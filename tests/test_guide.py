@@ -76,15 +76,21 @@ def read(reader: Reader, program: Program) -> Job:
 # The launcher that the guide shows, and what it starts: no more than each rank with its number, and its output in a file.
 GUIDE = (helpers.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a launcher\n")[2]
 LAUNCHER = textwrap.dedent(GUIDE.partition("   ```python\n")[2].partition("   ```\n")[0])
-TEMPLATE = 'startranks {{ job.node.slots }} {{ log_dir }}\n{% include "program.j2" %}\n'
+TEMPLATE = textwrap.dedent(GUIDE.partition("For the launcher above:\n\n")[2].partition("\n\n")[0]) + "\n"
 STARTRANKS = """#!{python}
-import os, subprocess, sys
-slots, folder, *words = sys.argv[1:]
-os.makedirs(folder, exist_ok=True)
+import argparse, os, subprocess, sys
+parser = argparse.ArgumentParser()
+for name in ("ranks", "first", "world"):
+    parser.add_argument(f"--{{name}}", type=int)
+parser.add_argument("--logs")
+parser.add_argument("words", nargs=argparse.REMAINDER)
+asked = parser.parse_args()
+os.makedirs(asked.logs, exist_ok=True)
 started = []
-for rank in range(int(slots)):
-    with open(f"{{folder}}/{{rank}}.log", "w") as log:
-        started.append(subprocess.Popen(words, env={{**os.environ, "RANK": str(rank)}}, stdout=log, stderr=log))
+for i in range(asked.ranks):
+    env = {{"RANK": str(asked.first + i), "LOCAL_RANK": str(i), "WORLD_SIZE": str(asked.world)}}
+    with open(f"{{asked.logs}}/{{asked.first + i}}.log", "w") as log:
+        started.append(subprocess.Popen(asked.words, env={{**os.environ, **env}}, stdout=log, stderr=log))
 sys.exit(any([each.wait() for each in started]))
 """
 PROGRAM = """

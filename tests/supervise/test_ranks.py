@@ -192,7 +192,7 @@ def test_what_a_launcher_says_of_a_rank_is_confirmed_by_how_they_ended(scene: Sc
     said = failed_with(3)
 
     def confirms() -> bool:
-        return scene.ranks.confirmed(said, signalled=scene.told, ends_ranks=False) == said
+        return scene.ranks.confirmed(said, signalled=scene.told, has_failed=False) == said
 
     assert confirms()  # as far as is known by then
     scene.ranks.read(scene.said)
@@ -333,7 +333,7 @@ def test_whose_end_nobody_knows_has_failed_where_its_launcher_says_no_more_than_
     told = Watched(1, tree.Identity(78, 0))
     told.by_itself, told.status = False, 143 << 8
     below.ended += [gone, told]
-    found = below.confirmed(None, signalled=False, ends_ranks=True)
+    found = below.confirmed(None, signalled=False, has_failed=True)
     assert found
     assert (found.rank, found.pid, found.exit_code) == (0, 77, 1)
 
@@ -357,7 +357,7 @@ def test_a_launcher_that_somebody_told_to_end_is_named_unless_a_rank_had_failed(
         for each in started:
             each.terminate()
         loop.run_until(lambda: len(below.ended) == 2)
-        found = below.confirmed(failed_with(-signal.SIGTERM, pid=launcher), signalled=False, ends_ranks=False)
+        found = below.confirmed(failed_with(-signal.SIGTERM, pid=launcher), signalled=False, has_failed=False)
         assert found
         assert (found.rank, found.pid, found.exit_code) == ((0, started[0].pid, 1) if failed else (None, launcher, 143))
     finally:
@@ -427,9 +427,9 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
         started[0].kill()
         os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)
         start_all(1)
-        assert (below.ended, below.end_of(1), below.confirmed(None, signalled=False, ends_ranks=False)) == ([], None, None)
+        assert (below.ended, below.end_of(1), below.confirmed(None, signalled=False, has_failed=False)) == ([], None, None)
         assert (
-            below.confirmed(failed_with(-signal.SIGKILL, pid=started[1].pid), signalled=False, ends_ranks=False) is None
+            below.confirmed(failed_with(-signal.SIGKILL, pid=started[1].pid), signalled=False, has_failed=False) is None
         )  # which is still the last that it said
         started[2].kill()
         loop.run_until(lambda: bool(below.ended))

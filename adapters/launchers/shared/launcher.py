@@ -120,7 +120,8 @@ class Launcher:
 
     @property
     def kills_ranks(self) -> bool:
-        """Whether it sends SIGKILL to all its ranks as soon as one has ended. ranklaunch then holds it while it ends the others."""
+        """Whether it sends SIGKILL to all its ranks as soon as one has ended. ranklaunch holds it while it ends the others itself. One that
+        sends SIGTERM leaves them time, and need not say so."""
         return False
 
     @property
@@ -171,8 +172,8 @@ class Launcher:
 
 
 class RanksFirst(Launcher):
-    """A launcher that does not pass SIGTERM on well: its ranks get it directly, and the launcher when they are gone, to say how they
-    ended."""
+    """A launcher that does not pass SIGTERM on well, or ignores it: its ranks get it directly, and the launcher when they are gone, to say
+    how they ended. One that does not end then is killed."""
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
         if self.kills_ranks:

@@ -157,9 +157,9 @@ class Below:
             return True
         return any(rank.pid == pid if pid else rank.ended and rank.code != 0 for rank in self._all.values())
 
-    def confirmed(self, failure: Failure | None, *, signalled: bool, ends_ranks: bool) -> Failure | None:
-        """Return what the launcher reports, by what was seen of its ranks. signalled: the launcher itself. ends_ranks: it has said that it
-        ends its ranks."""
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
+        """Return what the launcher reports, by what was seen of its ranks. signalled: the launcher itself. has_failed: by its exit code, or
+        as it ends its ranks."""
         raise NotImplementedError
 
     def end_of(self, rank: int) -> Failure | None:
@@ -235,7 +235,7 @@ class Announced(Below):
     def expected(self) -> Collection[int]:
         return self._numbers
 
-    def confirmed(self, failure: Failure | None, *, signalled: bool, ends_ranks: bool) -> Failure | None:
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
         """Return None where all are watched and none has failed by itself."""
         may_be = not self.expected or self.known < len(self._numbers) or self.failed or self.unknown
         return failure if may_be else None
@@ -318,15 +318,15 @@ class ByFiles(Below):
     def beside(self) -> list[tree.Identity]:
         return [process for process, rank in self._found.items() if rank is None]
 
-    def confirmed(self, failure: Failure | None, *, signalled: bool, ends_ranks: bool) -> Failure | None:
-        """Return which rank failed, and another that had failed before. Where a launcher that ends its ranks says no more, it is the one
-        whose end nobody knows."""
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
+        """Return which rank failed, and another that had failed before. Where a launcher that has failed says no more, and no rank was seen
+        to fail by itself, it is the first whose end nobody knows."""
         if signalled:
             return failure
         failed = [end for end in self.ended if end.code]
         if failure and failure.signal and failure.pid == self._launcher.pid:  # somebody has told it to end, and it has told its ranks
             return next((end.failure() for end in self.failed if end.code != failure.exit_code), failure)
-        if ends_ranks and failure is None and len(self.unknown) == 1 and not self.failed:
+        if has_failed and failure is None and self.unknown and not self.failed:
             return replace(self.unknown[0].failure(), exit_code=1)
         if failure is None or failure.pid in [end.pid for end in failed]:
             return _with_victims(failed[0], failure) if failed else failure

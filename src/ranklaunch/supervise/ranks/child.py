@@ -188,7 +188,8 @@ class Child:
 
     def confirmed(self, failure: Failure | None) -> Failure | None:
         """Return what a launcher reports of a rank, by what was seen of its ranks."""
-        return self.below.confirmed(failure, signalled=bool(self.told), ends_ranks=self.ends_ranks) if self.below else failure
+        has_failed = self.ends_ranks or bool(self.end and self.end.code)
+        return self.below.confirmed(failure, signalled=bool(self.told), has_failed=has_failed) if self.below else failure
 
     def has_told_all(self, failure: Failure) -> bool:
         """Of a launcher that has ended its ranks: which rank of its own had failed, or that it was told to end."""
