@@ -7,6 +7,8 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
+import re
+
 from ranklaunch.files import absolute, join, rankside, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read import parse
@@ -57,7 +59,7 @@ FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of 
 
 RANKSIDE_PATH = rankside()
 CONNECT_TIMEOUTS = range(120, 7201)
-_ROUTES = "/proc/net/route"
+_DEFAULT_ROUTE = re.compile(r"^(\S+)\s+0{8}\s", re.MULTILINE)
 T = TypeVar("T")
 
 
@@ -90,11 +92,11 @@ def _interface(job: Job, reader: Reader) -> str:
     name = reader.get(INTERFACE)
     if name or len(job.nodes) == 1:
         return name
-    rows = [line.split() for line in text_of(reader.files, _ROUTES, 1 << 20).splitlines()[1:]]
-    name = next((row[0] for row in rows if row[1:2] == ["00000000"]), "")
-    if name:
-        reader.ledger.note(INTERFACE.value, name, "default route")
-    return name
+    route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
+    if not route:
+        return ""
+    reader.ledger.note(INTERFACE.value, route[1], "default route")
+    return route[1]
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:

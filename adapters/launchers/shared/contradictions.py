@@ -35,7 +35,7 @@ class Count(Value):
 
 
 def refuse(reader: Reader, variable: Variable[object], extra: Sequence[str], counts: Iterable[Count], spell: words.Spell = str) -> None:
-    """Refuse other numbers than the plan's. spell: as in words; the name may be the beginning of an option's."""
+    """Refuse other numbers than the plan's. spell: as in words."""
     for count in counts:
         for text in told(extra, count, spell):
             reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
@@ -55,8 +55,7 @@ def refuse_program(
 
 def told(argv: Sequence[str], count: Count, spell: words.Spell = str) -> list[str]:
     """Return the numbers that a launcher is told in place of the plan's."""
-    values = words.values(argv, count.option, lambda name: words.whole(spell(name), count.option))
-    return [text for text in values if count.contradicted_by(text)]
+    return [text for text in words.values(argv, count.option, spell) if count.contradicted_by(text)]
 
 
 def contradiction(what: str, count: Count) -> str:

@@ -5,8 +5,11 @@
 has two commands: `test -e x`, and `exec torchrun --nnodes 2 UNKNOWN`. Both stand in a condition, so neither is reached for sure.
 
 Limits:
-- UNKNOWN: $(...), backticks, ${NAME%x}, and a variable that is set in a condition, a loop, a function or a pipeline.
-- Not seen: commands within $(...), empty items of an array, brackets more than five deep.
+- UNKNOWN: $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`, and a variable that is set in a condition, a loop, a
+  function or a subshell. A pipeline is no subshell here.
+- A here-document without its last line is read as commands.
+- "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
+- Not seen: commands within $(...), empty words, brackets more than five deep.
 - The text of an `eval` is read, but no `eval` within that text.
 """
 
@@ -48,15 +51,14 @@ _TOKEN = re.compile(
     rf"""
   (?P<skipped> [^\S\n]+ | (?<![^\s;&|()])\#[^\n]*
     | (?<![^\s;&|()])function[ \t]+[^\s;&|()<>]+ | [\w.:-]+[ \t]*\([ \t]*\)             # names of functions
-    | [<>]{_PARENTHESES} | [0-9]*(?:&>>?|<<<|>[>|&]?|<(?!<)[>&]?)[ \t]*(?:{_WORD})? )   # redirections
-| (?P<document> [0-9]*<<(?P<tabs>-?)[ \t]*(?P<end>'[^'\n]*'|"[^"\n]*"|[^\s;&|()<>]*) )
+    | [<>]{_PARENTHESES} | [0-9]*(?:&>>?|<<[<-]?|>[>|&]?|<[>&]?)[ \t]*(?:{_WORD})? )   # redirections
 | (?P<case> (?<![^\s;&|()])case)[ \t][^\n]{{1,200}}?[ \t]in(?=\s){_PATTERN}
 | (?P<operator> \n | ;[;&]+ | && | \|\| | [;&|()] ) (?:(?<=;[;&]){_PATTERN})?
 | (?P<word> [A-Za-z_]\w*\+?=\({_ITEMS}\)? | {_WORD} )
 """,
     re.ASCII | re.DOTALL | re.VERBOSE,
 )
-_LINE = re.compile(r"([^\n]*)\n?")
+_DOCUMENT = re.compile(r"""(?<!<)<<-?[ \t]*['"\\]?([^\s'"\\;&|()<>]+)""")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(?:\((.*?)\)?$|(.*))", re.DOTALL)
 
 _EXPANSION = rf"\$(?P<name>[A-Za-z_]\w*|[0-9@*#?$!-])|\$(?P<braces>{_BRACES})|(?P<unknown>`[^`]*`?|\${_PARENTHESES}|\$'[^']*'?)"
@@ -65,7 +67,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _PIECE_IN_QUOTES = re.compile(rf"""{_EXPANSION}|\\(?P<escaped>[$`"\\])|(?P<text>[^\\$`]+|.)""", re.DOTALL)
-_IN_BRACES = re.compile(r"\{(\w+|[@*])(\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTALL)
+_IN_BRACES = re.compile(r"\{(\w+|[@*])(?:\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -80,35 +82,27 @@ def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | Non
     return _Script(_Values(env, args)).commands(text)
 
 
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """Split a script, without the lines of here-documents."""
-    at = 0
-    documents: list[re.Match[str]] = []
-    while at < len(text):
-        token = next(_TOKEN.finditer(text, at))
-        at = token.end()
-        yield token
-        if token.lastgroup == "document":
-            documents.append(token)
-        elif token["operator"] == "\n":
-            for document in documents:
-                at = _end_of_document(text, at, document)
-            documents = []
-
-
-def _end_of_document(text: str, at: int, document: re.Match[str]) -> int:
-    end = document["end"].strip("'\"\\")
-    for line in _LINE.finditer(text, at):
-        if (line[1].lstrip("\t") if document["tabs"] else line[1]) == end:
-            return line.end()
-    return len(text)
+def _without_documents(text: str) -> str:
+    """Remove the lines of here-documents."""
+    lines = [line.lstrip("\t") for line in text.split("\n")]
+    whole_lines = set(lines)
+    kept: list[str] = []
+    ends: list[str] = []
+    for line in lines:
+        if ends:
+            if line == ends[0]:
+                ends.pop(0)
+        else:
+            kept.append(line)
+            ends = [end for end in _DOCUMENT.findall(line) if end in whole_lines]
+    return "\n".join(kept)
 
 
 class _Values:
-    """Values of parameters. In an array, _NEXT stands before each item."""
+    """Values of parameters. In an array, _NEXT stands before each item. args: None if unknown."""
 
     def __init__(self, env: Mapping[str, str] | None, args: Sequence[str] | None) -> None:
-        self._env, self._args = env, args
+        self._env, self.args = env, args
         self._assigned: dict[str, str] = {}
         self._rest = _MOST
 
@@ -124,10 +118,10 @@ class _Values:
         if _SET_BY_SHELL.fullmatch(name):
             return UNKNOWN
         if name in ("@", "*"):
-            return UNKNOWN if self._args is None else _NEXT + _NEXT.join(self._args)
+            return UNKNOWN if self.args is None else _NEXT + _NEXT.join(self.args)
         place = number(name)
         if place:
-            return UNKNOWN if self._args is None else next(iter(self._args[place - 1 :]), None)
+            return UNKNOWN if self.args is None else next(iter(self.args[place - 1 :]), None)
         return UNKNOWN if self._env is None else self._env.get(name)
 
     def assign(self, name: str, value: str, certain: bool) -> None:
@@ -142,7 +136,7 @@ class _Values:
         if items is None:
             value = " ".join(self.words([text]))
         else:
-            value = _NEXT + _NEXT.join(self.words(token[0] for token in _tokens(items) if token.lastgroup == "word"))
+            value = _NEXT + _NEXT.join(self.words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
         before = self.get(name) if more else None
         self.assign(name, (before or "") + value, certain)
 
@@ -150,22 +144,11 @@ class _Values:
         """Take each variable as unknown until it is assigned again."""
         self._env, self._assigned = None, {}
 
-    def shift(self, by: int | None) -> None:
-        """Drop the first arguments; all are unknown if their number is."""
-        self._args = None if by is None or self._args is None else self._args[by:]
-
     def words(self, sources: Iterable[str]) -> list[str]:
-        """Return the words that a shell makes of those in its source."""
-        words: list[str] = []
-        for source in sources:
-            text = self._expand(source, False)
-            if _NEXT in text:
-                words += filter(None, text.split(_NEXT))
-            elif text or "'" in source or '"' in source:
-                words.append(text)
-        return words
+        """Return the words that a shell makes of those in its source, without empty ones."""
+        return list(filter(None, _NEXT.join(map(self._expand, sources)).split(_NEXT)))
 
-    def _expand(self, source: str, quoted: bool) -> str:
+    def _expand(self, source: str, quoted: bool = False) -> str:
         pattern = _PIECE_IN_QUOTES if quoted else _PIECE
         return "".join([self._piece(piece, quoted) for piece in pattern.finditer(source)])
 
@@ -175,33 +158,20 @@ class _Values:
             return self._parameter(piece, quoted)
         if kind == "double":
             return self._expand(piece["double"], True)
-        if kind == "unknown":
-            return UNKNOWN
-        return _divided(piece["text"]) if kind == "text" and not quoted else piece[kind]
+        return UNKNOWN if kind == "unknown" else piece[kind]
 
     def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
         parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
         if not parts:
             return UNKNOWN
-        name, items, default, other = parts.groups()
+        name, default, other = parts.groups()
         value = self.get(name)
         if default and (value is None or (":" in default and not value.strip(_NEXT))):
-            text = self._expand(other, False)
-            as_text = text.replace(_NEXT, " ").strip()
+            value = self._expand(other).replace(_NEXT, " ").strip()
             if "=" in default:
-                self._assigned[name] = as_text
-            return as_text if quoted else text
+                self._assigned[name] = value
         value = value or ""
-        every = (items or name).strip("[]")
-        if every not in ("@", "*"):
-            value = value.strip(_NEXT).partition(_NEXT)[0]
-        elif every == "*" and quoted:
-            value = value.replace(_NEXT, " ").strip()
-        return value if quoted else _divided(value)
-
-
-def _divided(text: str) -> str:
-    return re.sub(r"\s", _NEXT, text)
+        return value if quoted else re.sub(r"\s", _NEXT, value)
 
 
 class _Script:
@@ -210,11 +180,11 @@ class _Script:
     def __init__(self, values: _Values, level: int = 0, by_eval: bool = False) -> None:
         self._values, self._level, self._by_eval = values, level, by_eval
         self._parentheses = 0
-        self._chained = self._asked = False  # &&, || or | stands before; and the command depends on a test or on a failure
+        self._asked = False  # the command depends on a test or on a failure before && or ||
 
     def commands(self, text: str) -> Iterator[Command]:
         words: list[str] = []
-        for token in _tokens(text.replace("\\\n", "")):
+        for token in _TOKEN.finditer(_without_documents(text.replace("\\\n", ""))):
             kind = token.lastgroup
             if kind in ("word", "case"):
                 words.append(token[kind])
@@ -225,11 +195,9 @@ class _Script:
 
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
         words = self._without_keywords(words)
-        is_pattern = operator == ")" and not self._parentheses
-        if words and not is_pattern:
+        if words:
             reached = not (self._level or self._asked)
-            yield from self._run(words, reached, reached and not (self._parentheses or self._chained or operator == "|"))
-            self._chained = operator in ("&&", "||", "|")
+            yield from self._run(words, reached, reached and not self._parentheses)
             self._asked = operator == "||" or (operator == "&&" and (self._asked or words[0] in _TESTS))
         self._parentheses = max(0, self._parentheses + (operator == "(") - (operator == ")"))
 
@@ -246,7 +214,7 @@ class _Script:
         values = self._values
         if not command or command[0] in _DECLARES:
             for source in sources:
-                values.assign_word(source, certain and "local" not in command[:1])
+                values.assign_word(source, certain)
             return
         words = values.words(command)
         name = words[0] if words else ""
@@ -257,11 +225,9 @@ class _Script:
         elif name in _SETS_NAMES:
             for word in filter(str.isidentifier, words[1:]):
                 values.assign(word, UNKNOWN, True)
-        elif name == "shift":
-            values.shift(number((*words, "1")[1]) if certain else None)
-        elif name == "set":
-            values.shift(0 if all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:]) else None)
-        elif words:
+        elif name == "shift" or (name == "set" and not all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:])):
+            values.args = None
+        elif words and name != "set":
             yield Command(tuple(words), reached)
 
     def _eval(self, text: str, reached: bool) -> Iterator[Command]:
