@@ -76,7 +76,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/deepspeed_remote.py", '"SLURM_KILL_BAD_EXIT": "1"', '"SLURM_KILL_BAD_EXIT": "0"', "ranks wait for one that has failed"),
     ("launchers/filters.py", "slots=len(slots), first_rank=first", "slots=node.slots, first_rank=first", "a chosen node starts all"),
     ("launchers/env_file.py", "(home, job.folder)", "(job.folder, home)", "the home folder's variables win"),
-    ("launchers/elastic.py", "least > nodes", "least < 0", "agents wait for nodes that the job has not"),
+    ("launchers/deepspeed/options.py", "least > nodes", "least < 0", "agents wait for nodes that the job has not"),
     ("platforms/hostfile.py", "if match[1] in before:", "if False:", "a host that stands there twice passes"),
     ("launchers/tensorflow.py", "followers=sum(node.task == PS for node in job.nodes),", "followers=0,", "ps are waited for"),
     ("launchers/tensorflow.py", "port=node.port or port", "port=port", "the platform's own ports do not count"),
@@ -237,7 +237,7 @@ def path_of(tree: Path, place: str) -> Path:
     """Of files of one name, the one nearest to the top: what adapters share may stand in a folder of its own."""
     if place.startswith("templates/"):
         return tree / place
-    kind, name = place.split("/")
+    kind, name = place.split("/", 1)
     return min((tree / "adapters" / kind).rglob(name), key=lambda path: len(path.parts))
 
 

@@ -21,7 +21,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     script_or_module,
     with_hosts,
 )
-from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
+from ranklaunch.adapters.launchers.shared.deepspeed import env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import (
     After,
@@ -129,7 +129,7 @@ def _command(
         hostfile=hostfile.path,
         master_port=reader.get(MASTER_PORT),
         include=_included(job, reader, by),
-        elastic=elastic.ON in _options(extra),
+        elastic=options.ELASTIC in _options(extra),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
@@ -180,7 +180,7 @@ def _node(tail: str, host: str | None) -> int | None:
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
     """Not where it has other ranks in time, tries one configuration after the other, or wants none."""
-    return not _options(extra).intersection(("--autotuning", elastic.ON, "--help"))
+    return not _options(extra).intersection(("--autotuning", options.ELASTIC, "--help"))
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
@@ -259,7 +259,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         if name in given:
             reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
     hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
-    elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
+    options.judge_elastic(job, reader, options.parsed(extra), source, hands_on=hands_on)
     if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--save_pid" in given:

@@ -78,25 +78,18 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
             reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
         add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
         add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
-    name = _interface(job, reader) if on_ascend or reader.given(INTERFACE) else ""
+    name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
+    if on_ascend and not name and len(job.nodes) > 1:
+        route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
+        if route:
+            name = route[1]
+            reader.ledger.note(INTERFACE.value, name, "default route")
     # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
     if name:
         add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
         add(GLOO_INTERFACE, name, INTERFACE.value)
         add(TP_INTERFACE, name, INTERFACE.value)
     return env
-
-
-def _interface(job: Job, reader: Reader) -> str:
-    """Return the interface that is set, or that of the default route of several nodes, "" without one."""
-    name = reader.get(INTERFACE)
-    if name or len(job.nodes) == 1:
-        return name
-    route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
-    if not route:
-        return ""
-    reader.ledger.note(INTERFACE.value, route[1], "default route")
-    return route[1]
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:

@@ -81,7 +81,7 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
 
 def _fail(why: str) -> NoReturn:
     msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
-    raise ConfigError(msg)
+    raise ConfigError(msg) from None
 
 
 def _planned(job: Job, reader: Reader, given: Route) -> Route:
@@ -117,8 +117,7 @@ def _ask(job: Job, reader: Reader, given: Route) -> Route:
         why = f"no topology in {path} after {patience:g} s ({state})"
         if reader.get(MUSTER):
             return _without(reader, given, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}")
-        msg = f"ROUTE_PLAN=true: {why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}"
-        raise ConfigError(msg) from None
+        _fail(f"{why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}")
     table = File(_path(job, "ranktable.json"), ranktable.for_hccl(given.table))
     server = given.table.servers[given.index].server_id
     argv = (
@@ -139,8 +138,8 @@ def topology_text(path: str, reader: Reader) -> str:
     """Return the topology as JSON text; the platform writes base64 of gzip of JSON. Raises NotReadyError."""
     try:
         text = reader.files.text(path, MOST_BYTES)
-        if not text or not text.strip():
-            _not_ready("no such file" if text is None else "the file is empty")
+        if text is None:
+            _not_ready("no such file")
         plain = text if text.lstrip().startswith("{") else gzip.decompress(base64.b64decode(text)).decode()
         status = json.loads(plain).get("status")
     except (OSError, EOFError, ValueError, AttributeError, RecursionError, zlib.error) as error:

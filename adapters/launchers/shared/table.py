@@ -17,8 +17,11 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     """Return the table, and which of its entries this container is. Raises NotReadyError for a table of an earlier start."""
     is_later = job.attempt > 1 or job.restart > 0  # the table of the start before may still be there
     table = ranktable.load(job.rank_table, reader.files)
+    named = {name for server in table.servers for name in (server.server_id, server.host_ip, server.container_ip) if name}
+    addresses = (*job.host_ips, *named.intersection((job.node.host,)))  # the job's name of its node, if the table has it too
+    me = ranktable.Container(job.instance_name, addresses, job.node_index, job.node.slots, job.table_in_order, job.host_ip, len(job.nodes))
     try:
-        index = ranktable.find(table, _container(job, table))
+        index = ranktable.find(table, me)
         _check(job, table, table.servers[index], is_later)
     except ConfigError as error:
         if not is_later:
@@ -29,16 +32,6 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         msg = f"{error} (a table of an earlier {when})"
         raise ranktable.NotReadyError(msg) from None
     return table, index
-
-
-def _container(job: Job, table: RankTable) -> ranktable.Container:
-    """Return what is known of this container, with the job's name of its node if the table calls one of its own so."""
-    named = {name for server in table.servers for name in (server.server_id, server.host_ip, server.container_ip)}
-    host = job.node.host
-    addresses = (*job.host_ips, host) if host and host in named else job.host_ips
-    return ranktable.Container(
-        job.instance_name, addresses, job.node_index, job.node.slots, job.table_in_order, job.host_ip, len(job.nodes)
-    )
 
 
 def _check(job: Job, table: RankTable, server: Server, is_later: bool) -> None:

@@ -20,22 +20,22 @@ class Parser(NamedTuple):
     """Options of a launcher that reads them by Python's argparse.
 
     with_value: long options that take one value each; switches: options without one. short: long names by letters, such as -r.
-    hyphens: --node-rank is --node_rank too. abbreviates: the beginning of a name is the name, where no other option begins so.
+    hyphens: --node-rank is --node_rank too.
     """
 
     with_value: tuple[str, ...]
     switches: tuple[str, ...]
     short: Mapping[str, str] = {}
     hyphens: bool = False
-    abbreviates: bool = True
 
     def spelled(self, name: str) -> str:
-        """Return the whole long name of an option. A name that fits no option, or several, stays: argparse refuses that one."""
+        """Return the whole long name of an option, also for its beginning. A name that fits no option, or several, stays as it is:
+        argparse refuses that one."""
         if not name.startswith("--"):
             return self.short.get(name[:2], name)
         name = with_underscores(name) if self.hyphens else name
         options = (*self.with_value, *self.switches)
-        if not self.abbreviates or name in options:
+        if name in options:
             return name
         meant = [option for option in options if option.startswith(name)]
         return meant[0] if len(meant) == 1 else name

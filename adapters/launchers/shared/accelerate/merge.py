@@ -40,7 +40,7 @@ _WORDS: Config = {
     **dict.fromkeys(_TRUE.split(), True), **dict.fromkeys(_FALSE.split(), False), **dict.fromkeys(_NULL.split()),
     "": None, "[]": [], "{}": {},
 }  # fmt: skip
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]*(?:[eE][-+][0-9]+)?)?")
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]*(?:[eE][-+][0-9]+)?)?")
 # Numbers in other forms, dates, and signs with a meaning of their own in YAML.
 _UNCLEAR = re.compile(
     r"""[-+]?(?:0[box]?[0-9a-f_]+ | [0-9][0-9_]*(?::[0-9]+)*(?:\.[0-9_]*(?:e[-+][0-9]+)?)? | \.[0-9_]+(?:e[-+][0-9]+)? | \.(?:inf|nan))
@@ -141,7 +141,7 @@ def _yaml(text: str) -> Config:
         if _BLANK.fullmatch(line) or (line == "---" and not top):
             continue
         parts = _LINE.fullmatch(line)
-        if not parts or parts["key"] in _WORDS:
+        if not parts:
             raise _refusal(number, "expected `key: value`")
         indent, key, value = parts.groups()
         if not indent:
@@ -160,9 +160,8 @@ def _scalar(text: str, number: int) -> object:
         return text[1:-1]
     if text in _WORDS:
         return _WORDS[text]
-    plain = _NUMBER.fullmatch(text)
-    if plain:
-        return float(text) if plain["fraction"] else int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
     if _UNCLEAR.fullmatch(text):
         raise _refusal(number, "the value is not understood: put it into quotes where it is a text")
     return text

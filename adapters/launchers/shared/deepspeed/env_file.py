@@ -28,13 +28,16 @@ def read(job: Job, reader: Reader) -> dict[str, str]:
         return {}
     name = next((candidate.value for candidate in reader.candidates(NAME)), NAME.default)
     home = reader.env.get("HOME") or reader.account.home
-    files = {}
+    merged: dict[str, str] = {}
+    sources = []
     for folder in (home, job.folder):
         path = absolute(name, absolute(folder, reader.cwd))
-        files[path] = _lines(reader, path)
-    merged = {name: value for lines in files.values() for name, value in lines.items()}
+        values = _values(reader, path)
+        if values:
+            sources.append(path)
+        merged.update(values)
     if merged:
-        reader.ledger.note(NAME.value, ", ".join(merged), ", then ".join(path for path, lines in files.items() if lines))
+        reader.ledger.note(NAME.value, ", ".join(merged), ", then ".join(sources))
     return merged
 
 
@@ -46,7 +49,7 @@ def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str
     return {name: known[name] for name in values}
 
 
-def _lines(reader: Reader, path: str) -> dict[str, str]:
+def _values(reader: Reader, path: str) -> dict[str, str]:
     try:
         text = reader.files.text(path, _MOST_BYTES) or ""
     except ValueError as error:

@@ -50,8 +50,9 @@ def find(job: Job, reader: Reader, place: Callable[[], dict[str, str]]) -> Scrip
     if not text or not own_launcher.MENTIONS.search(text):
         return None
     env = place()
-    secret = only_secrets(reader.env)
-    unset = tuple(name for name in misleading(reader.env) if name in secret or not (name in env or _names(name, text)))
+    # What the script reads stays as it is: the script was written for the platform's value.
+    stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
+    unset = tuple(name for name in misleading(reader.env) if name not in stays)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
     found = tuple(own_launcher.in_script(text, {**inherited, **env}, args))
     starts = tuple(launcher for launcher, _ in found)
@@ -68,8 +69,3 @@ def _file(program: Program) -> Sequence[str]:
         if not word.startswith(("-", "+")):
             return program.args[at:]
     return ()
-
-
-def _names(name: str, text: str) -> bool:
-    """Return True if a script reads a variable: it was written for the platform's value."""
-    return bool(re.search(rf"\$\{{?{name}\b", text))

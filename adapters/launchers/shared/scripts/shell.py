@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared.words import UNKNOWN
-from ranklaunch.errors import number
 from ranklaunch.typed import NamedTuple
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
@@ -99,33 +98,26 @@ def _without_documents(text: str) -> str:
 
 
 class _Values:
-    """Values of parameters. In an array, _NEXT stands before each item. args: None if unknown."""
+    """Values of parameters. In an array, _NEXT stands before each item. args: by number, @ and *; None if unknown."""
 
     def __init__(self, env: Mapping[str, str] | None, args: Sequence[str] | None) -> None:
-        self._env, self.args = env, args
-        self._assigned: dict[str, str] = {}
+        self._env = env
+        every = _NEXT + _NEXT.join(args or ())
+        self.args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
+        self.assigned: dict[str, str] = {}
         self._rest = _MOST
 
     def get(self, name: str) -> str | None:
         """Return a value, None for a parameter that is not set."""
-        value = self._look_up(name)
+        if name in self.assigned:
+            value: str | None = self.assigned[name]
+        elif _SET_BY_SHELL.fullmatch(name):
+            value = UNKNOWN
+        else:
+            known = self._env if name.isidentifier() else self.args
+            value = UNKNOWN if known is None else known.get(name)
         self._rest -= len(value or "")
         return value if self._rest > 0 else UNKNOWN
-
-    def _look_up(self, name: str) -> str | None:
-        if name in self._assigned:
-            return self._assigned[name]
-        if _SET_BY_SHELL.fullmatch(name):
-            return UNKNOWN
-        if name in ("@", "*"):
-            return UNKNOWN if self.args is None else _NEXT + _NEXT.join(self.args)
-        place = number(name)
-        if place:
-            return UNKNOWN if self.args is None else next(iter(self.args[place - 1 :]), None)
-        return UNKNOWN if self._env is None else self._env.get(name)
-
-    def assign(self, name: str, value: str, certain: bool) -> None:
-        self._assigned[name] = value if certain or value == self.get(name) else UNKNOWN
 
     def assign_word(self, word: str, certain: bool) -> None:
         """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
@@ -138,11 +130,11 @@ class _Values:
         else:
             value = _NEXT + _NEXT.join(self.words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
         before = self.get(name) if more else None
-        self.assign(name, (before or "") + value, certain)
+        self.assigned[name] = (before or "") + value if certain else UNKNOWN
 
     def forget(self) -> None:
         """Take each variable as unknown until it is assigned again."""
-        self._env, self._assigned = None, {}
+        self._env, self.assigned = None, {}
 
     def words(self, sources: Iterable[str]) -> list[str]:
         """Return the words that a shell makes of those in its source, without empty ones."""
@@ -169,18 +161,18 @@ class _Values:
         if default and (value is None or (":" in default and not value.strip(_NEXT))):
             value = self._expand(other).replace(_NEXT, " ").strip()
             if "=" in default:
-                self._assigned[name] = value
+                self.assigned[name] = value
         value = value or ""
         return value if quoted else re.sub(r"\s", _NEXT, value)
 
 
 class _Script:
-    """level: conditions, loops and functions that are open. by_eval: the text is what `eval` runs."""
-
-    def __init__(self, values: _Values, level: int = 0, by_eval: bool = False) -> None:
-        self._values, self._level, self._by_eval = values, level, by_eval
+    def __init__(self, values: _Values) -> None:
+        self._values = values
+        self._level = 0  # conditions, loops and functions that are open
         self._parentheses = 0
         self._asked = False  # the command depends on a test or on a failure before && or ||
+        self._in_eval = False
 
     def commands(self, text: str) -> Iterator[Command]:
         words: list[str] = []
@@ -219,19 +211,20 @@ class _Script:
         words = values.words(command)
         name = words[0] if words else ""
         if name == "eval":
-            yield from self._eval(" ".join(words[1:]), reached)
+            yield from self._eval(" ".join(words[1:]))
         elif name in ("source", "."):
             values.forget()
         elif name in _SETS_NAMES:
-            for word in filter(str.isidentifier, words[1:]):
-                values.assign(word, UNKNOWN, True)
+            values.assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
         elif name == "shift" or (name == "set" and not all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:])):
             values.args = None
         elif words and name != "set":
             yield Command(tuple(words), reached)
 
-    def _eval(self, text: str, reached: bool) -> Iterator[Command]:
-        if UNKNOWN in text or self._by_eval:
+    def _eval(self, text: str) -> Iterator[Command]:
+        if UNKNOWN in text or self._in_eval:
             self._values.forget()
-        if not self._by_eval:
-            yield from _Script(self._values, int(not reached), True).commands(text)
+        if not self._in_eval:
+            self._in_eval = True
+            yield from self.commands(text)
+            self._in_eval = False
