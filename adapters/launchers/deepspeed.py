@@ -21,7 +21,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     script_or_module,
     with_hosts,
 )
-from ranklaunch.adapters.launchers.shared.deepspeed import env_file, filters, options
+from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import (
     After,
@@ -52,7 +52,7 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, options.ENV_FILE, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
@@ -146,7 +146,7 @@ def _included(job: Job, reader: Reader, by: str) -> str:
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...]) -> Process:
     tunes = "--autotuning" in _options(extra)
     behaviour = NAME if _knows_its_ranks(extra) else Autotuning.NAME if tunes else Elastic.NAME
-    env = env_file.expanded(env_file.read(job, reader), reader.env)
+    env = options.expanded(options.read_env_files(job, reader), reader.env)
     process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, behaviour), reader), extra)
     if not _chosen(job, reader):
         return process

@@ -53,7 +53,7 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("if b; then X=1; else X=2; fi; a $X", ["b", "a ?"]),
         ("X=1; if b; then X=1; fi; a $X", ["b", "a ?"]),
         ("[ b ] && X=1; a $X", ["[ b ]", "a ?"]),
-        ("(X=1); a $X", ["a ?"]),
+        ("(X=1; a $X)", ["a 1"]),
         ("for X in 1 2; do a $X; done", ["a ?"]),
         ("X=1; read X Y; unset N; a $X $N", ["a ? ?"]),
         ("export X=1 Y; declare -i Z=2; a $X$Z", ["a 12"]),

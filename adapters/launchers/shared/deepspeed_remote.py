@@ -15,7 +15,7 @@ from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
-from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
+from ranklaunch.adapters.launchers.shared.deepspeed import options
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import File, Plan, Process, Wait
@@ -85,10 +85,10 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     if job.node_index:
         return own
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
-    user = env_file.read(job, reader)
+    user = options.read_env_files(job, reader)
     program = _ssh_program(reader, server) if server else shell
     if not program:  # srun hands on whatever the runner has
-        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
+        process = replace(process, env={**process.env, **options.expanded(user, reader.env)})
         process, carrier = _carried(_below_srun(process, job, reader), by, private, _path(reader, process))
         return replace(own, processes=(process,), files=(hostfile, carrier), private=private, waits=(hosts,))
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))

@@ -73,10 +73,13 @@ def merged(job: Job, reader: Reader, file: Own, ours: Config, options: set[str])
     if _needs_deepspeed_launcher(job, theirs, options):
         config = theirs.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
-    replaced = [name for name in (*_COUNTS, "use_cpu") if theirs.get(name) is not None and str(theirs[name]) != str(values[name])]
+    replaced = [
+        f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}"
+        for name in (*_COUNTS, "use_cpu")
+        if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
+    ]
     if replaced:
-        pairs = ", ".join(f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}" for name in replaced)
-        reader.warn(f"{file.where} has {pairs}: as this job has it")
+        reader.warn(f"{file.where} has {', '.join(replaced)}: as this job has it")
     return values
 
 

@@ -5,8 +5,8 @@
 has two commands: `test -e x`, and `exec torchrun --nnodes 2 UNKNOWN`. Both stand in a condition, so neither is reached for sure.
 
 Limits:
-- UNKNOWN: $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`, and a variable that is set in a condition, a loop, a
-  function or a subshell. A pipeline is no subshell here.
+- UNKNOWN: $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`, and a variable that is set in a condition, a loop or a
+  function. What a subshell sets holds behind it too.
 - A here-document without its last line is read as commands.
 - "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
 - Not seen: commands within $(...), empty words, brackets more than five deep.
@@ -170,7 +170,6 @@ class _Script:
     def __init__(self, values: _Values) -> None:
         self._values = values
         self._level = 0  # conditions, loops and functions that are open
-        self._parentheses = 0
         self._asked = False  # the command depends on a test or on a failure before && or ||
         self._in_eval = False
 
@@ -188,10 +187,8 @@ class _Script:
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
         words = self._without_keywords(words)
         if words:
-            reached = not (self._level or self._asked)
-            yield from self._run(words, reached, reached and not self._parentheses)
+            yield from self._run(words, not (self._level or self._asked))
             self._asked = operator == "||" or (operator == "&&" and (self._asked or words[0] in _TESTS))
-        self._parentheses = max(0, self._parentheses + (operator == "(") - (operator == ")"))
 
     def _without_keywords(self, words: list[str]) -> list[str]:
         for at, word in enumerate(words):
@@ -200,13 +197,13 @@ class _Script:
                 return words[at:]
         return []
 
-    def _run(self, sources: list[str], reached: bool, certain: bool) -> Iterator[Command]:
-        """Yield a command, or take in what one of the shell's own changes. certain: the change holds for the commands behind it."""
+    def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
+        """Yield a command, or take in what one of the shell's own changes."""
         command = list(itertools.dropwhile(_ASSIGNMENT.match, sources))
         values = self._values
         if not command or command[0] in _DECLARES:
             for source in sources:
-                values.assign_word(source, certain)
+                values.assign_word(source, reached)
             return
         words = values.words(command)
         name = words[0] if words else ""
