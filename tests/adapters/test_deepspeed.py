@@ -264,24 +264,12 @@ def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -
     assert [wait.what for wait in found.waits if wait.kind == "muster"] == [f"3 nodes at {H0}:18889"]
 
 
-@helpers.for_each(
-    [
-        ("--elastic_training --min_elastic_nodes 3", "--min_elastic_nodes 3: expected at most 2"),
-    ]
-)
-def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan(extra)
-    assert f"PARAMS has --elastic_training: {said}" in str(caught.value).replace("DeepSpeed refuses", "refuses")
+def test_elastic_training_that_could_not_start_is_refused() -> None:
+    with pytest.raises(ConfigError, match="PARAMS has --elastic_training: --min_elastic_nodes 3: expected at most 2"):
+        plan("--elastic_training --min_elastic_nodes 3")
 
 
-def test_elastic_training_by_what_is_installed() -> None:
-    """DeepSpeed 0.19 has none any more, and its parser would refuse the options."""
-    env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--elastic_training", "RANKLAUNCH_PYTHON": "/venv/bin/python"}
-    runner = "/venv/lib/python3.11/site-packages/deepspeed/launcher/runner.py"
-    assert helpers.plan(env, files={runner: 'parser.add_argument("--elastic_training"'}, method="deepspeed")
-    with pytest.raises(ConfigError, match="the DeepSpeed that is installed has no elastic training any more"):
-        helpers.plan(env, files={runner: "parser"}, method="deepspeed")
+def test_elastic_training_that_no_agent_hears_of_is_refused() -> None:
     with pytest.raises(ConfigError, match="DeepSpeed hands it on by pdsh alone"):
         remotely("openmpi", extra="--elastic_training")
 

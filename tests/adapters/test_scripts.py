@@ -181,6 +181,9 @@ def test_methods_that_start_once_are_left(method: str) -> None:
         (". env.sh; torchrun $ARGS train.py", ""),
         ('torchrun "$@"', ""),
         ("[ $NNODES = 1 ] && torchrun train.py", ""),
+        ("[ $NNODES = 1 ] && eval 'cd x; torchrun train.py'", ""),
+        ("[ $NNODES = 1 ] && eval 'cd x; cd y' && torchrun train.py", ""),
+        ("eval 'cd x && torchrun train.py'", "without --nnodes"),
         ("if [ $NODE_RANK = 0 ]; then deepspeed train.py; fi", ""),
     ],
 )

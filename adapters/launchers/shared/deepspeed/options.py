@@ -66,8 +66,7 @@ def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
 
 
 # Elastic training: on each node an agent of DeepSpeed's own, made of PyTorch's, that starts the node's ranks anew by itself. DeepSpeed had
-# it up to 0.19; newer ones know none of its options.
-_RUNNER = "deepspeed/launcher/runner.py"  # of DeepSpeed as it is installed
+# it up to 0.19; newer ones refuse its options by themselves. --max_elastic_nodes is not checked.
 ELASTIC, LEAST = "--elastic_training", "--min_elastic_nodes"
 
 
@@ -76,8 +75,6 @@ def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str
     given = {option.name: option.value for option in extra}  # the last counts
     if ELASTIC not in given:
         return
-    from ranklaunch.plan import facts  # which one node alone does without
-
     has = f"{source} has {ELASTIC}"
     nodes = len(job.nodes)
     # None for DeepSpeed's default (-1), and for what is no number, which it refuses by itself.
@@ -86,8 +83,6 @@ def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str
         reader.problem(f"{has}: {LEAST} {least}: expected at most {nodes}, the nodes of this job, or its agents would wait for more")
     if not hands_on:
         reader.problem(f"{has}: DeepSpeed hands it on by pdsh alone; use no_ssh or pdsh")
-    if ELASTIC not in (facts.source(_RUNNER, job, reader.files, reader.env, reader.cwd) or ELASTIC):
-        reader.problem(f"{has}: the DeepSpeed that is installed has no elastic training any more: use an older one, or leave it out")
     waits = f"; it could do with fewer nodes, but the muster waits for all {nodes}, and a lost node ends the job" if nodes > 1 else ""
     restarts = "DeepSpeed's agent starts a failed rank's node anew by itself, up to 100 times, and ends with 0 when it has given up"
     reader.warn(f"{has}: {restarts}{waits}")

@@ -78,7 +78,7 @@ class Command(NamedTuple):
 
 def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[Command]:
     """Read a script. env, args: environment and arguments when it starts; None if unknown."""
-    return _Script(_Values(env, args)).commands(text)
+    return _Shell(env, args).commands(text)
 
 
 def _without_documents(text: str) -> str:
@@ -97,78 +97,15 @@ def _without_documents(text: str) -> str:
     return "\n".join(kept)
 
 
-class _Values:
-    """Values of parameters. In an array, _NEXT stands before each item. args: by number, @ and *; None if unknown."""
+class _Shell:
+    """A shell that knows values of parameters, and runs nothing. In an array, _NEXT stands before each item."""
 
     def __init__(self, env: Mapping[str, str] | None, args: Sequence[str] | None) -> None:
-        self._env = env
         every = _NEXT + _NEXT.join(args or ())
-        self.args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
-        self.assigned: dict[str, str] = {}
+        self._args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
+        self._env = env
+        self._assigned: dict[str, str] = {}
         self._rest = _MOST
-
-    def get(self, name: str) -> str | None:
-        """Return a value, None for a parameter that is not set."""
-        if name in self.assigned:
-            value: str | None = self.assigned[name]
-        elif _SET_BY_SHELL.fullmatch(name):
-            value = UNKNOWN
-        else:
-            known = self._env if name.isidentifier() else self.args
-            value = UNKNOWN if known is None else known.get(name)
-        self._rest -= len(value or "")
-        return value if self._rest > 0 else UNKNOWN
-
-    def assign_word(self, word: str, certain: bool) -> None:
-        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
-        assignment = _ASSIGNMENT.match(word)
-        if not assignment:
-            return
-        name, more, items, text = assignment.groups()
-        if items is None:
-            value = " ".join(self.words([text]))
-        else:
-            value = _NEXT + _NEXT.join(self.words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
-        before = self.get(name) if more else None
-        self.assigned[name] = (before or "") + value if certain else UNKNOWN
-
-    def forget(self) -> None:
-        """Take each variable as unknown until it is assigned again."""
-        self._env, self.assigned = None, {}
-
-    def words(self, sources: Iterable[str]) -> list[str]:
-        """Return the words that a shell makes of those in its source, without empty ones."""
-        return list(filter(None, _NEXT.join(map(self._expand, sources)).split(_NEXT)))
-
-    def _expand(self, source: str, quoted: bool = False) -> str:
-        pattern = _PIECE_IN_QUOTES if quoted else _PIECE
-        return "".join([self._piece(piece, quoted) for piece in pattern.finditer(source)])
-
-    def _piece(self, piece: re.Match[str], quoted: bool) -> str:
-        kind = piece.lastgroup or ""
-        if kind in ("name", "braces"):
-            return self._parameter(piece, quoted)
-        if kind == "double":
-            return self._expand(piece["double"], True)
-        return UNKNOWN if kind == "unknown" else piece[kind]
-
-    def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
-        parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
-        if not parts:
-            return UNKNOWN
-        name, default, other = parts.groups()
-        value = self.get(name)
-        if default and (value is None or (":" in default and not value.strip(_NEXT))):
-            value = self._expand(other).replace(_NEXT, " ").strip()
-            if "=" in default:
-                self.assigned[name] = value
-        value = value or ""
-        return value if quoted else re.sub(r"\s", _NEXT, value)
-
-
-class _Script:
-    def __init__(self, values: _Values) -> None:
-        self._values = values
         self._level = 0  # conditions, loops and functions that are open
         self._asked = False  # the command depends on a test or on a failure before && or ||
         self._in_eval = False
@@ -178,50 +115,105 @@ class _Script:
         for token in _TOKEN.finditer(_without_documents(text.replace("\\\n", ""))):
             kind = token.lastgroup
             if kind in ("word", "case"):
-                words.append(token[kind])
+                if not words:
+                    self._level = max(0, self._level + (token[kind] in _OPENING) - (token[kind] in _CLOSING))
+                if words or token[kind] not in _BEFORE_COMMANDS:
+                    words.append(token[kind])
             elif kind == "operator":
                 yield from self._end(words, token["operator"])
                 words = []
         yield from self._end(words, "")
 
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
-        words = self._without_keywords(words)
         if words:
-            yield from self._run(words, not (self._level or self._asked))
-            self._asked = operator == "||" or (operator == "&&" and (self._asked or words[0] in _TESTS))
-
-    def _without_keywords(self, words: list[str]) -> list[str]:
-        for at, word in enumerate(words):
-            self._level = max(0, self._level + (word in _OPENING) - (word in _CLOSING))
-            if word not in _BEFORE_COMMANDS:
-                return words[at:]
-        return []
+            asked = self._asked
+            yield from self._run(words, not (self._level or asked))
+            self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
 
     def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
         """Yield a command, or take in what one of the shell's own changes."""
         command = list(itertools.dropwhile(_ASSIGNMENT.match, sources))
-        values = self._values
         if not command or command[0] in _DECLARES:
             for source in sources:
-                values.assign_word(source, reached)
+                self._assign(source, reached)
             return
-        words = values.words(command)
+        words = self._words(command)
         name = words[0] if words else ""
         if name == "eval":
-            yield from self._eval(" ".join(words[1:]))
+            yield from self._eval(" ".join(words[1:]), reached)
         elif name in ("source", "."):
-            values.forget()
+            self._forget()
         elif name in _SETS_NAMES:
-            values.assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
+            self._assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
         elif name == "shift" or (name == "set" and not all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:])):
-            values.args = None
+            self._args = None
         elif words and name != "set":
             yield Command(tuple(words), reached)
 
-    def _eval(self, text: str) -> Iterator[Command]:
+    def _eval(self, text: str, reached: bool) -> Iterator[Command]:
         if UNKNOWN in text or self._in_eval:
-            self._values.forget()
+            self._forget()
         if not self._in_eval:
             self._in_eval = True
+            self._level += not reached
             yield from self.commands(text)
+            self._level -= not reached
             self._in_eval = False
+
+    def _get(self, name: str) -> str | None:
+        """Return a value, None for a parameter that is not set."""
+        if name in self._assigned:
+            value: str | None = self._assigned[name]
+        elif _SET_BY_SHELL.fullmatch(name):
+            value = UNKNOWN
+        else:
+            known = self._env if name.isidentifier() else self._args
+            value = UNKNOWN if known is None else known.get(name)
+        self._rest -= len(value or "")
+        return value if self._rest > 0 else UNKNOWN
+
+    def _assign(self, word: str, certain: bool) -> None:
+        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
+        assignment = _ASSIGNMENT.match(word)
+        if not assignment:
+            return
+        name, more, items, text = assignment.groups()
+        if items is None:
+            value = " ".join(self._words([text]))
+        else:
+            value = _NEXT + _NEXT.join(self._words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
+        before = self._get(name) if more else None
+        self._assigned[name] = (before or "") + value if certain else UNKNOWN
+
+    def _forget(self) -> None:
+        """Take each variable as unknown until it is assigned again."""
+        self._env, self._assigned = None, {}
+
+    def _words(self, sources: Iterable[str]) -> list[str]:
+        """Return the words that a shell makes of those in its source, without empty ones."""
+        return list(filter(None, _NEXT.join(map(self._expand, sources)).split(_NEXT)))
+
+    def _expand(self, source: str, quoted: bool = False) -> str:
+        text = ""
+        for piece in (_PIECE_IN_QUOTES if quoted else _PIECE).finditer(source):
+            kind = piece.lastgroup or ""
+            if kind in ("name", "braces"):
+                text += self._parameter(piece, quoted)
+            elif kind == "double":
+                text += self._expand(piece["double"], True)
+            else:
+                text += UNKNOWN if kind == "unknown" else piece[kind]
+        return text
+
+    def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
+        parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
+        if not parts:
+            return UNKNOWN
+        name, default, other = parts.groups()
+        value = self._get(name)
+        if default and (value is None or (":" in default and not value.strip(_NEXT))):
+            value = self._expand(other).replace(_NEXT, " ").strip()
+            if "=" in default:
+                self._assigned[name] = value
+        value = value or ""
+        return value if quoted else re.sub(r"\s", _NEXT, value)
