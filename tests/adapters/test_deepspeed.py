@@ -264,9 +264,16 @@ def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -
     assert [wait.what for wait in found.waits if wait.kind == "muster"] == [f"3 nodes at {H0}:18889"]
 
 
-def test_elastic_training_that_could_not_start_is_refused() -> None:
-    with pytest.raises(ConfigError, match="PARAMS has --elastic_training: --min_elastic_nodes 3: expected at most 2"):
-        plan("--elastic_training --min_elastic_nodes 3")
+@helpers.for_each(
+    [
+        ("--elastic_training --min_elastic_nodes 3", "--min_elastic_nodes 3: expected at most 2"),
+        ("--elastic_training --max_elastic_nodes 1", "--max_elastic_nodes 1: expected at least 2"),
+    ]
+)
+def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra)
+    assert f"PARAMS has --elastic_training: {said}" in str(caught.value)
 
 
 def test_elastic_training_that_no_agent_hears_of_is_refused() -> None:

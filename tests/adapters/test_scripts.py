@@ -49,7 +49,7 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("shift \u00b2; a $1", ["a ?"]),
         (f"a ${{{'9' * 5000}}}; shift {'9' * 5000}; a $1", ["a", "a ?"]),
         ("A=(1 2)\n" + 'A+=("${A[@]}")\n' * 60 + "a ${A[@]}; b", ["a ?", "b"]),  # of 2^61 values
-        ("set -ex; a $1; set -- z; a $1", ["a p", "a ?"]),
+        ("set -ex; a $1; set -- z; a $1", ["set -ex", "a p", "a ?"]),
         ("if b; then X=1; else X=2; fi; a $X", ["b", "a ?"]),
         ("X=1; if b; then X=1; fi; a $X", ["b", "a ?"]),
         ("[ b ] && X=1; a $X", ["[ b ]", "a ?"]),

@@ -133,19 +133,16 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
     path = ":".join((RANKSIDE_PATH, *others)) if any(others) else RANKSIDE_PATH
     if not records:
         return (Recorder("PYTHONPATH", path, "RANKLAUNCH_STACKS: every Python writes its stacks when asked"),)
+    records_dir = folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
+    if for_others:
+        import hashlib  # these methods alone
+
+        mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
+        records_dir = f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"
     found = [
         Recorder("PYTHONPATH", path, "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"),
-        Recorder(RECORDS_DIR, _records_dir(job, reader, for_others), "where these records go"),
+        Recorder(RECORDS_DIR, records_dir, "where these records go"),
     ]
     if not stacks:
         found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
     return tuple(found)
-
-
-def _records_dir(job: Job, reader: Reader, for_others: bool) -> str:
-    if not for_others:
-        return folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
-    import hashlib  # these methods alone
-
-    mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"

@@ -68,7 +68,7 @@ class Found(Value):
 
     def is_run_within(self, program: Program) -> bool:
         """Whether it is a run of our own, of no other job as far as its words say. What they do not say, it finds out when it starts."""
-        line = " ".join((program.path, *program.args))
+        line = " ".join(program.words)
         return self.kind is _AGAIN and not all(re.search(own, line) for own in _OWN_JOB)
 
     def alone(self, nodes: int, env: Mapping[str, str]) -> str:
@@ -89,12 +89,12 @@ class Found(Value):
         """The line that starts the same program by a method, as far as that can be made out."""
         at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
         program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(self.words[at:])]
-        return " ".join(["ranklaunch run", *(["--method", self.kind.method] if self.kind.method else []), "--", *program])
+        method = f"--method {self.kind.method} " if self.kind.method else ""
+        return f"ranklaunch run {method}-- {' '.join(program)}"
 
 
 def find(program: Program) -> Found | None:
-    command = (program.path, *program.args)
-    return of_words(("python", "-m", *command) if program.module else command)
+    return of_words(("python", *program.words) if program.module else program.words)
 
 
 def of_words(command: Sequence[str]) -> Found | None:

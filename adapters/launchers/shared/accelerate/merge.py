@@ -28,7 +28,7 @@ _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp
 _ONE_PROCESS = ("NO", "MULTI_CPU")
 _LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # ways by which DeepSpeed's ranks are those of the node
 
-_BLANK = re.compile(r"\s*(?:#.*)?")
+_BLANK = re.compile(r"\s*(?:#.*)?|---")
 _LINE = re.compile(
     r"""(?P<indent>\ *)(?P<key>[A-Za-z_][\w.-]*):
     (?:\ +(?P<value>'[^']*'|"[^"\\]*"|[^\s'"\#].*?))?
@@ -141,7 +141,7 @@ def _yaml(text: str) -> Config:
     level = ""  # indent of the keys below it
     into = top
     for number, line in enumerate(text.splitlines(), 1):
-        if _BLANK.fullmatch(line) or (line == "---" and not top):
+        if _BLANK.fullmatch(line):
             continue
         parts = _LINE.fullmatch(line)
         if not parts:

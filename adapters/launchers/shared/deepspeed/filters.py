@@ -79,7 +79,6 @@ def narrowed(job: Job, reader: Reader, extra: Iterable[Option], source: str) -> 
     if len(given) > 1 and not by_number:
         all_given = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
         reader.problem(f"{all_given}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
-    reader.check()
     left = _numbered(job, reader) if by_number else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
     told = reader.told(first)
     if first is not INCLUDE or len(job.nodes) > 1:  # of one node, DeepSpeed refuses devices that it does not see

@@ -66,8 +66,8 @@ def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
 
 
 # Elastic training: on each node an agent of DeepSpeed's own, made of PyTorch's, that starts the node's ranks anew by itself. DeepSpeed had
-# it up to 0.19; newer ones refuse its options by themselves. --max_elastic_nodes is not checked.
-ELASTIC, LEAST = "--elastic_training", "--min_elastic_nodes"
+# it up to 0.19; newer ones refuse its options by themselves.
+ELASTIC, LEAST, MOST = "--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes"
 
 
 def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str, *, hands_on: bool) -> None:
@@ -78,9 +78,11 @@ def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str
     has = f"{source} has {ELASTIC}"
     nodes = len(job.nodes)
     # None for DeepSpeed's default (-1), and for what is no number, which it refuses by itself.
-    least = number(given.get(LEAST, "")) or nodes
+    least, most = (number(given.get(name, "")) or nodes for name in (LEAST, MOST))
     if least > nodes:
         reader.problem(f"{has}: {LEAST} {least}: expected at most {nodes}, the nodes of this job, or its agents would wait for more")
+    if most < nodes:
+        reader.problem(f"{has}: {MOST} {most}: expected at least {nodes}, the nodes of this job, of which the others would wait in vain")
     if not hands_on:
         reader.problem(f"{has}: DeepSpeed hands it on by pdsh alone; use no_ssh or pdsh")
     waits = f"; it could do with fewer nodes, but the muster waits for all {nodes}, and a lost node ends the job" if nodes > 1 else ""
@@ -111,10 +113,19 @@ def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
     sources = []
     for folder in (home, job.folder):
         path = absolute(name, absolute(folder, reader.cwd))
-        values = _values(reader, path)
-        if values:
+        try:
+            text = reader.files.text(path, _MOST_BYTES) or ""
+        except ValueError as error:
+            reader.problem(f"{path}: {error}")
+            continue
+        if text and path not in sources:
             sources.append(path)
-        merged.update(values)
+        for at, line in enumerate(text.splitlines(), 1):
+            parts = _ENV_LINE.fullmatch(line)
+            if not parts:
+                reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {begun(line.strip())}")
+            elif parts["name"]:
+                merged[parts["name"]] = parts["value"].strip()
     if merged:
         reader.ledger.note(ENV_FILE.value, ", ".join(merged), ", then ".join(sources))
     return merged
@@ -126,19 +137,3 @@ def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str
     for name, value in values.items():
         known[name] = _REFERENCE.sub(lambda reference: known.get(reference[2], ""), value)
     return {name: known[name] for name in values}
-
-
-def _values(reader: Reader, path: str) -> dict[str, str]:
-    try:
-        text = reader.files.text(path, _MOST_BYTES) or ""
-    except ValueError as error:
-        reader.problem(f"{path}: {error}")
-        return {}
-    found = {}
-    for at, line in enumerate(text.splitlines(), 1):
-        parts = _ENV_LINE.fullmatch(line)
-        if not parts:
-            reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {begun(line.strip())}")
-        elif parts["name"]:
-            found[parts["name"]] = parts["value"].strip()
-    return found

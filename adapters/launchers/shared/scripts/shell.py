@@ -115,10 +115,11 @@ class _Shell:
         for token in _TOKEN.finditer(_without_documents(text.replace("\\\n", ""))):
             kind = token.lastgroup
             if kind in ("word", "case"):
+                word = token[kind]
                 if not words:
-                    self._level = max(0, self._level + (token[kind] in _OPENING) - (token[kind] in _CLOSING))
-                if words or token[kind] not in _BEFORE_COMMANDS:
-                    words.append(token[kind])
+                    self._level = max(0, self._level + (word in _OPENING) - (word in _CLOSING))
+                if words or word not in _BEFORE_COMMANDS:
+                    words.append(word)
             elif kind == "operator":
                 yield from self._end(words, token["operator"])
                 words = []
@@ -145,9 +146,9 @@ class _Shell:
             self._forget()
         elif name in _SETS_NAMES:
             self._assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
-        elif name == "shift" or (name == "set" and not all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:])):
+        elif name == "shift" or (name == "set" and "--" in words):
             self._args = None
-        elif words and name != "set":
+        elif words:
             yield Command(tuple(words), reached)
 
     def _eval(self, text: str, reached: bool) -> Iterator[Command]:
@@ -182,8 +183,9 @@ class _Shell:
             value = " ".join(self._words([text]))
         else:
             value = _NEXT + _NEXT.join(self._words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
-        before = self._get(name) if more else None
-        self._assigned[name] = (before or "") + value if certain else UNKNOWN
+        if more:
+            value = (self._get(name) or "") + value
+        self._assigned[name] = value if certain else UNKNOWN
 
     def _forget(self) -> None:
         """Take each variable as unknown until it is assigned again."""
