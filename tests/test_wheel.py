@@ -42,8 +42,6 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/communication.py",
     "ranklaunch/adapters/launchers/shared/contradictions.py",
     "ranklaunch/adapters/launchers/shared/deepspeed/__init__.py",
-    "ranklaunch/adapters/launchers/shared/deepspeed/elastic.py",
-    "ranklaunch/adapters/launchers/shared/deepspeed/env_file.py",
     "ranklaunch/adapters/launchers/shared/deepspeed/filters.py",
     "ranklaunch/adapters/launchers/shared/deepspeed/options.py",
     "ranklaunch/adapters/launchers/shared/deepspeed_remote.py",

@@ -75,8 +75,8 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/deepspeed_remote.py", "and value == value.strip() and", "and", "a value loses its spaces on the way"),
     ("launchers/deepspeed_remote.py", '"SLURM_KILL_BAD_EXIT": "1"', '"SLURM_KILL_BAD_EXIT": "0"', "ranks wait for one that has failed"),
     ("launchers/filters.py", "slots=len(slots), first_rank=first", "slots=node.slots, first_rank=first", "a chosen node starts all"),
-    ("launchers/env_file.py", "(home, job.folder)", "(job.folder, home)", "the home folder's variables win"),
-    ("launchers/elastic.py", "least > nodes", "least < 0", "agents wait for nodes that the job has not"),
+    ("launchers/deepspeed/options.py", "(home, job.folder)", "(job.folder, home)", "the home folder's variables win"),
+    ("launchers/deepspeed/options.py", "least > nodes", "least < 0", "agents wait for nodes that the job has not"),
     ("platforms/hostfile.py", "if match[1] in before:", "if False:", "a host that stands there twice passes"),
     ("launchers/tensorflow.py", "followers=sum(node.task == PS for node in job.nodes),", "followers=0,", "ps are waited for"),
     ("launchers/tensorflow.py", "port=node.port or port", "port=port", "the platform's own ports do not count"),
@@ -95,7 +95,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/route.py", "LEAST_NODES = 3", "LEAST_NODES = 2", "two nodes are planned"),
     ("launchers/ssh.py", "max(200, 2 * len(job.nodes))", "200", "sshd turns away the ranks of a large job"),
     ("launchers/ssh.py", "(len(public) < 2 or public[1] in allowed)", "True", "a key that lets nobody in is taken"),
-    ("launchers/table.py", "if entries < nodes:", "if False:", "a table of fewer entries passes"),
+    ("launchers/table.py", "if len(table.servers) < nodes:", "if False:", "a table of fewer entries passes"),
     ("platforms/__init__.py", '"vertexai": ("CLUSTER_SPEC",),', '"vertexai": ("CLOUD_ML_",),', "a platform is not asked"),
     ("platforms/base.py", "else last + 1", "else max(last, 1)", "an attempt overwrites the one before"),
     ("platforms/base.py", "last and not _ended(reader, newest, last)", "last", "an attempt that others have ended is taken up"),
@@ -237,7 +237,7 @@ def path_of(tree: Path, place: str) -> Path:
     """Of files of one name, the one nearest to the top: what adapters share may stand in a folder of its own."""
     if place.startswith("templates/"):
         return tree / place
-    kind, name = place.split("/")
+    kind, name = place.split("/", 1)
     return min((tree / "adapters" / kind).rglob(name), key=lambda path: len(path.parts))
 
 

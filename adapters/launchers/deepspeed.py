@@ -21,7 +21,7 @@ from ranklaunch.adapters.launchers.shared.api import (
     parse,
     replace,
 )
-from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
+from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import (
     After,
@@ -55,7 +55,7 @@ _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 _BOUND = "--bind_cores_to_rank"
-_WITHOUT_RANKS = {"--autotuning", elastic.ON, "--help"}  # other ranks in time, or in each of several configurations; or none
+_WITHOUT_RANKS = {"--autotuning", options.ELASTIC, "--help"}  # other ranks in time, or in each of several configurations; or none
 _BY_LAUNCH_PY = (remote.OWN_NODE, remote.PDSH)
 _EFFECTS = {
     **dict.fromkeys(("--launcher", "--force_multi"), "then reaches the nodes by itself, with what the image has for it"),
@@ -107,7 +107,7 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     if outputs and not words.is_told(told, _RANK_LOGS, outputs.folder, options.spelled):  # or by the user's template
         outputs, kept = None, outputs if _RANK_LOGS in words.options(told, options.spelled) else None
     behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
-    env = env_file.expanded(env_file.read(job, reader), reader.env)
+    env = options.expanded(options.read_env_files(job, reader), reader.env)
     return base.planned(
         job,
         reader,
@@ -134,7 +134,7 @@ def _command(
         hostfile=hostfile.path,
         master_port=reader.get(base.MASTER_PORT),
         include=f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=by_hosts),
-        elastic=elastic.ON in words.options(extra, options.spelled),
+        elastic=options.ELASTIC in words.options(extra, options.spelled),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
@@ -229,7 +229,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     for name, effect in _EFFECTS.items():
         if name in given:
             reader.warn(f"{source} has {name}: DeepSpeed {effect}")
-    elastic.judge(job, reader, options.parsed(extra), source, hands_on=not several or by in _BY_LAUNCH_PY)
+    options.judge_elastic(job, reader, options.parsed(extra), source, hands_on=not several or by in _BY_LAUNCH_PY)
     if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--quiet" in given or words.first(extra, "--log_level", options.spelled) in ("warning", "error", "critical"):
@@ -274,7 +274,7 @@ class Deepspeed(RanksFirst):
     second once more those that were signalled already: it is held where its ranks have files of their own."""
 
     NAME = NAME
-    VARIABLES = (base.MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
+    VARIABLES = (base.MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, options.ENV_FILE, *ssh.VARIABLES)
     DEPTH = 2
     STARTS = SPAWNED
     ENDS_RANKS = FAILING

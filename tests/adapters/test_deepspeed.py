@@ -84,7 +84,6 @@ def test_module() -> None:
         ("--launcher=slurm", 2, ["has --launcher"]),
         ("--force_multi", 1, ["has --force_multi"]),
         ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
-        ("--max_elastic_nodes=3", 2, ["has --max_elastic_nodes, which has no effect without --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
@@ -274,16 +273,10 @@ def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -
 def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(extra)
-    assert f"PARAMS has --elastic_training: {said}" in str(caught.value).replace("DeepSpeed refuses", "refuses")
+    assert f"PARAMS has --elastic_training: {said}" in str(caught.value)
 
 
-def test_elastic_training_by_what_is_installed() -> None:
-    """DeepSpeed 0.19 has none any more, and its parser would refuse the options."""
-    env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--elastic_training", "RANKLAUNCH_PYTHON": "/venv/bin/python"}
-    runner = "/venv/lib/python3.11/site-packages/deepspeed/launcher/runner.py"
-    assert helpers.plan(env, files={runner: 'parser.add_argument("--elastic_training"'}, method="deepspeed")
-    with pytest.raises(ConfigError, match="the DeepSpeed that is installed has no elastic training any more"):
-        helpers.plan(env, files={runner: "parser"}, method="deepspeed")
+def test_elastic_training_that_no_agent_hears_of_is_refused() -> None:
     with pytest.raises(ConfigError, match="DeepSpeed hands it on by pdsh alone"):
         remotely("openmpi", extra="--elastic_training")
 

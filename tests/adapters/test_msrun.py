@@ -173,7 +173,7 @@ def test_programs_that_python_does_not_start_are_refused(program: str) -> None:
         ({"MSRUN_CLUSTER_TIME_OUT": "soon"}, ["MSRUN_CLUSTER_TIME_OUT='soon'", "expected a whole number"]),
         ({"MSRUN_MASTER_ADDR": "a b"}, ["MSRUN_MASTER_ADDR='a b'", "expected a host name"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "'x"}, ["RANKLAUNCH_EXTRA_MSRUN_PARAMS", "expected shell words"]),
-        ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--worker=3"}, ["RANKLAUNCH_EXTRA_MSRUN_PARAMS has --worker_num 3: expected 4"]),
+        ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--worker_n=3"}, ["RANKLAUNCH_EXTRA_MSRUN_PARAMS has --worker_num 3: expected 4"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--local_worker_num 1"}, ["--local_worker_num 1: expected 2", "RANKLAUNCH_SLOTS"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--node=3"}, ["--node_rank 3: expected 1"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--n 3"}, ["--node_rank 3: expected 1"]),

@@ -59,7 +59,7 @@ def test_a_module_that_is_a_launcher() -> None:
 
 
 LINES = (
-    *(f"{name} {kind.needs}" for name, kind in own_launcher.KINDS.items()),
+    *own_launcher.KINDS,
     *(f"{name} torchrun" for name in own_launcher.WRAPPERS),
     *(f"{name} -c torchrun" for name in own_launcher.SHELLS),
 )

@@ -155,7 +155,6 @@ def test_what_accelerate_writes_is_read() -> None:
         ("a: |\n  x", "line 1"),
         ("a: b\n...\n", "line 2"),
         ("[1]", "line 1"),
-        ("on: 1", "line 1: expected `key: value`"),
         ("a: [hunter2", "line 1: the value is not understood"),
     ]
 )

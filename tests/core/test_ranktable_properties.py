@@ -420,7 +420,7 @@ NOT_UTF_8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
     ("text", "seen"),
     [
         (None, "no such file"),
-        ("", "the file is empty"),
+        ("", "half-written"),
         (TOPOLOGY[:20], "half-written"),
         ("[]", "half-written"),
         (packed("[]"), "half-written"),

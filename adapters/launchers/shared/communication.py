@@ -7,6 +7,8 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
+import re
+
 from ranklaunch.files import absolute, join, rankside, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read import parse
@@ -57,7 +59,7 @@ FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of 
 
 RANKSIDE_PATH = rankside()
 CONNECT_TIMEOUTS = range(120, 7201)
-_ROUTES = "/proc/net/route"
+_DEFAULT_ROUTE = re.compile(r"^(\S+)\s+0{8}\s", re.MULTILINE)
 T = TypeVar("T")
 
 
@@ -76,25 +78,18 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
             reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
         add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
         add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
-    name = _interface(job, reader) if on_ascend or reader.given(INTERFACE) else ""
+    name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
+    if on_ascend and not name and len(job.nodes) > 1:
+        route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
+        if route:
+            name = route[1]
+            reader.ledger.note(INTERFACE.value, name, "default route")
     # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
     if name:
         add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
         add(GLOO_INTERFACE, name, INTERFACE.value)
         add(TP_INTERFACE, name, INTERFACE.value)
     return env
-
-
-def _interface(job: Job, reader: Reader) -> str:
-    """Return the interface that is set, or that of the default route of several nodes, "" without one."""
-    name = reader.get(INTERFACE)
-    if name or len(job.nodes) == 1:
-        return name
-    rows = [line.split() for line in text_of(reader.files, _ROUTES, 1 << 20).splitlines()[1:]]
-    name = next((row[0] for row in rows if row[1:2] == ["00000000"]), "")
-    if name:
-        reader.ledger.note(INTERFACE.value, name, "default route")
-    return name
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:
@@ -138,19 +133,16 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
     path = ":".join((RANKSIDE_PATH, *others)) if any(others) else RANKSIDE_PATH
     if not records:
         return (Recorder("PYTHONPATH", path, "RANKLAUNCH_STACKS: every Python writes its stacks when asked"),)
+    records_dir = folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
+    if for_others:
+        import hashlib  # these methods alone
+
+        mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
+        records_dir = f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"
     found = [
         Recorder("PYTHONPATH", path, "RANKLAUNCH_RANKSIDE: every Python records how it starts and how it ends"),
-        Recorder(RECORDS_DIR, _records_dir(job, reader, for_others), "where these records go"),
+        Recorder(RECORDS_DIR, records_dir, "where these records go"),
     ]
     if not stacks:
         found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
     return tuple(found)
-
-
-def _records_dir(job: Job, reader: Reader, for_others: bool) -> str:
-    if not for_others:
-        return folders.records(folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart), job.node_index)
-    import hashlib  # these methods alone
-
-    mark = hashlib.sha256(f"{job.name}\0{reader.account.name}".encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{BELOW}{join(_run_dir(reader), f'ranklaunch-records-{mark}')}"

@@ -28,14 +28,9 @@ class Count(Value):
     of: str
     as_range: bool = False
 
-    def contradicted_by(self, text: str) -> bool:
-        """Return True for another number. A word for "as many as there are" is none, and what is no number the launcher itself refuses."""
-        numbers = text.split(":") if self.as_range else [text]
-        return all(map(_NUMBER.fullmatch, numbers)) and any(int(number) != self.expected for number in numbers)
-
 
 def refuse(reader: Reader, variable: Variable[object], extra: Sequence[str], counts: Iterable[Count], spell: words.Spell = str) -> None:
-    """Refuse other numbers than the plan's. spell: as in words; the name may be the beginning of an option's."""
+    """Refuse other numbers than the plan's. spell: as in words."""
     for count in counts:
         for text in told(extra, count, spell):
             reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
@@ -54,9 +49,16 @@ def refuse_program(
 
 
 def told(argv: Sequence[str], count: Count, spell: words.Spell = str) -> list[str]:
-    """Return the numbers that a launcher is told in place of the plan's."""
-    values = words.values(argv, count.option, lambda name: words.whole(spell(name), count.option))
-    return [text for text in values if count.contradicted_by(text)]
+    """Return the numbers that a launcher is told in place of the plan's.
+
+    A word for "as many as there are" is none, and what is no number the launcher itself refuses.
+    """
+    found = []
+    for text in words.values(argv, count.option, spell):
+        numbers = text.split(":") if count.as_range else [text]
+        if all(map(_NUMBER.fullmatch, numbers)) and any(int(number) != count.expected for number in numbers):
+            found.append(text)
+    return found
 
 
 def contradiction(what: str, count: Count) -> str:

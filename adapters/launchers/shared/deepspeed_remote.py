@@ -31,7 +31,7 @@ from ranklaunch.adapters.launchers.shared.api import (
 )
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
-from ranklaunch.adapters.launchers.shared.deepspeed import env_file, options
+from ranklaunch.adapters.launchers.shared.deepspeed import options
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.secrets import redact
@@ -97,10 +97,10 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     if job.node_index:
         return own
     waits = ssh.waits(job, reader, for_sshd=bool(own.services))
-    user = env_file.read(job, reader)
+    user = options.read_env_files(job, reader)
     files = [*own.files, hostfile]
     if by == SLURM:  # srun hands on whatever the runner has
-        process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
+        process = _below_srun(replace(process, env={**process.env, **options.expanded(user, reader.env)}), job, reader)
         path = _path(reader, process)
     else:
         path = f"{private}:{_path(reader, process)}"

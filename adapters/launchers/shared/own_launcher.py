@@ -5,6 +5,7 @@ It may stand below what starts it: an interpreter, env, a shell's -c.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,44 +19,43 @@ from ranklaunch.values import Value, replace
 
 # One of these words is in every text that has a launcher in it.
 MENTIONS = re.compile("torchrun|accelerate|deepspeed|msrun|mpirun|mpiexec|orterun|prterun|horovod|distributed|ranklaunch")
-_PYTHON = re.compile(r"python[0-9.]*")
+_PROGRAM = re.compile(r"python[0-9.]*|.*\.(?:py|sh)")  # beside the names below
 _ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first it starts nothing
 
 
 class Kind(Value):
-    """method: ours that starts ranks in its way, "" for none. needs: its first word, where only that starts ranks. nodes: an option
-    without which it is alone on its node; variable: that says the same; neither: one of it starts the ranks of all nodes."""
+    """method: ours that starts ranks in its way, "" for none. nodes: an option without which it is alone on its node, "" if one launcher
+    starts the ranks of all nodes. variable: has the option's value too."""
 
     method: str
     nodes: str = ""
     variable: str = ""
-    needs: str = ""
 
 
 _TORCH = Kind("torchrun", "--nnodes", "PET_NNODES")
 _ACCELERATE = Kind("accelerate", "--num_machines")
 _DEEPSPEED = Kind("deepspeed", "--no_ssh")
 _MPI = Kind("mpirun")
-_AGAIN = Kind("", needs="run")
+_AGAIN = Kind("")
+# By name, and by the word behind it where only that starts ranks.
 KINDS: dict[str, Kind] = {
     "torchrun": _TORCH,
-    "accelerate": replace(_ACCELERATE, needs="launch"),
+    "python -m torch.distributed.run": _TORCH,
+    "python -m torch.distributed.launch": _TORCH,
+    "accelerate launch": _ACCELERATE,
     "accelerate-launch": _ACCELERATE,
+    "python -m accelerate.commands.launch": _ACCELERATE,
     "deepspeed": _DEEPSPEED,
     "deepspeed.pt": _DEEPSPEED,
+    "python -m deepspeed.launcher.runner": _DEEPSPEED,
     "msrun": Kind("msrun", "--master_addr"),
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra", "horovodrun"), _MPI),
-    "ranklaunch": _AGAIN,
+    "python -m horovod.runner": _MPI,
+    "python -m paddle.distributed.launch": Kind("", "--nnodes", "PADDLE_NNODES"),
+    "ranklaunch run": _AGAIN,
+    "python -m ranklaunch run": _AGAIN,
 }
-_MODULES: dict[str, Kind] = {
-    "torch.distributed.run": _TORCH,
-    "torch.distributed.launch": _TORCH,
-    "accelerate.commands.launch": _ACCELERATE,
-    "deepspeed.launcher.runner": _DEEPSPEED,
-    "horovod.runner": _MPI,
-    "paddle.distributed.launch": Kind("", "--nnodes", "PADDLE_NNODES"),
-    "ranklaunch": _AGAIN,
-}
+_NAMES = {*WRAPPERS, *SHELLS, *(name.partition(" ")[0] for name in KINDS)}
 _OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
 
 
@@ -68,7 +68,7 @@ class Found(Value):
 
     def is_run_within(self, program: Program) -> bool:
         """Whether it is a run of our own, of no other job as far as its words say. What they do not say, it finds out when it starts."""
-        line = " ".join((program.path, *program.args))
+        line = " ".join(program.words)
         return self.kind is _AGAIN and not all(re.search(own, line) for own in _OWN_JOB)
 
     def alone(self, nodes: int, env: Mapping[str, str]) -> str:
@@ -78,75 +78,76 @@ class Found(Value):
             return ""
         if not kind.nodes:
             return "of which one starts the ranks of all nodes"
-        told = words.first(self.words, kind.nodes, words.with_underscores) or env.get(kind.variable, "").strip()
-        if not told and kind.nodes not in words.options(self.words, words.with_underscores):
+        given = [*words.values(self.words, kind.nodes, words.with_underscores), env.get(kind.variable, "").strip()]
+        if given == [""]:
             return f"and without {kind.nodes} each node would train alone"
-        return f"and its {kind.nodes} is {showing.clipped(told)}" if told.isdecimal() and number(told) != nodes else ""
+        count = given[0]
+        return f"and its {kind.nodes} is {showing.clipped(count)}" if count.isdecimal() and number(count) != nodes else ""
 
     @property
     def instead(self) -> str:
         """The line that starts the same program by a method, as far as that can be made out."""
         at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
         program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(self.words[at:])]
-        return " ".join(["ranklaunch run", *(["--method", self.kind.method] if self.kind.method else []), "--", *program])
+        method = f"--method {self.kind.method} " if self.kind.method else ""
+        return f"ranklaunch run {method}-- {' '.join(program)}"
 
 
 def find(program: Program) -> Found | None:
-    command = (program.path, *program.args)
-    return _module(command) if program.module else of_words(command)
+    return of_words(("python", *program.words) if program.module else program.words)
 
 
 def of_words(command: Sequence[str]) -> Found | None:
     """Return the launcher that a command is, or that it starts behind a shell, an interpreter or a wrapper."""
-    name, rest = _name(command), command[1:]
+    if not command:
+        return None
+    name, rest = _base(command[0]), command[1:]
     if name in SHELLS:
         return _in_text(rest)
-    if _PYTHON.fullmatch(name):
+    if name.startswith("python") and _PROGRAM.fullmatch(name):
         return _by_python(rest)
     if name in WRAPPERS:
-        below = next((at for at, word in enumerate(rest) if _is_program(word)), len(rest))
-        return of_words(rest[below:])
-    return _found(name, KINDS.get(name), rest)
+        return of_words(tuple(itertools.dropwhile(_is_option, rest)))
+    return _known(name, rest)
 
 
-def _is_program(word: str) -> bool:
-    """Return True for a word that ends the options of a wrapper and their values."""
-    name = _name([word])
-    return name in KINDS or name in WRAPPERS or name in SHELLS or bool(_PYTHON.fullmatch(name)) or word.endswith((".py", ".sh"))
+def _is_option(word: str) -> bool:
+    """Return False for a word that ends the options of a wrapper and their values."""
+    name = _base(word)
+    return name not in _NAMES and not _PROGRAM.fullmatch(name)
 
 
-def _name(command: Sequence[str]) -> str:
-    return command[0].rpartition("/")[2] if command else ""
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
-def _found(name: str, kind: Kind | None, rest: Sequence[str]) -> Found | None:
-    if not kind or not kind.needs:
-        return Found(name, kind, tuple(rest)) if kind else None
-    return Found(f"{name} {kind.needs}", kind, tuple(rest[1:])) if list(rest[:1]) == [kind.needs] else None
+def _known(name: str, rest: Sequence[str]) -> Found | None:
+    for taken in (0, 1):
+        full = " ".join((name, *rest[:taken]))
+        if full in KINDS:
+            return Found(full, KINDS[full], tuple(rest[taken:]))
+    return None
 
 
 def _by_python(command: Sequence[str]) -> Found | None:
     """Return the launcher behind an interpreter's options: -m MODULE, or a launcher's file."""
-    at = 0
-    while command[at : at + 1] and command[at].startswith("-"):
-        if command[at] == "-m":
-            return _module(command[at + 1 :])
-        at += 2 if command[at] in ("-W", "-X") else 1
-    name = _name(command[at:])
-    return _found(name, KINDS.get(name), command[at + 1 :])
-
-
-def _module(command: Sequence[str]) -> Found | None:
-    name = "".join(command[:1])
-    return _found(f"python -m {name}", _MODULES.get(name), command[1:])
+    rest = iter(command)
+    for word in rest:
+        if word == "-m":
+            return _known(f"python -m {next(rest, '')}", tuple(rest))
+        if word in ("-W", "-X"):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return _known(_base(word), tuple(rest))
+    return None
 
 
 def _in_text(command: Sequence[str]) -> Found | None:
     """Return the first launcher in the text of a shell's -c. Options end with the one that has a c; the environment is unknown."""
     at = next((at for at, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), len(command))
-    text = "".join(command[at + 1 : at + 2])
-    found = next((found for found, _ in in_script(text, None, None)), None)
-    return replace(found, words=tuple(word.replace(words.UNKNOWN, "...") for word in found.words)) if found else None
+    for found, _ in in_script("".join(command[at + 1 : at + 2]), None, None):
+        return replace(found, words=tuple(word.replace(words.UNKNOWN, "...") for word in found.words))
+    return None
 
 
 def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[tuple[Found, bool]]:

@@ -71,29 +71,25 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     if outcome is None:
         return _ask(job, reader, given)
     status, why = outcome
-    if status == "planned":
-        return _planned(job, reader, given)
-    if status != "unavailable":
+    if status not in ("planned", "unavailable"):
         _fail(why)
+    if status == "planned":
+        try:
+            planned = ranktable.load(_path(job, _TABLE), reader.files)
+        except (ranktable.NotReadyError, ConfigError) as error:
+            _fail(f"the library's table: {error}")
+        # The same devices of the same servers in another order, or two processes have one device.
+        before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (table, planned))
+        if before != after:
+            _fail("the library's table has other servers or devices than the one it was given")
+        return Route(planned, [*after].index(table.servers[index].server_id))
     missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
     return _without(reader, given, "the library", f"{missing}: ranks keep the order of the rank table")
 
 
 def _fail(why: str) -> NoReturn:
     msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
-    raise ConfigError(msg)
-
-
-def _planned(job: Job, reader: Reader, given: Route) -> Route:
-    """Return the library's table: the same devices of the same servers in another order, or two processes have one device."""
-    try:
-        table = ranktable.load(_path(job, _TABLE), reader.files)
-    except (ranktable.NotReadyError, ConfigError) as error:
-        _fail(f"the library's table: {error}")
-    before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (given.table, table))
-    if before != after:
-        _fail("the library's table has other servers or devices than the one it was given")
-    return Route(table, [*after].index(given.table.servers[given.index].server_id))
+    raise ConfigError(msg) from None
 
 
 def _inapplicable(reader: Reader, table: RankTable) -> str:
@@ -117,8 +113,7 @@ def _ask(job: Job, reader: Reader, given: Route) -> Route:
         why = f"no topology in {path} after {patience:g} s ({state})"
         if reader.get(MUSTER):
             return _without(reader, given, "a topology", f"{why}: where no node has one, ranks keep the order of the rank table; {_REMEDY}")
-        msg = f"ROUTE_PLAN=true: {why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}"
-        raise ConfigError(msg) from None
+        _fail(f"{why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {_REMEDY}")
     table = File(_path(job, "ranktable.json"), ranktable.for_hccl(given.table))
     server = given.table.servers[given.index].server_id
     argv = (
@@ -139,19 +134,17 @@ def topology_text(path: str, reader: Reader) -> str:
     """Return the topology as JSON text; the platform writes base64 of gzip of JSON. Raises NotReadyError."""
     try:
         text = reader.files.text(path, MOST_BYTES)
-        if not text or not text.strip():
-            _not_ready("no such file" if text is None else "the file is empty")
-        plain = text if text.lstrip().startswith("{") else gzip.decompress(base64.b64decode(text)).decode()
-        status = json.loads(plain).get("status")
+        if text is None:
+            state = "no such file"
+        else:
+            plain = text if text.lstrip().startswith("{") else gzip.decompress(base64.b64decode(text)).decode()
+            status = json.loads(plain).get("status")
+            if status == "completed":
+                return plain
+            state = f"status is {status!r}, not 'completed'"
     except (OSError, EOFError, ValueError, AttributeError, RecursionError, zlib.error) as error:
-        _not_ready(f"neither a JSON object nor base64 of gzip of one (half-written?): {unreadable(error)}")
-    if status != "completed":
-        _not_ready(f"status is {status!r}, not 'completed'")
-    return plain
-
-
-def _not_ready(state: str) -> NoReturn:
-    raise ranktable.NotReadyError(state) from None
+        state = f"neither a JSON object nor base64 of gzip of one (half-written?): {unreadable(error)}"
+    raise ranktable.NotReadyError(state)
 
 
 def _outcome(job: Job, reader: Reader) -> tuple[str, str] | None:

@@ -7,19 +7,33 @@ from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.plan.model import RENEWED
-from ranklaunch.ranktable import RankTable, Server
+from ranklaunch.ranktable import RankTable
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.verdict import folders
 
+_SHARED = "where several of the job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
+
 
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     """Return the table, and which of its entries this container is. Raises NotReadyError for a table of an earlier start."""
+    nodes = len(job.nodes)
     is_later = job.attempt > 1 or job.restart > 0  # the table of the start before may still be there
     table = ranktable.load(job.rank_table, reader.files)
+    named = {name for server in table.servers for name in (server.server_id, server.host_ip, server.container_ip) if name}
+    addresses = (*job.host_ips, *named.intersection((job.node.host,)))  # the job's name of its node, if the table has it too
+    me = ranktable.Container(job.instance_name, addresses, job.node_index, job.node.slots, job.table_in_order, job.host_ip, nodes)
     try:
-        index = ranktable.find(table, _container(job, table))
-        _check(job, table, table.servers[index], is_later)
+        index = ranktable.find(table, me)
+        server = table.servers[index]
+        if len(table.servers) < nodes:  # tables but ModelArts' know no pods: an entry for several does not say whose devices are whose
+            entries = f"{len(table.servers)} {'entry' if len(table.servers) == 1 else 'entries'} for {nodes} nodes, expected one for each"
+            msg = f"it has {entries}; {_SHARED}"
+            raise ConfigError(msg)
+        # A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before.
+        if is_later and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
+            msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
+            raise ConfigError(msg)
     except ConfigError as error:
         if not is_later:
             msg = f"rank table {job.rank_table}: {error}"
@@ -29,31 +43,6 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         msg = f"{error} (a table of an earlier {when})"
         raise ranktable.NotReadyError(msg) from None
     return table, index
-
-
-def _container(job: Job, table: RankTable) -> ranktable.Container:
-    """Return what is known of this container, with the job's name of its node if the table calls one of its own so."""
-    named = {name for server in table.servers for name in (server.server_id, server.host_ip, server.container_ip)}
-    host = job.node.host
-    addresses = (*job.host_ips, host) if host and host in named else job.host_ips
-    return ranktable.Container(
-        job.instance_name, addresses, job.node_index, job.node.slots, job.table_in_order, job.host_ip, len(job.nodes)
-    )
-
-
-def _check(job: Job, table: RankTable, server: Server, is_later: bool) -> None:
-    """Raise ConfigError for fewer entries than nodes, or, in a later start, for this container on another host."""
-    entries, nodes = len(table.servers), len(job.nodes)
-    if entries < nodes:  # tables but ModelArts' know no pods: one entry for several of them does not say whose devices are whose
-        msg = (
-            f"it has {entries} {'entry' if entries == 1 else 'entries'} for {nodes} nodes, expected one for each; where several of the "
-            "job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
-        )
-        raise ConfigError(msg)
-    # A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before.
-    if is_later and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
-        msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
-        raise ConfigError(msg)
 
 
 def own_path(job: Job) -> str:

@@ -3,7 +3,6 @@ option's name, as it was written and without =VALUE, into its whole name."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ranklaunch.typed import NamedTuple
@@ -21,22 +20,22 @@ class Parser(NamedTuple):
     """Options of a launcher that reads them by Python's argparse.
 
     with_value: long options that take one value each; switches: options without one. short: long names by letters, such as -r.
-    hyphens: --node-rank is --node_rank too. abbreviates: the beginning of a name is the name, where no other option begins so.
+    hyphens: --node-rank is --node_rank too.
     """
 
     with_value: tuple[str, ...]
     switches: tuple[str, ...]
     short: Mapping[str, str] = {}
     hyphens: bool = False
-    abbreviates: bool = True
 
     def spelled(self, name: str) -> str:
-        """Return the whole long name of an option. A name that fits no option, or several, stays: argparse refuses that one."""
+        """Return the whole long name of an option, also for its beginning. A name that fits no option, or several, stays as it is:
+        argparse refuses that one."""
         if not name.startswith("--"):
             return self.short.get(name[:2], name)
         name = with_underscores(name) if self.hyphens else name
         options = (*self.with_value, *self.switches)
-        if not self.abbreviates or name in options:
+        if name in options:
             return name
         meant = [option for option in options if option.startswith(name)]
         return meant[0] if len(meant) == 1 else name
@@ -79,30 +78,22 @@ def positional(words: Iterable[str], following: Callable[[str], int | None]) -> 
     """Return the first word that a launcher takes for its program; None if there is none, as far as the words tell.
 
     following: how many of the next words belong to an option, None if unknown. What follows an unknown option up to the next option is
-    let through: it may be the option's value.
+    let through: it may be the option's value. So is a program's name that begins with a dash.
     """
     known = True
     rest = iter(words)
     for word in rest:
         if word == "--":
             return next(rest, None)
-        name, equals, _ = word.partition("=")
-        takes = following(name) if word.startswith("-") else None
-        if takes is not None or _looks_like_option(word):
-            known = takes is not None or bool(equals)
-            for _ in range(0 if equals else takes or 0):
+        if word.startswith("-"):
+            name, equals, _ = word.partition("=")
+            takes = 0 if equals else following(name)
+            known = takes is not None
+            for _ in range(takes or 0):
                 next(rest, "")
         elif known:
             return word
     return None
-
-
-def _looks_like_option(word: str) -> bool:
-    """Return True for a word that argparse takes for an option that it does not know."""
-    return len(word) > 1 and word[0] == "-" and " " not in word.partition("=")[0] and not _NEGATIVE.fullmatch(word)
-
-
-_NEGATIVE = re.compile(r"-[0-9]+|-[0-9]*\.[0-9]+")
 
 
 def before(argv: Sequence[str], program: str) -> Sequence[str]:

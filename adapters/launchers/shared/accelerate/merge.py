@@ -28,7 +28,7 @@ _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp
 _ONE_PROCESS = ("NO", "MULTI_CPU")
 _LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # ways by which DeepSpeed's ranks are those of the node
 
-_BLANK = re.compile(r"\s*(?:#.*)?")
+_BLANK = re.compile(r"\s*(?:#.*)?|---")
 _LINE = re.compile(
     r"""(?P<indent>\ *)(?P<key>[A-Za-z_][\w.-]*):
     (?:\ +(?P<value>'[^']*'|"[^"\\]*"|[^\s'"\#].*?))?
@@ -40,7 +40,7 @@ _WORDS: Config = {
     **dict.fromkeys(_TRUE.split(), True), **dict.fromkeys(_FALSE.split(), False), **dict.fromkeys(_NULL.split()),
     "": None, "[]": [], "{}": {},
 }  # fmt: skip
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]*(?:[eE][-+][0-9]+)?)?")
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]*(?:[eE][-+][0-9]+)?)?")
 # Numbers in other forms, dates, and signs with a meaning of their own in YAML.
 _UNCLEAR = re.compile(
     r"""[-+]?(?:0[box]?[0-9a-f_]+ | [0-9][0-9_]*(?::[0-9]+)*(?:\.[0-9_]*(?:e[-+][0-9]+)?)? | \.[0-9_]+(?:e[-+][0-9]+)? | \.(?:inf|nan))
@@ -73,10 +73,13 @@ def merged(job: Job, reader: Reader, file: Own, ours: Config, options: set[str])
     if _needs_deepspeed_launcher(job, theirs, options):
         config = theirs.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
-    replaced = [name for name in (*_COUNTS, "use_cpu") if theirs.get(name) is not None and str(theirs[name]) != str(values[name])]
+    replaced = [
+        f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}"
+        for name in (*_COUNTS, "use_cpu")
+        if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
+    ]
     if replaced:
-        pairs = ", ".join(f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}" for name in replaced)
-        reader.warn(f"{file.where} has {pairs}: as this job has it")
+        reader.warn(f"{file.where} has {', '.join(replaced)}: as this job has it")
     return values
 
 
@@ -138,10 +141,10 @@ def _yaml(text: str) -> Config:
     level = ""  # indent of the keys below it
     into = top
     for number, line in enumerate(text.splitlines(), 1):
-        if _BLANK.fullmatch(line) or (line == "---" and not top):
+        if _BLANK.fullmatch(line):
             continue
         parts = _LINE.fullmatch(line)
-        if not parts or parts["key"] in _WORDS:
+        if not parts:
             raise _refusal(number, "expected `key: value`")
         indent, key, value = parts.groups()
         if not indent:
@@ -160,9 +163,8 @@ def _scalar(text: str, number: int) -> object:
         return text[1:-1]
     if text in _WORDS:
         return _WORDS[text]
-    plain = _NUMBER.fullmatch(text)
-    if plain:
-        return float(text) if plain["fraction"] else int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
     if _UNCLEAR.fullmatch(text):
         raise _refusal(number, "the value is not understood: put it into quotes where it is a text")
     return text

@@ -1,10 +1,10 @@
-"""Options of `accelerate launch` 1.15, whose parser takes no abbreviations."""
+"""Options of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here."""
 
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared import words
 
-WITH_VALUE = """
+_WITH_VALUE = """
     --config_file --mixed_precision --num_processes --num_machines --num_cpu_threads_per_process --gpu_ids --machine_rank
     --main_process_ip --main_process_port --tee --log_dir --role --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --vm --env
     --main_training_function --zero_stage --gradient_accumulation_steps --gradient_clipping --zero3_init_flag --zero3_save_16bit_model
@@ -33,12 +33,13 @@ WITH_VALUE = """
     --parallelism_config_cp_backend --parallelism_config_cp_comm_strategy --parallelism_config_sp_size --parallelism_config_sp_backend
     --parallelism_config_sp_seq_length --parallelism_config_sp_seq_length_is_variable --parallelism_config_sp_attn_implementation
 """
-SWITCHES = """
+_SWITCHES = """
     --help --quiet --cpu --multi_gpu --tpu --enable_cpu_affinity --use_deepspeed --use_fsdp --use_parallelism_config --use_megatron_lm
     --same_network --module --no_python --no_tpu_cluster --downcast_bf16 --debug
     --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation
     --tpu_cluster --tpu_use_sudo
     --fp8_use_autocast_during_eval
 """
-SHORT = {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"}
-PARSER = words.Parser(tuple(WITH_VALUE.split()), tuple(SWITCHES.split()), SHORT, hyphens=True, abbreviates=False)
+PARSER = words.Parser(
+    tuple(_WITH_VALUE.split()), tuple(_SWITCHES.split()), {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"}, hyphens=True
+)

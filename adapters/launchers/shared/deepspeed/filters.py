@@ -24,7 +24,7 @@ Slots = tuple[int, ...]
 Chosen = tuple[tuple[str, Slots], ...]  # hosts, and slots of each, () for all of them
 
 LOCALHOST = "localhost"  # as DeepSpeed calls the node of a job without a hostfile
-_ITEM = re.compile(r"\s*(?P<host>[^\s:,\0]+)(?::(?P<slots> *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*")
+_ITEM = re.compile(r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*")
 
 
 def _chosen(text: str) -> Chosen:
@@ -34,8 +34,9 @@ def _chosen(text: str) -> Chosen:
         if not parts:
             msg = "expected HOST or HOST:SLOT,SLOT, with @ between several"
             raise ValueError(msg)
-        slots = map(int, parts["slots"].split(",")) if parts["slots"] else ()
-        chosen[parts["host"]] = tuple(sorted({*chosen.get(parts["host"], ()), *slots}))
+        host, written = parts.groups()
+        slots = map(int, written.split(",")) if written else ()
+        chosen[host] = tuple(sorted({*chosen.get(host, ()), *slots}))
     return tuple(chosen.items())
 
 
@@ -78,7 +79,6 @@ def narrowed(job: Job, reader: Reader, extra: Iterable[Option], source: str) -> 
     if len(given) > 1 and not by_number:
         all_given = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
         reader.problem(f"{all_given}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
-    reader.check()
     left = _numbered(job, reader) if by_number else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
     told = reader.told(first)
     if first is not INCLUDE or len(job.nodes) > 1:  # of one node, DeepSpeed refuses devices that it does not see

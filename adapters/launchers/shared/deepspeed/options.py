@@ -1,24 +1,36 @@
-"""DeepSpeed's options, as its parser of Python's argparse reads them: abbreviations, short forms, values behind = or in the next word."""
+"""DeepSpeed's options and its files of variables.
+
+Options are read as its parser of Python's argparse reads them: abbreviations, short forms, values behind = or in the next word.
+
+Those for elastic training are refused where its agents cannot start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.errors import number
+from ranklaunch.files import absolute
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.showing import begun
 from ranklaunch.typed import NamedTuple
 
 SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
-WITH_VALUE = """
+_WITH_VALUE = """
     --hostfile --include --exclude --num_nodes --num_gpus --num_accelerators --min_elastic_nodes --max_elastic_nodes --master_port
     --master_addr --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --bind_core_list --ssh_port --venv_script
     --log_level --slurm_comment
 """
-SWITCHES = """
+_SWITCHES = """
     --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid --bind_cores_to_rank --quiet --elastic_training
     --detect_nvlink_pairs --help
 """
-PARSER = words.Parser(tuple(WITH_VALUE.split()), tuple(SWITCHES.split()), SHORT)
+PARSER = words.Parser(tuple(_WITH_VALUE.split()), tuple(_SWITCHES.split()), SHORT)
 spelled = PARSER.spelled
 
 
@@ -51,3 +63,77 @@ def values(options: Iterable[Option], *names: str) -> list[str]:
 def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
     """Return the words of all options but these."""
     return tuple(word for option in options if option.name not in names for word in option.words)
+
+
+# Elastic training: on each node an agent of DeepSpeed's own, made of PyTorch's, that starts the node's ranks anew by itself. DeepSpeed had
+# it up to 0.19; newer ones refuse its options by themselves.
+ELASTIC, LEAST, MOST = "--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes"
+
+
+def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str, *, hands_on: bool) -> None:
+    """Refuse elastic training that its agents cannot start on these nodes. hands_on: a runner on node 0 passes the option to the others."""
+    given = {option.name: option.value for option in extra}  # the last counts
+    if ELASTIC not in given:
+        return
+    has = f"{source} has {ELASTIC}"
+    nodes = len(job.nodes)
+    # None for DeepSpeed's default (-1), and for what is no number, which it refuses by itself.
+    least, most = (number(given.get(name, "")) or nodes for name in (LEAST, MOST))
+    if least > nodes:
+        reader.problem(f"{has}: {LEAST} {least}: expected at most {nodes}, the nodes of this job, or its agents would wait for more")
+    if most < nodes:
+        reader.problem(f"{has}: {MOST} {most}: expected at least {nodes}, the nodes of this job, of which the others would wait in vain")
+    if not hands_on:
+        reader.problem(f"{has}: DeepSpeed hands it on by pdsh alone; use no_ssh or pdsh")
+    waits = f"; it could do with fewer nodes, but the muster waits for all {nodes}, and a lost node ends the job" if nodes > 1 else ""
+    restarts = "DeepSpeed's agent starts a failed rank's node anew by itself, up to 100 times, and ends with 0 when it has given up"
+    reader.warn(f"{has}: {restarts}{waits}")
+
+
+# Variables for the ranks of several nodes in files of the user's: .deepspeed_env in the home folder and in the working folder, or what
+# DS_ENV_FILE calls it. DeepSpeed reads them only where its runner reaches the nodes; here they count wherever there are several.
+
+ENV_FILE = Variable(
+    "deepspeed_env", ("DS_ENV_FILE",), parse.text, ".deepspeed_env",
+    "name of files with variables for the ranks of several nodes, NAME=VALUE lines: in the home folder, then in the working folder",
+    per_node=True,
+)  # fmt: skip
+_ENV_LINE = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?")  # without a name: nothing, or a comment
+_REFERENCE = re.compile(r"\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(1)\})")
+_MOST_BYTES = 1024 * 1024
+
+
+def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
+    """Return the variables of several nodes' ranks as they are written. The working folder's file comes after the home folder's."""
+    if len(job.nodes) == 1:
+        return {}
+    name = next((candidate.value for candidate in reader.candidates(ENV_FILE)), ENV_FILE.default)
+    home = reader.env.get("HOME") or reader.account.home
+    merged: dict[str, str] = {}
+    sources = []
+    for folder in (home, job.folder):
+        path = absolute(name, absolute(folder, reader.cwd))
+        try:
+            text = reader.files.text(path, _MOST_BYTES) or ""
+        except ValueError as error:
+            reader.problem(f"{path}: {error}")
+            continue
+        if text and path not in sources:
+            sources.append(path)
+        for at, line in enumerate(text.splitlines(), 1):
+            parts = _ENV_LINE.fullmatch(line)
+            if not parts:
+                reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {begun(line.strip())}")
+            elif parts["name"]:
+                merged[parts["name"]] = parts["value"].strip()
+    if merged:
+        reader.ledger.note(ENV_FILE.value, ", ".join(merged), ", then ".join(sources))
+    return merged
+
+
+def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Replace the variables that values name, as the shell does by which DeepSpeed hands them over."""
+    known = dict(env)
+    for name, value in values.items():
+        known[name] = _REFERENCE.sub(lambda reference: known.get(reference[2], ""), value)
+    return {name: known[name] for name in values}

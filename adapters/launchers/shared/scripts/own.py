@@ -7,13 +7,13 @@ one, and the address of node 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ranklaunch.adapters.launchers.shared import own_launcher
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.own_launcher import Found
 from ranklaunch.files import absolute
-from ranklaunch.read.job import SHELLS, Job, Program
+from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader
 from ranklaunch.values import Value
 
@@ -42,7 +42,7 @@ class Script(Value):
 
 def find(job: Job, reader: Reader, place: Callable[[], dict[str, str]]) -> Script | None:
     """Return the script that the program is, if it starts ranks. job: with the slots of the platform. place: variables that it gets."""
-    path, args = file_of(job.program)
+    path, *args = _file(job.program) or [""]
     try:
         text = reader.files.text(absolute(path, job.folder or reader.cwd), MOST_BYTES) if path else None
     except ValueError:  # too large, or no text
@@ -50,26 +50,22 @@ def find(job: Job, reader: Reader, place: Callable[[], dict[str, str]]) -> Scrip
     if not text or not own_launcher.MENTIONS.search(text):
         return None
     env = place()
-    secret = only_secrets(reader.env)
-    unset = tuple(name for name in misleading(reader.env) if name in secret or not (name in env or _names(name, text)))
+    # What the script reads stays as it is: the script was written for the platform's value.
+    stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
+    unset = tuple(name for name in misleading(reader.env) if name not in stays)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
     found = tuple(own_launcher.in_script(text, {**inherited, **env}, args))
     starts = tuple(launcher for launcher, _ in found)
     return Script(path, starts, all(reached for _, reached in found), env, unset) if found else None
 
 
-def file_of(program: Program) -> tuple[str, tuple[str, ...]]:
-    """Return a shell script and its arguments, "" for another program."""
+def _file(program: Program) -> Sequence[str]:
+    """Return a shell script and its arguments, nothing if the shell's commands are not in a file."""
     if program.is_shell:
-        return program.path, program.args
-    if program.module or program.name not in SHELLS:
-        return "", ()
-    at = next((i for i, word in enumerate(program.args) if not word.startswith(("-", "+"))), len(program.args))
-    if any(re.fullmatch("-[a-z]*[cs]", word) for word in program.args[:at]):  # its text is not in a file
-        return "", ()
-    return "".join(program.args[at : at + 1]), program.args[at + 1 :]
-
-
-def _names(name: str, text: str) -> bool:
-    """Return True if a script reads a variable: it was written for the platform's value."""
-    return bool(re.search(rf"\$\{{?{name}\b", text))
+        return (program.path, *program.args)
+    for at, word in enumerate(program.args):
+        if re.fullmatch("-[a-z]*[cs]", word):
+            break
+        if not word.startswith(("-", "+")):
+            return program.args[at:]
+    return ()

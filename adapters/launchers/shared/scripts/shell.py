@@ -5,8 +5,11 @@
 has two commands: `test -e x`, and `exec torchrun --nnodes 2 UNKNOWN`. Both stand in a condition, so neither is reached for sure.
 
 Limits:
-- UNKNOWN: $(...), backticks, ${NAME%x}, and a variable that is set in a condition, a loop, a function or a pipeline.
-- Not seen: commands within $(...), empty items of an array, brackets more than five deep.
+- UNKNOWN: $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`, and a variable that is set in a condition, a loop or a
+  function. What a subshell sets holds behind it too.
+- A here-document without its last line is read as commands.
+- "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
+- Not seen: commands within $(...), empty words, brackets more than five deep.
 - The text of an `eval` is read, but no `eval` within that text.
 """
 
@@ -17,7 +20,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared.words import UNKNOWN
-from ranklaunch.errors import number
 from ranklaunch.typed import NamedTuple
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
@@ -48,15 +50,14 @@ _TOKEN = re.compile(
     rf"""
   (?P<skipped> [^\S\n]+ | (?<![^\s;&|()])\#[^\n]*
     | (?<![^\s;&|()])function[ \t]+[^\s;&|()<>]+ | [\w.:-]+[ \t]*\([ \t]*\)             # names of functions
-    | [<>]{_PARENTHESES} | [0-9]*(?:&>>?|<<<|>[>|&]?|<(?!<)[>&]?)[ \t]*(?:{_WORD})? )   # redirections
-| (?P<document> [0-9]*<<(?P<tabs>-?)[ \t]*(?P<end>'[^'\n]*'|"[^"\n]*"|[^\s;&|()<>]*) )
+    | [<>]{_PARENTHESES} | [0-9]*(?:&>>?|<<[<-]?|>[>|&]?|<[>&]?)[ \t]*(?:{_WORD})? )   # redirections
 | (?P<case> (?<![^\s;&|()])case)[ \t][^\n]{{1,200}}?[ \t]in(?=\s){_PATTERN}
 | (?P<operator> \n | ;[;&]+ | && | \|\| | [;&|()] ) (?:(?<=;[;&]){_PATTERN})?
 | (?P<word> [A-Za-z_]\w*\+?=\({_ITEMS}\)? | {_WORD} )
 """,
     re.ASCII | re.DOTALL | re.VERBOSE,
 )
-_LINE = re.compile(r"([^\n]*)\n?")
+_DOCUMENT = re.compile(r"""(?<!<)<<-?[ \t]*['"\\]?([^\s'"\\;&|()<>]+)""")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(?:\((.*?)\)?$|(.*))", re.DOTALL)
 
 _EXPANSION = rf"\$(?P<name>[A-Za-z_]\w*|[0-9@*#?$!-])|\$(?P<braces>{_BRACES})|(?P<unknown>`[^`]*`?|\${_PARENTHESES}|\$'[^']*'?)"
@@ -65,7 +66,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _PIECE_IN_QUOTES = re.compile(rf"""{_EXPANSION}|\\(?P<escaped>[$`"\\])|(?P<text>[^\\$`]+|.)""", re.DOTALL)
-_IN_BRACES = re.compile(r"\{(\w+|[@*])(\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTALL)
+_IN_BRACES = re.compile(r"\{(\w+|[@*])(?:\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -77,195 +78,144 @@ class Command(NamedTuple):
 
 def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[Command]:
     """Read a script. env, args: environment and arguments when it starts; None if unknown."""
-    return _Script(_Values(env, args)).commands(text)
+    return _Shell(env, args).commands(text)
 
 
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """Split a script, without the lines of here-documents."""
-    at = 0
-    documents: list[re.Match[str]] = []
-    while at < len(text):
-        token = next(_TOKEN.finditer(text, at))
-        at = token.end()
-        yield token
-        if token.lastgroup == "document":
-            documents.append(token)
-        elif token["operator"] == "\n":
-            for document in documents:
-                at = _end_of_document(text, at, document)
-            documents = []
+def _without_documents(text: str) -> str:
+    """Remove the lines of here-documents."""
+    lines = [line.lstrip("\t") for line in text.split("\n")]
+    whole_lines = set(lines)
+    kept: list[str] = []
+    ends: list[str] = []
+    for line in lines:
+        if ends:
+            if line == ends[0]:
+                ends.pop(0)
+        else:
+            kept.append(line)
+            ends = [end for end in _DOCUMENT.findall(line) if end in whole_lines]
+    return "\n".join(kept)
 
 
-def _end_of_document(text: str, at: int, document: re.Match[str]) -> int:
-    end = document["end"].strip("'\"\\")
-    for line in _LINE.finditer(text, at):
-        if (line[1].lstrip("\t") if document["tabs"] else line[1]) == end:
-            return line.end()
-    return len(text)
-
-
-class _Values:
-    """Values of parameters. In an array, _NEXT stands before each item."""
+class _Shell:
+    """A shell that knows values of parameters, and runs nothing. In an array, _NEXT stands before each item."""
 
     def __init__(self, env: Mapping[str, str] | None, args: Sequence[str] | None) -> None:
-        self._env, self._args = env, args
+        every = _NEXT + _NEXT.join(args or ())
+        self._args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
+        self._env = env
         self._assigned: dict[str, str] = {}
         self._rest = _MOST
-
-    def get(self, name: str) -> str | None:
-        """Return a value, None for a parameter that is not set."""
-        value = self._look_up(name)
-        self._rest -= len(value or "")
-        return value if self._rest > 0 else UNKNOWN
-
-    def _look_up(self, name: str) -> str | None:
-        if name in self._assigned:
-            return self._assigned[name]
-        if _SET_BY_SHELL.fullmatch(name):
-            return UNKNOWN
-        if name in ("@", "*"):
-            return UNKNOWN if self._args is None else _NEXT + _NEXT.join(self._args)
-        place = number(name)
-        if place:
-            return UNKNOWN if self._args is None else next(iter(self._args[place - 1 :]), None)
-        return UNKNOWN if self._env is None else self._env.get(name)
-
-    def assign(self, name: str, value: str, certain: bool) -> None:
-        self._assigned[name] = value if certain or value == self.get(name) else UNKNOWN
-
-    def assign_word(self, word: str, certain: bool) -> None:
-        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
-        assignment = _ASSIGNMENT.match(word)
-        if not assignment:
-            return
-        name, more, items, text = assignment.groups()
-        if items is None:
-            value = " ".join(self.words([text]))
-        else:
-            value = _NEXT + _NEXT.join(self.words(token[0] for token in _tokens(items) if token.lastgroup == "word"))
-        before = self.get(name) if more else None
-        self.assign(name, (before or "") + value, certain)
-
-    def forget(self) -> None:
-        """Take each variable as unknown until it is assigned again."""
-        self._env, self._assigned = None, {}
-
-    def shift(self, by: int | None) -> None:
-        """Drop the first arguments; all are unknown if their number is."""
-        self._args = None if by is None or self._args is None else self._args[by:]
-
-    def words(self, sources: Iterable[str]) -> list[str]:
-        """Return the words that a shell makes of those in its source."""
-        words: list[str] = []
-        for source in sources:
-            text = self._expand(source, False)
-            if _NEXT in text:
-                words += filter(None, text.split(_NEXT))
-            elif text or "'" in source or '"' in source:
-                words.append(text)
-        return words
-
-    def _expand(self, source: str, quoted: bool) -> str:
-        pattern = _PIECE_IN_QUOTES if quoted else _PIECE
-        return "".join([self._piece(piece, quoted) for piece in pattern.finditer(source)])
-
-    def _piece(self, piece: re.Match[str], quoted: bool) -> str:
-        kind = piece.lastgroup or ""
-        if kind in ("name", "braces"):
-            return self._parameter(piece, quoted)
-        if kind == "double":
-            return self._expand(piece["double"], True)
-        if kind == "unknown":
-            return UNKNOWN
-        return _divided(piece["text"]) if kind == "text" and not quoted else piece[kind]
-
-    def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
-        parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
-        if not parts:
-            return UNKNOWN
-        name, items, default, other = parts.groups()
-        value = self.get(name)
-        if default and (value is None or (":" in default and not value.strip(_NEXT))):
-            text = self._expand(other, False)
-            as_text = text.replace(_NEXT, " ").strip()
-            if "=" in default:
-                self._assigned[name] = as_text
-            return as_text if quoted else text
-        value = value or ""
-        every = (items or name).strip("[]")
-        if every not in ("@", "*"):
-            value = value.strip(_NEXT).partition(_NEXT)[0]
-        elif every == "*" and quoted:
-            value = value.replace(_NEXT, " ").strip()
-        return value if quoted else _divided(value)
-
-
-def _divided(text: str) -> str:
-    return re.sub(r"\s", _NEXT, text)
-
-
-class _Script:
-    """level: conditions, loops and functions that are open. by_eval: the text is what `eval` runs."""
-
-    def __init__(self, values: _Values, level: int = 0, by_eval: bool = False) -> None:
-        self._values, self._level, self._by_eval = values, level, by_eval
-        self._parentheses = 0
-        self._chained = self._asked = False  # &&, || or | stands before; and the command depends on a test or on a failure
+        self._level = 0  # conditions, loops and functions that are open
+        self._asked = False  # the command depends on a test or on a failure before && or ||
+        self._in_eval = False
 
     def commands(self, text: str) -> Iterator[Command]:
         words: list[str] = []
-        for token in _tokens(text.replace("\\\n", "")):
+        for token in _TOKEN.finditer(_without_documents(text.replace("\\\n", ""))):
             kind = token.lastgroup
             if kind in ("word", "case"):
-                words.append(token[kind])
+                word = token[kind]
+                if not words:
+                    self._level = max(0, self._level + (word in _OPENING) - (word in _CLOSING))
+                if words or word not in _BEFORE_COMMANDS:
+                    words.append(word)
             elif kind == "operator":
                 yield from self._end(words, token["operator"])
                 words = []
         yield from self._end(words, "")
 
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
-        words = self._without_keywords(words)
-        is_pattern = operator == ")" and not self._parentheses
-        if words and not is_pattern:
-            reached = not (self._level or self._asked)
-            yield from self._run(words, reached, reached and not (self._parentheses or self._chained or operator == "|"))
-            self._chained = operator in ("&&", "||", "|")
-            self._asked = operator == "||" or (operator == "&&" and (self._asked or words[0] in _TESTS))
-        self._parentheses = max(0, self._parentheses + (operator == "(") - (operator == ")"))
+        if words:
+            asked = self._asked
+            yield from self._run(words, not (self._level or asked))
+            self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
 
-    def _without_keywords(self, words: list[str]) -> list[str]:
-        for at, word in enumerate(words):
-            self._level = max(0, self._level + (word in _OPENING) - (word in _CLOSING))
-            if word not in _BEFORE_COMMANDS:
-                return words[at:]
-        return []
-
-    def _run(self, sources: list[str], reached: bool, certain: bool) -> Iterator[Command]:
-        """Yield a command, or take in what one of the shell's own changes. certain: the change holds for the commands behind it."""
+    def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
+        """Yield a command, or take in what one of the shell's own changes."""
         command = list(itertools.dropwhile(_ASSIGNMENT.match, sources))
-        values = self._values
         if not command or command[0] in _DECLARES:
             for source in sources:
-                values.assign_word(source, certain and "local" not in command[:1])
+                self._assign(source, reached)
             return
-        words = values.words(command)
+        words = self._words(command)
         name = words[0] if words else ""
         if name == "eval":
             yield from self._eval(" ".join(words[1:]), reached)
         elif name in ("source", "."):
-            values.forget()
+            self._forget()
         elif name in _SETS_NAMES:
-            for word in filter(str.isidentifier, words[1:]):
-                values.assign(word, UNKNOWN, True)
-        elif name == "shift":
-            values.shift(number((*words, "1")[1]) if certain else None)
-        elif name == "set":
-            values.shift(0 if all(re.fullmatch(r"[-+]\w+|pipefail", word) for word in words[1:]) else None)
+            self._assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
+        elif name == "shift" or (name == "set" and "--" in words):
+            self._args = None
         elif words:
             yield Command(tuple(words), reached)
 
     def _eval(self, text: str, reached: bool) -> Iterator[Command]:
-        if UNKNOWN in text or self._by_eval:
-            self._values.forget()
-        if not self._by_eval:
-            yield from _Script(self._values, int(not reached), True).commands(text)
+        if UNKNOWN in text or self._in_eval:
+            self._forget()
+        if not self._in_eval:
+            self._in_eval = True
+            self._level += not reached
+            yield from self.commands(text)
+            self._level -= not reached
+            self._in_eval = False
+
+    def _get(self, name: str) -> str | None:
+        """Return a value, None for a parameter that is not set."""
+        if name in self._assigned:
+            value: str | None = self._assigned[name]
+        elif _SET_BY_SHELL.fullmatch(name):
+            value = UNKNOWN
+        else:
+            known = self._env if name.isidentifier() else self._args
+            value = UNKNOWN if known is None else known.get(name)
+        self._rest -= len(value or "")
+        return value if self._rest > 0 else UNKNOWN
+
+    def _assign(self, word: str, certain: bool) -> None:
+        """Assign the value of NAME=VALUE, NAME+=VALUE or NAME=(ITEMS); do nothing for another word."""
+        assignment = _ASSIGNMENT.match(word)
+        if not assignment:
+            return
+        name, more, items, text = assignment.groups()
+        if items is None:
+            value = " ".join(self._words([text]))
+        else:
+            value = _NEXT + _NEXT.join(self._words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
+        if more:
+            value = (self._get(name) or "") + value
+        self._assigned[name] = value if certain else UNKNOWN
+
+    def _forget(self) -> None:
+        """Take each variable as unknown until it is assigned again."""
+        self._env, self._assigned = None, {}
+
+    def _words(self, sources: Iterable[str]) -> list[str]:
+        """Return the words that a shell makes of those in its source, without empty ones."""
+        return list(filter(None, _NEXT.join(map(self._expand, sources)).split(_NEXT)))
+
+    def _expand(self, source: str, quoted: bool = False) -> str:
+        text = ""
+        for piece in (_PIECE_IN_QUOTES if quoted else _PIECE).finditer(source):
+            kind = piece.lastgroup or ""
+            if kind in ("name", "braces"):
+                text += self._parameter(piece, quoted)
+            elif kind == "double":
+                text += self._expand(piece["double"], True)
+            else:
+                text += UNKNOWN if kind == "unknown" else piece[kind]
+        return text
+
+    def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
+        parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
+        if not parts:
+            return UNKNOWN
+        name, default, other = parts.groups()
+        value = self._get(name)
+        if default and (value is None or (":" in default and not value.strip(_NEXT))):
+            value = self._expand(other).replace(_NEXT, " ").strip()
+            if "=" in default:
+                self._assigned[name] = value
+        value = value or ""
+        return value if quoted else re.sub(r"\s", _NEXT, value)
