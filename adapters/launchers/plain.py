@@ -17,9 +17,8 @@ class Plain(Launcher):
     @staticmethod
     def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         found = once(job, reader, templates, Plain.NAME, "plain/command.j2", own_script(job, reader))
-        given = reader.candidates(MASTER_PORT)
-        if given and given[0].by_user and not reader.ledger.reading(MASTER_PORT.value):
-            reader.warn(f"{given[0].quoted} has no effect with method {Plain.NAME}")
+        if reader.by_user(MASTER_PORT) and not reader.ledger.reading(MASTER_PORT.value):
+            reader.warn(f"{reader.candidates(MASTER_PORT)[0].quoted} has no effect with method plain")
         return found
 
 

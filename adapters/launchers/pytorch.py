@@ -6,7 +6,6 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
@@ -39,26 +38,25 @@ INIT_METHOD = Variable(
     "how the processes meet: tcp, or file:// and a folder that all nodes share, in which each attempt has a file of its own",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, INIT_METHOD)
-
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader))
+    file = _file(job, reader)
+    argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader, file))
     return Plan(
         job=job,
         method=NAME,
         why="",
         processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader),),
         limits=limits(reader),
-        waits=() if _file(job, reader) else master_waits(job, reader),
-        prepare=tuple(_fresh(job, reader)),
+        waits=() if file else master_waits(job, reader),
+        prepare=_fresh(job, reader, file),
         runs=PROGRAM,
     )
 
 
 def _file(job: Job, reader: Reader) -> str:
-    """Of this attempt, which the nodes compare; "" where the processes meet by TCP. PyTorch leaves it where a process is
-    killed, and the next run waits by what it finds there."""
+    """Return the path of this attempt's rendezvous file, which the nodes compare; "" where the processes meet by TCP. PyTorch leaves the
+    file where a process is killed, and the next run waits by what it finds there."""
     way = reader.get(INIT_METHOD)
     if way == "tcp":
         return ""
@@ -68,46 +66,46 @@ def _file(job: Job, reader: Reader) -> str:
     return file
 
 
-def _fresh(job: Job, reader: Reader) -> Iterator[Process]:
-    """Node 0 removes the file before the nodes have met, so before anybody uses it."""
-    path = _file(job, reader)
-    if path and len(job.nodes) > 1 and not reader.get(MUSTER):
+def _fresh(job: Job, reader: Reader, file: str) -> tuple[Process, ...]:
+    """Return node 0's step that removes the rendezvous file before the nodes have met, so before anybody uses it."""
+    if file and len(job.nodes) > 1 and not reader.get(MUSTER):
         reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
-    if path and not job.node_index:
-        argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", path)
-        log = join(attempt_dir(job), "rendezvous.log")
-        yield Process("rendezvous file", argv, log=log, env=common_env(job, reader), tag="[rendezvous file] ")
+    if not file or job.node_index:
+        return ()
+    argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", file)
+    log = join(attempt_dir(job), "rendezvous.log")
+    return (Process("rendezvous file", argv, log=log, env=common_env(job, reader), tag="[rendezvous file] "),)
 
 
-def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
-    """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
-    file = _file(job, reader)
-    told = {"--init_method": f"file://{file}" if file else f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"}
+def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
+    """Return the rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
+    url = f"file://{file}" if file else f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"
+    options = {"--init_method": url}
     if len(job.nodes) > 1:
-        told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
-    own = {word.partition("=")[0] for word in job.program.args}
-    for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {told[name]}")
-    return tuple(word for name, value in told.items() if name not in own for word in (name, value))
+        options.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
+    for name in sorted({word.partition("=")[0] for word in job.program.args} & options.keys()):
+        value = options.pop(name)
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {value}")
+    return tuple(word for option in options.items() for word in option)
 
 
 def _uneven(job: Job, reader: Reader) -> dict[str, str]:
-    """Where nodes have different slots, what a program cannot make from the number of nodes and its own processes."""
+    """Return what a program cannot compute from the number of nodes and its own processes, where slots differ."""
     if not job.slots_differ:
         return {}
-    told = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
+    env = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
     reader.warn(
         f"slots differ, and --rank and --world_size count nodes: a program that multiplies them by its own processes is wrong; "
-        f"its first rank and the world size are in {' and '.join(told)}"
+        f"its first rank and the world size are in {' and '.join(env)}"
     )
-    return told
+    return env
 
 
 class Pytorch(Launcher):
     """The program once on each node, told where to meet."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES = (MASTER_PORT, INIT_METHOD)
     plan = staticmethod(plan)
 
 
