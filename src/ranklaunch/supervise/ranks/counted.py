@@ -69,9 +69,9 @@ def _seen(seen: int, planned: int) -> str:
 
 def _files(outputs: RankOutputs | None) -> set[str]:
     """Return the keys of the ranks that have files."""
-    if not outputs or not outputs.folder:
+    if not outputs:
         return set()
     pattern = re.compile(outputs.pattern)
     paths = (os.path.join(parent, name) for parent, _, names in os.walk(outputs.folder) for name in names)
     found = (pattern.fullmatch(path[len(outputs.folder) + 1 :]) for path in paths)
-    return {match[match.lastindex or 0] for match in found if match}.intersection(outputs.keys.values())
+    return {match[1] for match in found if match}.intersection(outputs.keys.values())

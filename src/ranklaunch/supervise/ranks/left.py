@@ -90,14 +90,13 @@ class Leftovers(_Orphans):
         self._commands = {pid: _command(pid) for pid in pids if tree.entry(pid)}
         self._signals = children.killed
         self._signals.clear()
-        self._say = say
-        self._grace_s = grace_s
-        loop.after(SAY_S, self._say_what_lives)
 
-    def _say_what_lives(self) -> None:
-        living = self._living()
-        if living:
-            self._say(f"waiting at most {self._grace_s:g} s for what the program has left to end: {_joined(living)}")
+        def say_what_lives() -> None:
+            living = self._living()
+            if living:
+                say(f"waiting at most {grace_s:g} s for what the program has left to end: {_joined(living)}")
+
+        loop.after(SAY_S, say_what_lives)
 
 
 class Holders(_Orphans):
