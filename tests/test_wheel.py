@@ -37,7 +37,6 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/accelerate/__init__.py",
     "ranklaunch/adapters/launchers/shared/accelerate/merge.py",
     "ranklaunch/adapters/launchers/shared/accelerate/options.py",
-    "ranklaunch/adapters/launchers/shared/api.py",
     "ranklaunch/adapters/launchers/shared/base.py",
     "ranklaunch/adapters/launchers/shared/communication.py",
     "ranklaunch/adapters/launchers/shared/contradictions.py",

@@ -50,54 +50,66 @@ def started(process: Process, plan: Plan) -> Launcher:
 
 def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
     """The launcher, and why: who asked for it, or what there is that calls for it."""
-    given = reader.get(METHOD).strip().lower()
-    if given:
-        given = ALIASES.get(given, given)
-        if given not in LAUNCHERS:
-            reader.problem(f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
-            return LAUNCHERS["plain"], "an unknown method was asked for"
-        if not job.nodes[0].slots and given not in WITHOUT_RANKS:
-            _refuse_without_ranks(reader)
-            return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
-        if job.among and given not in PER_RANK:
-            reader.problem(f"{reader.told(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}")
-            return LAUNCHERS["plain"], "a method was asked for that a rank alone cannot have"
-        script = own_script(job, reader) if given not in ONCE else None
-        if script:
-            return _once(job, reader, script, given)
-        _refuse_twice(job, reader, given)
-        return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
-    script = own_script(job, reader)
+    asked = reader.get(METHOD).strip().lower()
+    asked = ALIASES.get(asked, asked)
+    problem = _problem(job, reader, asked) if asked else ""
+    if problem:
+        reader.problem(problem)
+        return LAUNCHERS["plain"], "a method was asked for that is refused"
+    script = own_script(job, reader) if asked not in ONCE else None
+    own = None if script else own_launcher(job.program)
+    if own:
+        _refuse_twice(job, reader, own, asked)
     if script:
-        reader.ledger.note(METHOD.value, "plain", "default")
-        return _once(job, reader, script, "")
-    name, why = _fitting(job, reader)
-    reader.ledger.note(METHOD.value, name, "default")
+        name, why = _once(job, reader, script, asked)
+    elif asked:
+        name, why = asked, f"{reader.source(METHOD)}={asked}".replace("option --method=", "option --method ")
+    elif own:
+        name, why = "plain", f"the program is {own.name}, which starts ranks itself"
+    else:
+        name, why = _fitting(job)
+    if not asked:
+        reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
 
-def _refuse_without_ranks(reader: Reader) -> None:
-    """On a node that only launches."""
-    reader.problem(
-        f"{reader.told(METHOD)}: node 0 has no ranks of its own, which only {' and '.join(WITHOUT_RANKS)} do with: expected one of them, "
-        "or a node 0 with ranks (RANKLAUNCH_LAUNCHER_AS_WORKER=true; runLauncherAsWorker: true of an MPIJob)"
-    )
+def _problem(job: Job, reader: Reader, method: str) -> str:
+    """Return why a job cannot have the method that was asked for."""
+    if method not in LAUNCHERS:
+        return f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(method, LAUNCHERS)}"
+    if not job.nodes[0].slots and method not in WITHOUT_RANKS:
+        return (
+            f"{reader.told(METHOD)}: node 0 has no ranks of its own, which only {' and '.join(WITHOUT_RANKS)} do with: expected one of "
+            "them, or a node 0 with ranks (RANKLAUNCH_LAUNCHER_AS_WORKER=true; runLauncherAsWorker: true of an MPIJob)"
+        )
+    if job.among and method not in PER_RANK:
+        return f"{reader.told(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}"
+    return ""
 
 
-def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
-    """Where a launcher, or a run of our own, would be started by another one."""
-    own = own_launcher(job.program)
-    if own and own.is_run_within(job.program):
-        _refuse_again(reader, own)
-    elif own and method not in ONCE:
+def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
+    """Refuse a program that is a launcher if its ranks, or the job, would be started more than once."""
+    alone = own.alone(len(job.nodes), reader.env) if len(job.nodes) > 1 and not asked else ""
+    if own.is_run_within(job.program):
+        reader.problem(
+            f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT "
+            "may be a ranklaunch run already); a job of its own needs another --job-name and another --log-dir"
+        )
+    elif asked and asked not in ONCE:
         reader.problem(
             f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
             f"{own.instead}, or choose method plain, which starts it once on each node"
         )
+    elif alone:
+        further = f" (with further options in RANKLAUNCH_EXTRA_{own.kind.method.upper()}_PARAMS)" if own.kind.method else ""
+        reader.problem(
+            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes"
+            f"{further}, or choose method plain, which starts it as it is on each node"
+        )
 
 
-def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[type[Launcher], str]:
-    """Of a script that starts ranks: it runs once on each node, whatever was asked for."""
+def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
+    """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for."""
     why = f"{script.path} starts ranks itself ({script.name})"
     name = "megatron" if asked == "megatron" else "plain"
     alone = script.alone(len(job.nodes)) if len(job.nodes) > 1 else ""
@@ -109,37 +121,11 @@ def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[type[La
         )
     elif asked and name != asked:
         reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
-    return LAUNCHERS[name], why
+    return name, why
 
 
-def _refuse_again(reader: Reader, own: Found) -> None:
-    reader.problem(
-        f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT may "
-        "be a ranklaunch run already); a job of its own needs another --job-name and another --log-dir"
-    )
-
-
-def _by_itself(job: Job, reader: Reader, own: Found) -> tuple[str, str]:
-    """Of a program that starts the ranks of a node, or of the job."""
-    alone = own.alone(len(job.nodes), reader.env) if len(job.nodes) > 1 else ""
-    if own.is_run_within(job.program):
-        _refuse_again(reader, own)
-    elif alone:
-        reader.problem(
-            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes"
-            f"{_further(own.kind.method)}, or choose method plain, which starts it as it is on each node"
-        )
-    return "plain", f"the program is {own.name}, which starts ranks itself"
-
-
-def _further(method: str) -> str:
-    return f" (with further options in RANKLAUNCH_EXTRA_{method.upper()}_PARAMS)" if method else ""
-
-
-def _fitting(job: Job, reader: Reader) -> tuple[str, str]:
-    own = own_launcher(job.program)
-    if own:
-        return _by_itself(job, reader, own)
+def _fitting(job: Job) -> tuple[str, str]:
+    """Return the method for a program that starts no ranks, and why."""
     if job.among:
         return "spawn", "the platform has started one for each rank"
     if not job.nodes[0].slots:

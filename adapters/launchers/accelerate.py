@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
-from ranklaunch.adapters.launchers.shared.api import File, Job, Plan, Reader, Templates, Variable, absolute, join, parse, showing
-from ranklaunch.adapters.launchers.shared.launcher import Need
+from ranklaunch.adapters.launchers.shared.base import File, Job, Need, Plan, Reader, Templates, Variable, absolute, join, parse, showing
 from ranklaunch.read.settings import METHOD
 
 NAME = "accelerate"

@@ -7,13 +7,21 @@ from collections.abc import Callable, Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
-from ranklaunch.adapters.launchers.shared.api import (
+from ranklaunch.adapters.launchers.shared.base import (
+    NOTHING,
+    After,
     Failure,
     File,
+    FromNode0,
     Job,
+    Launcher,
+    Need,
     Plan,
     Process,
+    RanksFirst,
     Reader,
+    Signals,
+    Started,
     Templates,
     Variable,
     absolute,
@@ -23,15 +31,6 @@ from ranklaunch.adapters.launchers.shared.api import (
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import (
-    After,
-    FromNode0,
-    Launcher,
-    Need,
-    RanksFirst,
-    Signals,
-    Started,
-)
 from ranklaunch.plan import ds_config
 from ranklaunch.read.settings import BIND, NUMACTL
 from ranklaunch.showing import clipped
@@ -142,9 +141,7 @@ def _command(
     return base.script_or_module(job, reader, templates, argv, (NAME,), MODULE)
 
 
-def _process(
-    job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], behaviour: str, env: dict[str, str] | None = None
-) -> Process:
+def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], behaviour: str, env: Mapping[str, str] = NOTHING) -> Process:
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, env, behaviour), reader)
     if _BOUND in names:  # DeepSpeed says that it is missing, and then fails as it starts the first rank
         process = replace(process, needs=(NUMACTL,))

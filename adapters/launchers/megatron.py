@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.adapters.launchers.shared.api import Job, Plan, Reader, Templates, Variable, number, parse, replace, showing
-from ranklaunch.adapters.launchers.shared.base import once, own_script
+from ranklaunch.adapters.launchers.shared.base import (
+    Job,
+    Plan,
+    Reader,
+    Templates,
+    Variable,
+    number,
+    once,
+    own_script,
+    parse,
+    replace,
+    showing,
+)
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.typed import TYPE_CHECKING

@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
-from ranklaunch.adapters.launchers.shared.api import (
+from ranklaunch.adapters.launchers.shared.base import (
     File,
+    FromNode0,
     Job,
+    Need,
     Plan,
     Process,
     Reader,
@@ -27,7 +29,6 @@ from ranklaunch.adapters.launchers.shared.api import (
 )
 from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import FromNode0, Need
 from ranklaunch.read.settings import FEWER_RANKS, WHERE_IT_STANDS, spread
 
 NAME = "mpirun"

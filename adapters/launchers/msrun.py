@@ -8,15 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable, showing
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
-from ranklaunch.adapters.launchers.shared.api import (
+from ranklaunch.adapters.launchers.shared.base import (
+    After,
     Failure,
     File,
     Job,
+    Launcher,
+    Need,
     Plan,
     Process,
     RankLog,
     RankOutputs,
+    RanksFirst,
     Reader,
+    Started,
     Templates,
     Variable,
     Wait,
@@ -27,7 +32,6 @@ from ranklaunch.adapters.launchers.shared.api import (
     parse,
     replace,
 )
-from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, once, own_script
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
-from ranklaunch.render.templates import Templates
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, Job, Launcher, Plan, Reader, Templates, once, own_script
 
 
 class Plain(Launcher):
@@ -17,9 +12,8 @@ class Plain(Launcher):
     @staticmethod
     def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         found = once(job, reader, templates, Plain.NAME, "plain/command.j2", own_script(job, reader))
-        given = reader.candidates(MASTER_PORT)
-        if given and given[0].by_user and not reader.ledger.reading(MASTER_PORT.value):
-            reader.warn(f"{given[0].quoted} has no effect with method {Plain.NAME}")
+        if reader.by_user(MASTER_PORT) and not reader.ledger.reading(MASTER_PORT.value):
+            reader.warn(f"{reader.candidates(MASTER_PORT)[0].quoted} has no effect with method plain")
         return found
 
 

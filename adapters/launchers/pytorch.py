@@ -8,16 +8,21 @@ from __future__ import annotations
 import re
 
 from ranklaunch.adapters.launchers.shared import base
+from ranklaunch.adapters.launchers.shared.base import (
+    PROGRAM,
+    Job,
+    Launcher,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    Variable,
+    join,
+    parse,
+    replace,
+)
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.files import join
-from ranklaunch.plan.model import PROGRAM, Plan, Process
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import MUSTER
-from ranklaunch.render.templates import Templates
-from ranklaunch.values import replace
 
 NAME = "pytorch"
 

@@ -6,11 +6,24 @@ import re
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.api import File, Job, Node, Plan, Process, Reader, Templates, Wait, join, replace
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, planned, rank_process
+from ranklaunch.adapters.launchers.shared.base import (
+    File,
+    Job,
+    Launcher,
+    Node,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    Wait,
+    attempt_dir,
+    join,
+    planned,
+    rank_process,
+    replace,
+)
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read.settings import WAIT_S

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, master_waits, meeting_host, planned, rank_process
+from ranklaunch.adapters.launchers.shared.base import (
+    MASTER_PORT,
+    Job,
+    Launcher,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    master_waits,
+    meeting_host,
+    planned,
+    rank_process,
+)
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.plan.model import Plan, Process
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
-from ranklaunch.render.templates import Templates
 
 NAME = "spawn"
 

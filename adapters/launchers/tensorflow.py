@@ -10,8 +10,20 @@ import itertools
 import json
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.api import Job, Node, Plan, Process, Reader, Templates, Variable, join, parse, replace, showing
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import (
+    Job,
+    Launcher,
+    Node,
+    Plan,
+    Process,
+    Reader,
+    Templates,
+    Variable,
+    join,
+    parse,
+    replace,
+    showing,
+)
 from ranklaunch.read.tasks import CONFIG, PS, WORKER
 
 NAME = "tensorflow"

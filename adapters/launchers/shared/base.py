@@ -1,25 +1,48 @@
-"""The pieces from which the plans of launchers are put together."""
+"""What the modules of launchers are made from: the pieces of their plans, and the values and functions of other rooms that they need."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.files import absolute, folder_of, join, which
-from ranklaunch.plan.model import PROGRAM, Limits, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.adapters.launchers.shared.launcher import (
+    PROOF_BEGUN,
+    SETTLE_S,
+    After,
+    FromNode0,
+    Launcher,
+    Need,
+    RanksFirst,
+    Signals,
+    Started,
+)
+from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
+from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
+from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
+from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.render.templates import Templates
-from ranklaunch.showing import clipped
 from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import replace
+from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
+
+
+# What launchers also need of the rooms around them: they import from here alone.
+__all__ = [
+    "NOTHING", "PROGRAM", "PROOF_BEGUN", "RENEWED", "SETTLE_S", "After", "ConfigError", "Failure", "File", "Files", "FromNode0",
+    "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs", "RanksFirst", "Reader", "Signals",
+    "Started", "Templates", "Value", "Variable", "Wait", "WaitError", "absolute", "counted", "folder_of", "folders", "join",
+    "make_nodes", "nearest", "number", "own_program", "parse", "replace", "showing", "text_of", "unreadable", "which",
+]  # fmt: skip
 
 
 def failed_with(
@@ -55,7 +78,7 @@ _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "msrun", "mpi", "horovodrun
 
 
 def own_launcher(program: Program) -> Found | None:
-    """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
+    """Return the launcher that the program is; None for most programs, which are not looked at for long."""
     program = program.stands_for or program
     if not _may_start_ranks(program):
         return None
@@ -65,29 +88,28 @@ def own_launcher(program: Program) -> Found | None:
 
 
 def _may_start_ranks(program: Program) -> bool:
-    return bool(program.module) or program.name.startswith(_LAUNCHERS) or program.name in WRAPPERS or program.name in SHELLS
+    return bool(program.module) or program.name.startswith(_LAUNCHERS) or program.name in (*WRAPPERS, *SHELLS)
 
 
 def own_script(job: Job, reader: Reader) -> Script | None:
-    """The program, where it is a shell script that starts ranks itself. job: with the slots that the platform has."""
+    """Return the program if it is a shell script that starts ranks itself. job: with the slots that the platform has."""
     program = job.program
     if not program.is_shell and (program.module or program.name not in SHELLS):
         return None
     from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
 
-    return own.find(job, reader, lambda: _as_written_in_scripts(job, reader))
+    def place() -> dict[str, str]:
+        """Return this node's place by names that no launcher takes for its own settings."""
+        return {
+            "NNODES": str(len(job.nodes)),
+            "NODE_RANK": str(job.node_index),
+            "NPROC_PER_NODE": str(job.node.slots),
+            "GPUS_PER_NODE": str(job.node.slots),
+            "MASTER_ADDR": meeting_host(job, reader),
+            "MASTER_PORT": str(reader.get(MASTER_PORT)),
+        }
 
-
-def _as_written_in_scripts(job: Job, reader: Reader) -> dict[str, str]:
-    """A node's place by names that no launcher takes for its own settings."""
-    return {
-        "NNODES": str(len(job.nodes)),
-        "NODE_RANK": str(job.node_index),
-        "NPROC_PER_NODE": str(job.node.slots),
-        "GPUS_PER_NODE": str(job.node.slots),
-        "MASTER_ADDR": meeting_host(job, reader),
-        "MASTER_PORT": str(reader.get(MASTER_PORT)),
-    }
+    return own.find(job, reader, place)
 
 
 def attempt_dir(job: Job) -> str:
@@ -98,6 +120,8 @@ def attempt_dir(job: Job) -> str:
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
     """The program once on each node. script: where it is one that starts ranks itself."""
     waits = master_waits(job, reader) if script else ()
+    # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
+    unset = only_secrets(reader.env) if job.among or own_launcher(job.program) else misleading(reader.env)
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     process = Process(
@@ -107,14 +131,9 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         rank=job.node_index,
         local_rank=job.among[0] if job.among else 0,
         env={**common_env(job, reader), **(script.env if script else {})},
-        unset=script.unset if script else _unset(job, reader),
+        unset=script.unset if script else unset,
     )
     return Plan(job=job, method=method, why="", processes=(process,), limits=limits(reader), waits=waits, runs=PROGRAM)
-
-
-def _unset(job: Job, reader: Reader) -> tuple[str, ...]:
-    """A launcher of the user's own may have been written for what the platform says of ranks, and a rank that it has started is one."""
-    return only_secrets(reader.env) if job.among or own_launcher(job.program) else misleading(reader.env)
 
 
 def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:
@@ -143,17 +162,18 @@ def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
 
 
 def with_hosts(job: Job) -> Job:
-    """The job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
-    if all(node.host for node in job.nodes):
-        return job
-    return replace(job, nodes=tuple(node if node.host else node._replace(host=f"unnamed-{node.index}") for node in job.nodes))
+    """Return the job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
+    return replace(job, nodes=tuple(node._replace(host=node.host or f"unnamed-{node.index}") for node in job.nodes))
 
 
 def need_hosts(job: Job, reader: Reader, method: str) -> Job:
-    """For a method that reaches every node by its name. The job, so that what else is wrong with it is found too."""
+    """Refuse nodes without names, for a method that reaches every node by name. Return the job with hosts, so that its other problems are
+    found too."""
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed and not reader.awaits_hosts:
-        who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
+        first, last = unnamed[0], unnamed[-1]
+        numbers = f"{first} to {last}" if last - first + 1 == len(unnamed) else showing.clipped(", ".join(map(str, unnamed)))
+        who = f"node {first} has no name" if first == last else f"nodes {numbers} have no names"
         remedy = f"name them by {HOSTS.both}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
     return with_hosts(job)
@@ -163,11 +183,6 @@ def check_before_much(job: Job, reader: Reader) -> None:
     """Where a job is so large that to plan on takes seconds, and the plan is refused anyway."""
     if len(job.nodes) > MANY_NODES:
         reader.check()
-
-
-def _numbers(sorted_: list[int]) -> str:
-    first, last = sorted_[0], sorted_[-1]
-    return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
 
 
 def script_or_module(
@@ -192,7 +207,7 @@ def launcher_process(
     reader: Reader,
     name: str,
     argv: tuple[str, ...],
-    env: dict[str, str] | None = None,
+    env: Mapping[str, str] = NOTHING,
     behaviour: str = "",
 ) -> Process:
     """Return a process that starts this node's ranks itself. behaviour: NAME of its launcher's class."""
@@ -200,7 +215,7 @@ def launcher_process(
         name=name,
         argv=argv,
         log=join(attempt_dir(job), f"{name}.log"),
-        env={**common_env(job, reader), **communication.environment(job, reader), **(env or {})},
+        env={**common_env(job, reader), **communication.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
         behaviour=behaviour,
@@ -214,20 +229,12 @@ def rank_process(
     argv: tuple[str, ...],
     local_rank: int,
     env: dict[str, str],
-    rank: int | None = None,
+    rank: int,
 ) -> Process:
-    """One rank; the local_rank-th of the node's, unless a rank table says which."""
-    rank = job.node.first_rank + local_rank if rank is None else rank
-    return Process(
-        name=f"rank {rank}",
-        argv=argv,
-        log=rank_log(job, rank),
-        rank=rank,
-        local_rank=local_rank,
-        env={**common_env(job, reader), **communication.environment(job, reader), **env},
-        unset=misleading(reader.env),
-        tag=rank_tag(job, reader, templates, local_rank, rank),
-    )
+    """Return the process of one rank. local_rank: its number on this node."""
+    process = launcher_process(job, reader, f"rank {rank}", argv, env)
+    tag = rank_tag(job, reader, templates, local_rank, rank)
+    return replace(process, log=rank_log(job, rank), rank=rank, local_rank=local_rank, tag=tag)
 
 
 def rank_outputs(
@@ -267,10 +274,9 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
     so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
     env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt), **(job.place(job) if job.place else {})}
-    if reader.given(DEBUG) and reader.get(DEBUG):
-        env.update({name: value for name, value in DEBUG_SWITCHES.items() if not reader.env.get(name)})
-    if not reader.env.get("PYTHONUNBUFFERED"):
-        env["PYTHONUNBUFFERED"] = "1"
+    debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
+    unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
+    env.update({name: value for name, value in unless_set.items() if not reader.env.get(name)})
     folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)
     search = reader.env.get("PATH", "")
     if folder and search.split(":")[0] != folder:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import ranklaunch
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
-from ranklaunch.adapters.launchers.shared.api import (
+from ranklaunch.adapters.launchers.shared.base import (
+    PROOF_BEGUN,
     Failure,
     File,
     Job,
@@ -22,6 +23,8 @@ from ranklaunch.adapters.launchers.shared.api import (
     Reader,
     Templates,
     Variable,
+    attempt_dir,
+    failed_with,
     folder_of,
     join,
     parse,
@@ -29,10 +32,8 @@ from ranklaunch.adapters.launchers.shared.api import (
     showing,
     which,
 )
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import options
-from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.secrets import redact
 from ranklaunch.secrets.names import is_secret

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.api import Job, Reader
+from ranklaunch.adapters.launchers.shared.base import Job, Reader
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.showing import clipped
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import re
 
-from ranklaunch.adapters.launchers.shared.api import Failure, Files, folder_of, join, parse, text_of
-from ranklaunch.adapters.launchers.shared.base import failed_with
+from ranklaunch.adapters.launchers.shared.base import Failure, Files, failed_with, folder_of, join, parse, text_of
 
 CONFIG = "openmpi-mca-params.conf"
 FOLDERS = ("/etc/openmpi", "/etc")

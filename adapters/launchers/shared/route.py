@@ -12,17 +12,27 @@ import json
 import zlib
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, common_env
-from ranklaunch.errors import ConfigError, unreadable
-from ranklaunch.files import join, own_program
-from ranklaunch.plan.model import File, Process, Wait
+from ranklaunch.adapters.launchers.shared.base import (
+    ROUTE_PLAN,
+    ConfigError,
+    File,
+    Job,
+    Process,
+    Reader,
+    Value,
+    Variable,
+    Wait,
+    attempt_dir,
+    common_env,
+    join,
+    own_program,
+    parse,
+    replace,
+    unreadable,
+)
 from ranklaunch.ranktable import RankTable
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import METHOD, MUSTER
 from ranklaunch.typed import NoReturn
-from ranklaunch.values import Value, replace
 
 TOPOLOGY = Variable(
     "topology", ("TOPO_FILE_PATH",), parse.text, "/user/config/ranktable_tor.json", "the network's topology, from the platform", "platform",

@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ranklaunch.adapters.launchers.shared.api import (
+from ranklaunch.adapters.launchers.shared.base import (
     File,
     Job,
+    Launcher,
+    Need,
     Process,
     Reader,
     Templates,
@@ -21,15 +23,16 @@ from ranklaunch.adapters.launchers.shared.api import (
     Wait,
     WaitError,
     absolute,
+    address,
+    attempt_dir,
+    common_env,
     join,
     parse,
     text_of,
     which,
 )
-from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
 from ranklaunch.read.settings import WAIT_S
 from ranklaunch.typed import Any
 

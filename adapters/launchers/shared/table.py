@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared.base import attempt_dir
-from ranklaunch.errors import ConfigError
-from ranklaunch.files import join
-from ranklaunch.plan.model import RENEWED
+from ranklaunch.adapters.launchers.shared.base import RENEWED, ConfigError, Job, Reader, attempt_dir, folders, join
 from ranklaunch.ranktable import RankTable
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
-from ranklaunch.verdict import folders
 
 _SHARED = "where several of the job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
 

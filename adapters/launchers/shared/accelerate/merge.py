@@ -11,12 +11,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from ranklaunch import showing
-from ranklaunch.errors import counted
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, Value, counted, showing
 from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 Config = dict[str, Any]
 

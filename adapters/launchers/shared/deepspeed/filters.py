@@ -9,16 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.base import with_hosts
+from ranklaunch.adapters.launchers.shared.base import Job, Node, Reader, Variable, nearest, parse, replace, with_hosts
 from ranklaunch.adapters.launchers.shared.deepspeed.options import Option
-from ranklaunch.errors import nearest
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, SLOTS
 from ranklaunch.showing import clipped
-from ranklaunch.values import replace
 
 Slots = tuple[int, ...]
 Chosen = tuple[tuple[str, Slots], ...]  # hosts, and slots of each, () for all of them

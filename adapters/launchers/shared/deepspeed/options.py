@@ -12,11 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.errors import number
-from ranklaunch.files import absolute
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, Variable, absolute, number, parse
 from ranklaunch.showing import begun
 from ranklaunch.typed import NamedTuple
 

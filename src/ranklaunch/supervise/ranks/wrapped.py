@@ -14,13 +14,15 @@ from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing, ignores, is_shell
 from ranklaunch.system.tree import Identity
 
-FROZEN = "--multiprocessing-fork"  # the first word of a worker whose program has its Python in it
 OUTPUTS = "1", "2"
 OTHER_ENDS = "/dev/ptmx", "/dev/pts/ptmx"  # of terminals
 LOOKS, BETWEEN_LOOKS_S = 5, 0.002
+# Words of a process, joined by NUL: interpreter and options, -c or -m, and a module of multiprocessing or joblib; or a frozen program.
 _WORKER = re.compile(
+    r"[^\0]*\0(?:--multiprocessing-fork(?:\0|$)"
+    r"|(?:-[XW]\0[^\0]*\0|-(?![cmXW]\0)[^\0]*\0)*-[cm]\0"
     r"(?:from )?(?:multiprocess(?:ing)?|(?:joblib\.externals\.)?loky\.backend)"
-    r"\.(?:spawn|forkserver|resource_tracker|semaphore_tracker|popen_loky_posix)\b"
+    r"\.(?:spawn|forkserver|resource_tracker|semaphore_tracker|popen_loky_posix)\b)"
 )
 
 
@@ -43,40 +45,44 @@ def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
 
 
 def _is_read(process: Identity, rank: Identity) -> bool:
-    """By one from which it comes, up to the rank: by a pipe, by a terminal, or by sockets, whose two ends have no name in common."""
-    out = [path for path, _ in _opened(process.pid, OUTPUTS)]
+    """Return True if a process between this one and the rank reads its output, by a pipe or a terminal. True for any socket: the two ends
+    of one have no name in common."""
+    out = [path for fd, path, _ in _opened(process.pid) if fd in OUTPUTS]
     if any(path.startswith("socket:") for path in out):
         return True
     written = {path for path in out if path.startswith("pipe:")}
     written.update(OTHER_ENDS if any(path.startswith("/dev/pts/") for path in out) else ())
     found = tree.entry(process.pid)
-    while written and found and found.parent > 1:
-        if any(reads and path in written for path, reads in _opened(found.parent)):
+    while found and found.parent > 1:
+        if any(reads and path in written for _, path, reads in _opened(found.parent)):
             return True
         found = tree.entry(found.parent) if found.parent != rank.pid else None
     return False
 
 
-def _opened(pid: int, of: tuple[str, ...] = ()) -> list[tuple[str, bool]]:
-    """What a process has open, and whether to read; of: by these descriptors, else by all."""
+def _opened(pid: int) -> list[tuple[str, str, bool]]:
+    """Return the descriptors of a process, their paths, and if each can be read."""
     folder, found = f"/proc/{pid}/fd", []
     with contextlib.suppress(OSError):  # it has ended, or is another user's
-        for fd in of or os.listdir(folder):
+        for fd in os.listdir(folder):
             with contextlib.suppress(OSError):
-                found.append((os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
+                found.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
     return found
 
 
 def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
-    """Of a shell, all that it has started; else the only child, if it is another program, and if its parent only waits: workers, which a
-    rank forks off itself, are neither, and what computes has a helper there."""
+    """Return all children of a shell; of another process the only child, if it is another program and its parent only waits: workers,
+    which a rank forks off itself, are neither, and what computes has a helper there."""
     children = hearing.children(process.pid)
-    is_other = len(children) == 1 and _is_another(tree.command(children[0].pid), tree.command(process.pid))
-    return children if is_shell(process.pid) or (is_other and _waits(process)) else []
+    if is_shell(process.pid):
+        return children
+    words = [tree.command(child.pid) for child in children]
+    is_other = len(words) == 1 and words[0] != tree.command(process.pid) and not is_worker(words[0])
+    return children if is_other and _waits(process) else []
 
 
 def _waits(process: Identity) -> bool:
-    """Of several looks one may see it at work: it passes on what its program writes."""
+    """Look several times: one look may see it at work, passing on what its program writes."""
     for _ in range(LOOKS):
         if tree.state(process) != "R":
             return True
@@ -84,23 +90,6 @@ def _waits(process: Identity) -> bool:
     return False
 
 
-def _is_another(words: list[str], wrapper: list[str]) -> bool:
-    return words != wrapper and not is_worker(words)
-
-
 def is_worker(words: list[str]) -> bool:
-    """Whether Python's multiprocessing, or joblib, has started it for its own work."""
-    return words[1:2] == [FROZEN] or bool(_WORKER.match(_code(words)))
-
-
-def _code(words: list[str]) -> str:
-    """What Python is to run by -c or -m: "" where it runs a file, whose words are its own."""
-    left = iter(words[1:])
-    for word in left:
-        if word in ("-c", "-m"):
-            return next(left, "")
-        if word in ("-X", "-W"):
-            next(left, "")
-        elif not word.startswith("-"):
-            break
-    return ""
+    """Return True if Python's multiprocessing, or joblib, has started the process for its own work."""
+    return bool(_WORKER.match("\0".join(words)))
