@@ -105,7 +105,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/modelarts.py", "and not reader.by_user(LOG_DIR)", "", "nodes share a folder of logs"),
     ("platforms/modelarts.py", "if index >= nodes:", "if index > nodes:", "an index too high passes"),
     ("platforms/modelarts.py", 're.sub(r"^ma-job(?=-)", "modelarts-job", name)', "name", "the job has not its public name"),
-    ("launchers/words.py", "and option.startswith(name)", "and option == name", "an abbreviation of msrun's passes"),
     ("launchers/words.py", "if option.startswith(name)]", "if option == name]", "an abbreviation of torchrun's passes"),
     ("launchers/words.py", "        elif known:\n", "        elif False:\n", "another program among further options passes"),
     ("launchers/torchrun.py", 'in ("", "static")', '!= "c10d"', "ranks by etcd have the tags of others"),

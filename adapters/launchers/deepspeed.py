@@ -80,8 +80,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     _refuse(job, reader, by, tunes)
     _lint(job, reader, by, extra)
     index = contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
-    contradictions.refuse(reader, EXTRA, extra, [index] if by == remote.OWN_NODE else [], options.spelled)
-    contradictions.refuse_program(reader, EXTRA, extra, options.PARSER.following, NAME)
+    contradictions.refuse(reader, EXTRA, extra, options.PARSER, NAME, [index] if by == remote.OWN_NODE else [])
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = base.need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")

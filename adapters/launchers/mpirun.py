@@ -5,7 +5,6 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
@@ -80,8 +79,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if version == "4":
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
-    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [count], _spelled)
-    contradictions.refuse_program(reader, EXTRA, reader.get(EXTRA), open_mpi.following, NAME)
+    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), open_mpi, NAME, [count])
     _refuse_template(job, reader, templates, process, count)
     if job.node_index:  # it has read the same settings, so that the nodes can compare them
         return own
@@ -95,8 +93,10 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Pr
     if {*job.program.args} <= {*behind}:  # and no template hands them on as one word
         from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
     own = () if ":" in behind else words.before(behind, job.program.path)  # several programs divide the ranks among them
-    told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(own[:2], count, _spelled)
-    if told and not reader.get(FEWER_RANKS) and not contradictions.told(reader.get(EXTRA), count, _spelled):
+    told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(
+        own[:2], count, open_mpi.spelled
+    )
+    if told and not reader.get(FEWER_RANKS) and not contradictions.told(reader.get(EXTRA), count, open_mpi.spelled):
         what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
 
@@ -136,11 +136,6 @@ def _process(job: Job, reader: Reader, templates: Templates, ways: Mapping[str, 
     )  # fmt: skip
     process = replace(process, argv=argv, rival=RIVAL, sessions=ssh.sessions(reader))
     return without_slurm_tasks(process, reader), version
-
-
-def _spelled(name: str) -> str:
-    """All that Open MPI takes for -np."""
-    return "-np" if re.fullmatch("--?(np?|c)", name) else name
 
 
 def _installed(job: Job, reader: Reader) -> tuple[str, str]:

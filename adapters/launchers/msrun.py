@@ -120,8 +120,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     ranks = bool(job.node.slots)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else (), OPTIONS.spelled)
-    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
+    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, _counts(job) if ranks else ())
     host = reader.address_of(master)
     process = _msrun(job, reader, templates, host, log_dir, table.path) if ranks else _scheduler(job, reader, templates, host)
     waits = (*table.waits, *base.master_waits(job, reader, master))
@@ -150,8 +149,8 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
     """Whether msrun writes the files of ranks there, by what it is told."""
-    there = words.is_told(told, "--log_dir", log_dir, lambda name: words.whole(name, "--log_dir"))
-    return there and not words.abbreviated(told, ("--worker_log_name",))
+    there = words.is_told(told, "--log_dir", log_dir, OPTIONS.spelled)
+    return there and "--worker_log_name" not in words.options(told, OPTIONS.spelled)
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
@@ -340,7 +339,8 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
             f"node{'s' if len(job.nodes) > 1 else ''}: unset it"
         )
-    for name in words.abbreviated(extra, tuple(_EFFECTS)):
+    given = words.options(extra, OPTIONS.spelled)
+    for name in (name for name in _EFFECTS if name in given):
         reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
     if len(job.nodes) == 1 and any(candidate.source == "MSRUN_MASTER_ADDR" for candidate in reader.candidates(SCHEDULER)):
         reader.warn("one node: MSRUN_MASTER_ADDR is not used")

@@ -129,8 +129,7 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
         contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE),
         contradictions.Count("--node_rank", node_rank, contradictions.INDEX),
     )
-    contradictions.refuse(reader, EXTRA, extra, counts, OPTIONS.spelled)
-    contradictions.refuse_program(reader, EXTRA, extra, OPTIONS.following, NAME)
+    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, counts)
     shown = with_dollars_doubled(job)
     values = {"node_rank": node_rank, "master_addr": master, "master_port": reader.get(MASTER_PORT), "extra": extra}
     argv = templates.command(template, job=shown, **values)

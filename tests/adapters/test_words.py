@@ -23,20 +23,6 @@ def test_values_in_both_ways_of_writing() -> None:
     assert words.first(given, "--m_n") == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        (("--log_dir=x",), ("--log_dir",)),
-        (("--log",), ("--log_dir", "--log_name")),
-        (("--log_directory",), ()),
-        (("--", "log", "-l"), ()),
-        ((), ()),
-    ],
-)
-def test_the_beginning_of_a_name_may_be_the_name(given: tuple[str, ...], found: tuple[str, ...]) -> None:
-    assert words.abbreviated(given, ("--log_dir", "--log_name")) == found
-
-
 PARSER = words.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": "--module", "-t": "--tee"}, hyphens=True)
 
 

@@ -4,12 +4,13 @@ ranks than planned, or nodes that each train alone, end with is 0, and would be 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import RANK_PREFIX, SLOTS
+from ranklaunch.typed import Protocol
 from ranklaunch.values import Value
 
 RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
@@ -29,22 +30,29 @@ class Count(Value):
     as_range: bool = False
 
 
-def refuse(reader: Reader, variable: Variable[object], extra: Sequence[str], counts: Iterable[Count], spell: words.Spell = str) -> None:
-    """Refuse other numbers than the plan's. spell: as in words."""
-    for count in counts:
-        for text in told(extra, count, spell):
-            reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
+class Parser(Protocol):
+    """How a launcher reads its options: words.Parser, or a module with these functions."""
+
+    def spelled(self, name: str) -> str:
+        """Return the whole name of an option."""
+
+    def following(self, name: str) -> int | None:
+        """Return how many of the next words are an option's value, None for an unknown one."""
 
 
-def refuse_program(
-    reader: Reader, variable: Variable[object], extra: Sequence[str], following: Callable[[str], int | None], launcher: str
+def refuse(
+    reader: Reader, variable: Variable[object], extra: Sequence[str], parser: Parser, launcher: str, counts: Iterable[Count]
 ) -> None:
-    """Refuse a word that the launcher would start in place of the user's program. following: as in words.positional."""
-    word = words.positional(extra, following)
+    """Refuse other numbers than the plan's, and a word that the launcher would start in place of the user's program."""
+    source = reader.source(variable)
+    for count in counts:
+        for text in told(extra, count, parser.spelled):
+            reader.problem(contradiction(f"{source} has {count.option} {showing.clipped(text)}", count))
+    word = words.positional(extra, parser.following)
     if word is not None:
         reader.problem(
-            f"{reader.source(variable)} has the word {showing.clipped(repr(word))}, which is no option: {launcher} would start it in place "
-            f"of the program: remove it; {RANK_PREFIX.both} puts a command before each rank"
+            f"{source} has the word {showing.clipped(repr(word))}, which is no option: {launcher} would start it in place of the program: "
+            f"remove it; {RANK_PREFIX.both} puts a command before each rank"
         )
 
 

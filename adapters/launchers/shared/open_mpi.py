@@ -49,6 +49,11 @@ _OPTIONS = {
 _FOLLOWING = {name: count for count, names in _OPTIONS.items() for name in names.split()}
 
 
+def spelled(name: str) -> str:
+    """Return -np for all that Open MPI takes for it."""
+    return "-np" if re.fullmatch("--?(np?|c)", name) else name
+
+
 def following(name: str) -> int | None:
     """Return how many words an option of mpirun takes, None for one that the tables lack."""
     return _FOLLOWING.get(re.sub("^--?", "", name))

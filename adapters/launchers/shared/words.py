@@ -101,17 +101,6 @@ def before(argv: Sequence[str], program: str) -> Sequence[str]:
     return argv[: argv.index(program)] if program in argv else argv
 
 
-def whole(name: str, option: str) -> str:
-    """Return the option that argparse takes this beginning of its name for, or else the name. It refuses a shorter beginning."""
-    return option if len(name) > len("--n") and option.startswith(name) else name
-
-
 def first(words: Sequence[str], option: str, spell: Spell = str) -> str:
     """Return the first of an option's values, "" without the option."""
     return "".join(values(words, option, spell)[:1])
-
-
-def abbreviated(words: Iterable[str], legal: Sequence[str]) -> tuple[str, ...]:
-    """Return the legal options that are given to a parser that takes the beginning of a name for the name."""
-    beginnings = tuple(name for name in options(words) if name.startswith("--") and name != "--")
-    return tuple(option for option in legal if option.startswith(beginnings))
