@@ -227,14 +227,14 @@ def _below(child: Child, below: Sequence[Mapping[str, Any]], expected: Sequence[
     _fill(ranks, below)
     ranks._launcher = child.identity
     ranks._found = {tree.Identity(end["pid"], end["start"]): end["rank"] for end in below}
-    ranks._keys = {str(rank): rank for rank in expected}
+    ranks.expected = expected
     return ranks
 
 
 def _announced(below: Sequence[Mapping[str, Any]], expected: Sequence[int]) -> Announced:
     ranks = Announced.__new__(Announced)
     _fill(ranks, below)
-    ranks._numbers = expected
+    ranks.expected = ranks._numbers = expected
     return ranks
 
 

@@ -83,20 +83,16 @@ class Watcher(Value):
 
 
 class Below:
-    """The ranks of one launcher. A subclass finds them."""
+    """The ranks of one launcher. A subclass finds them. expected: the numbers of all that it has; none where they cannot be watched."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: Watcher, expected: Collection[int]) -> None:
+        self.expected = expected
         self.ended: list[Watched] = []  # in that order
         self.named: dict[int, bool] = {}  # pids that the launcher names as it ends ranks, and whether it names the living alone
         self._watcher = watcher
         self._all: dict[int, Watched] = {}
 
     # Which there are
-
-    @property
-    def expected(self) -> Collection[int]:
-        """The numbers of all ranks that the launcher has; none where they cannot be watched."""
-        raise NotImplementedError
 
     @property
     def known(self) -> int:
@@ -227,24 +223,21 @@ class Announced(Below):
     """Ranks that their launcher announces as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
 
     def __init__(self, watcher: Watcher, pattern: str, numbers: Sequence[int]) -> None:
-        super().__init__(watcher)
+        super().__init__(watcher, numbers)
         self._pattern = re.compile(pattern.encode())
         self._numbers = numbers
 
-    @property
-    def expected(self) -> Collection[int]:
-        return self._numbers
-
     def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
         """Return None where all are watched and none has failed by itself."""
-        may_be = not self.expected or self.known < len(self._numbers) or self.failed or self.unknown
+        may_be = self.known < len(self._numbers) or not self.expected or self.failed or self.unknown
         return failure if may_be else None
 
     def read(self, output: bytes) -> None:
         for found in self._pattern.finditer(output):
             pid = int(found["pid"])
-            if self.known < len(self._numbers) and pid not in self._all and not self._watch(self._numbers[self.known], tree.identify(pid)):
-                self._numbers = ()
+            is_new = self.known < len(self.expected) and pid not in self._all
+            if is_new and not self._watch(self._numbers[self.known], tree.identify(pid)):
+                self.expected = ()
 
 
 class ByFiles(Below):
@@ -255,13 +248,13 @@ class ByFiles(Below):
         self, watcher: Watcher, launcher: tree.Identity, generations: int, outputs: RankOutputs, *, kills: bool = False,
         followed: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(watcher)
+        self._keys = {log.key: log.rank for log in outputs.logs}
+        super().__init__(watcher, {rank for rank in self._keys.values() if rank is not None})
         self._launcher = launcher
         self._generations = generations
         self._kills = kills
         self._folder = os.path.realpath(outputs.folder).rstrip("/")
         self._pattern = re.compile(outputs.pattern)
-        self._keys = {log.key: log.rank for log in outputs.logs}
         self._found: dict[tree.Identity, int | None] = {}
         self._round = ""  # the folder that they write below
         self._closed = False
@@ -301,10 +294,6 @@ class ByFiles(Below):
             return None
         living = tree.generation(self._launcher.pid, self._generations)
         return [process for process in living if self._found.get(process) is not None]
-
-    @property
-    def expected(self) -> Collection[int]:
-        return {rank for rank in self._keys.values() if rank is not None}
 
     @property
     def known(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
@@ -34,7 +34,7 @@ LOOK_AT_LAUNCHER_S = 0.25
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
 SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
 
-Ranks = list[tuple[str, tree.Identity]]
+Ranks = dict[tree.Identity, str]  # each with what people know it by
 
 
 class Launchers:
@@ -179,44 +179,46 @@ class Launchers:
     # Signals for ranks
 
     def offer(self, number: int) -> tuple[bool, list[str]]:
-        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later. Whether
-        it has reached a rank, and the names of those in which no process catches it now."""
-        meant = list(self._meant(Hearing(number, through_all=True)))
+        """Send a signal to the processes of ranks that catch it. Return whether it has reached a rank, and the names of those in which no
+        process catches it now. One that is about to wait for a signal shows that a moment later."""
+        meant = self._meant(Hearing(number, through_all=True))
         unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
         by_node_0 = not meant and bool(self.living())
         if by_node_0:
             self._attempt.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
-        return by_node_0 or len(unheard) < len(meant), _names(unheard)
+        return by_node_0 or len(unheard) < len(meant), list(dict.fromkeys(unheard.values()))
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
             self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
         elif unheard:
-            names = _names(unheard)
+            names = list(dict.fromkeys(unheard.values()))
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
-        """A signal for those processes of the ranks that catch it; the ranks in which none does."""
-        hearing = Hearing(number, through_all=True)
-        found = [(rank, hearing.of(rank[1])) for rank in ranks]
-        for process in (process for _, heard in found for process in heard):
-            tree.send(process, number)
-        return [rank for rank, heard in found if not heard]
+        """Send a signal to those processes of ranks that catch it. Return the ranks in which none does."""
+        hearing, unheard = Hearing(number, through_all=True), {}
+        for rank, name in ranks.items():
+            heard = hearing.of(rank)
+            for process in heard:
+                tree.send(process, number)
+            if not heard:
+                unheard[rank] = name
+        return unheard
 
-    def _meant(self, hearing: Hearing) -> Iterator[tuple[str, tree.Identity]]:
-        """Whom signals for ranks are meant for, each with a name. What comes through carriers gets them from the launcher on node 0,
-        on other nodes too, if it catches them itself; else each node's ranklaunch tells its own."""
+    def _meant(self, hearing: Hearing) -> Ranks:
+        """Return the ranks that signals are meant for. What comes through carriers gets them from the launcher on node 0, on other nodes
+        too, if it catches them itself; else each node's ranklaunch tells its own."""
+        meant: Ranks = {}
         leaders = [child for child in self._children.values() if child.role in LEADING]
         for child in leaders:
-            launcher, name = child.launcher, child.process.name
-            ranks = child.ranks() if launcher.starts_ranks else [child.identity]
-            if launcher.CARRIERS:
+            ranks = child.ranks() if child.launcher.starts_ranks else [child.identity]
+            if child.launcher.CARRIERS:
                 ranks = self._not_catching(hearing, [*ranks, *self._attempt.stopper.carried()]) or [child.identity]
-            yield from ((name, rank) for rank in ranks)
-        if not leaders:
-            yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._attempt.stopper.carried()))
+            meant.update(dict.fromkeys(ranks, child.process.name))
+        return meant if leaders else dict.fromkeys(self._not_catching(hearing, self._attempt.stopper.carried()), "the ranks here")
 
     def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
         """All of them, unless all catch it themselves, and what carries them passes it on."""
@@ -352,7 +354,3 @@ class Launchers:
             self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
-
-
-def _names(ranks: Ranks) -> list[str]:
-    return list(dict.fromkeys(name for name, _ in ranks))
