@@ -34,6 +34,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     showing,
 )
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
+from ranklaunch.errors import numbered
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
 
 NAME = "msrun"
@@ -290,9 +291,14 @@ def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: in
     found = [tuple(server.ranks) for server in table.servers]
     if found != expected:
         reader.problem(
-            f"{what} has ranks {showing.clipped(str(found))} on its servers, but msrun numbers them {showing.clipped(str(expected))}, "
-            "by node and slot: expected the same; --method ranktable follows the table"
+            f"{what} has ranks {_spans(found)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
+            "expected the same; --method ranktable follows the table"
         )
+
+
+def _spans(servers: list[tuple[int, ...]]) -> str:
+    """Return the ranks of each server in short: 0-7 and 8-15."""
+    return showing.clipped(" and ".join(numbered(ranks, "rank").partition(" ")[2] for ranks in servers))
 
 
 # What cannot work

@@ -85,17 +85,14 @@ def test_module() -> None:
         ("--force_multi", 1, ["has --force_multi"]),
         ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
-        ("-q", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_l error", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_level debug", 2, []),
+        ("-q", 2, ["has --quiet: DeepSpeed does not say"]),
     ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
     said = plan(extra, nodes, nodes - 1).warnings
     assert all(any(word in text for text in said) for word in warnings), said
     assert len(said) == len(warnings)
-    assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text or "keeps DeepSpeed" in text for text in said)
+    assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text for text in said)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +229,6 @@ def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
         ('{"autotuning": {"enabled": true, "results_dir": "found/here"}}', "/workspace/found/here"),
         ('{"autotuning": {"results_dir": "/data/found"}}', "/data/found"),
         ('{"autotuning": {"enabled": true}}', "/workspace/autotuning_results"),
-        ('{"autotuning": {"results_dir": 7}}', "/workspace/autotuning_results"),
         ("// not JSON but hjson", "/workspace/autotuning_results"),
         ("[]", "/workspace/autotuning_results"),
     ],

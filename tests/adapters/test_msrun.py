@@ -251,8 +251,8 @@ def test_a_table_that_is_not_wanted(env: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("table", "env", "words"),
     [
-        (CROSSED, {}, [TABLE, "ranks [(0, 2), (1, 3)]", "msrun numbers them [(0, 1), (2, 3)]", "--method ranktable"]),
-        (LARGER, {}, ["ranks [(0, 1, 2), (3,)] on its servers"]),
+        (CROSSED, {}, [TABLE, "ranks 0,2 and 1,3", "msrun numbers them 0-1 and 2-3", "--method ranktable"]),
+        (LARGER, {}, ["ranks 0-2 and 3 on its servers"]),
         (SECOND, {"MA_NUM_HOSTS": "1"}, ["version 2.0", "expected one that MindSpore reads, 1.0 or 1.2"]),
         (SERVERS, {"MA_CURRENT_HOST_IP": "192.0.2.1"}, [TABLE, "host address 192.0.2.1 is entry 0"]),
         ('{"status":"completed","version":"1.0"}', {}, [TABLE]),

@@ -99,12 +99,12 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         return own
     waits = ssh.waits(job, reader, for_sshd=bool(own.services))
     user = options.read_env_files(job, reader)
+    path = process.env.get("PATH", reader.env.get("PATH", ""))
     files = [*own.files, hostfile]
     if by == SLURM:  # srun hands on whatever the runner has
         process = _below_srun(replace(process, env={**process.env, **options.expanded(user, reader.env)}), job, reader)
-        path = _path(reader, process)
     else:
-        path = f"{private}:{_path(reader, process)}"
+        path = f"{private}:{path}"
         forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
         settings = from_node_0.open_mpi_settings(reader)
         process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
@@ -160,23 +160,26 @@ def told_by_srun(tail: str) -> Failure | None:
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
     told = reader.told(BY)
-    if by != PDSH and not ssh.by_ssh(reader):
+    if by == PDSH:
+        given = (job.program.path, *job.program.args, job.folder or reader.cwd)
+        harmed = next((word for word in given if not _TYPED.fullmatch(word)), None)
+        if harmed is not None:
+            reader.problem(
+                f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh"
+            )
+        return
+    if not ssh.by_ssh(reader):
         shell = reader.told(ssh.REMOTE_SHELL)
         reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.names[0]}={PDSH}")
     if by in _EVEN and job.slots_differ:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
-    if by != PDSH and any(node.devices for node in job.nodes):
+    if any(node.devices for node in job.nodes):
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
     if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
         from_node_0.refuse_addresses(job, reader, told)
-    if by != PDSH:
-        from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
-    given = (job.program.path, *job.program.args, job.folder or reader.cwd)
-    harmed = next((word for word in given if not _TYPED.fullmatch(word)), None)
-    if by == PDSH and harmed is not None:
-        reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+    from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
 
 
 def _ssh_program(job: Job, reader: Reader) -> File:
@@ -184,10 +187,6 @@ def _ssh_program(job: Job, reader: Reader) -> File:
     path = which("ssh", reader.env.get("PATH", ""), reader.files) or "/usr/bin/ssh"
     config = shlex.quote(ssh.client_config(job, reader))
     return File(ssh.program(job, reader), f'#!/bin/sh\nexec {shlex.quote(path)} -F {config} "$@"\n', "0700")
-
-
-def _path(reader: Reader, process: Process) -> str:
-    return process.env.get("PATH", reader.env.get("PATH", ""))
 
 
 def _carried(process: Process, by: str, private: str, path: str) -> tuple[Process, File]:
@@ -212,9 +211,8 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
         if lost:
             reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
-    kept = {*names}.difference(secret, damaged)
-    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in sorted(kept.difference(user))}
-    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name in kept)
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in (*secret, *damaged))
 
 
 def _meeting(process: Process, job: Job) -> dict[str, str]:
