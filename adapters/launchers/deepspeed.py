@@ -28,6 +28,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     join,
     parse,
     replace,
+    text_of,
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
@@ -64,7 +65,9 @@ _EFFECTS = {
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     by, given = reader.get(remote.BY), options.parsed(reader.get(EXTRA))
     job = filters.narrowed(job, reader, given, EXTRA.names[0])
-    _refuse_hostfile(reader, given)
+    for path in options.values(given, HOSTFILE):
+        remedy = "leave it out, or give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
+        reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
     extra = options.without(given, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
@@ -170,10 +173,9 @@ def _node(tail: str, host: str | None) -> int | None:
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
-    path = ds_config.path_of(job.program.args)
+    path = absolute(ds_config.path_of(job.program.args), reader.cwd)  # else a folder, which has no text
     try:
-        text = reader.files.text(absolute(path, reader.cwd), ds_config.MOST_BYTES) if path else ""
-        folder = str(ds_config.loads(text or "{}")["autotuning"]["results_dir"])
+        folder = str(ds_config.loads(text_of(reader.files, path, ds_config.MOST_BYTES))["autotuning"]["results_dir"])
     except (ValueError, LookupError, TypeError):
         folder = "autotuning_results"
     return tuple(absolute(join(folder, name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
@@ -181,7 +183,6 @@ def _results(job: Job, reader: Reader) -> tuple[str, ...]:
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
-    base.check_before_much(job, reader)
     job = base.with_hosts(job)
     # pairs: a template reads their parts in a fifth of the time that a node's take
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
@@ -191,21 +192,13 @@ def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
 def _refuse(job: Job, reader: Reader, by: str) -> None:
     node = next((node for node in job.nodes if node.first_rank % node.slots), None)
     if node and by in _BY_LAUNCH_PY:
+        slots = clipped(",".join(str(each.slots) for each in job.nodes))
         reader.problem(
-            "method deepspeed: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
+            f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
             f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
             "use the same slots on every node, or --method torchrun or spawn"
         )
     from_node_0.refuse_twice(job, reader, "method deepspeed")
-
-
-def _refuse_hostfile(reader: Reader, given: tuple[options.Option, ...]) -> None:
-    """DeepSpeed's nodes would be others than those that meet. The same one for both is no harm."""
-    reading = reader.ledger.reading("hostfile")
-    for path in options.values(given, HOSTFILE):
-        if not reading or absolute(reading.value, reader.cwd) != absolute(path, reader.cwd):
-            remedy = "give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
-            reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
 
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:

@@ -42,18 +42,13 @@ NAME = "msrun"
 GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not read
 
 
-def _port(value: str) -> int:
-    return parse.whole(value, 1024, 65535)
-
-
 def _cluster_seconds(value: str) -> int:
     """msrun takes whole seconds, and a negative number for no end."""
-    number = value.strip(" \t")
-    return -parse.positive(number[1:]) if number.startswith("-") else parse.positive(number)
+    return -parse.positive(value[1:]) if value.startswith("-") else parse.positive(value)
 
 
 MASTER_PORT = Variable(
-    base.MASTER_PORT.value, (*base.MASTER_PORT.names, "MSRUN_MASTER_PORT"), _port, 8118,
+    base.MASTER_PORT.value, (*base.MASTER_PORT.names, "MSRUN_MASTER_PORT"), parse.port, 8118,
     "port of the scheduler on node 0", option=base.MASTER_PORT.option,
 )  # fmt: skip
 WORKER_NUM = Variable(
@@ -118,11 +113,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     ranks = bool(job.node.slots)
-    index = _with_ranks(job).node_index
     counts = (
         contradictions.Count("--worker_num", job.world_size, contradictions.RANKS),
         contradictions.Count("--local_worker_num", job.node.slots, contradictions.RANKS_HERE),
-        contradictions.Count("--node_rank", index, contradictions.INDEX),
+        contradictions.Count("--node_rank", _with_ranks(job).node_index, contradictions.INDEX),
     )
     contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, counts if ranks else ())
     host = reader.address_of(master)

@@ -74,7 +74,7 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
     on_ascend = job.accelerator == "npu"
     if on_ascend:
         if reader.given(CONNECT_TIMEOUT):
-            reader.get(CONNECT_TIMEOUT)  # a value that is no number is a problem
+            reader.get(CONNECT_TIMEOUT)  # for the plan's values
         add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
         add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
     name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""

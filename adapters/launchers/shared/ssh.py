@@ -155,7 +155,7 @@ def other_shell(job: Job, reader: Reader) -> File:
     """A program that takes ssh's words, for launchers that start it themselves."""
     shell = reader.get(REMOTE_SHELL)
     beside, line = _SHELLS[shell]
-    if job.node_index == 0 and not reader.env.get(beside, "").strip():
+    if job.node_index == 0 and not reader.env.get(beside):
         reader.problem(f"{reader.told(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
     return File(program(job, reader), _IN_PLACE_OF_SSH.format(line), "0700")
 
@@ -203,7 +203,7 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
 
 def _letting_in(reader: Reader, folder: str, allowed: str) -> str:
     """Return the name of a private key whose public half, if the folder has that too, is in the text of its authorized_keys."""
-    for name in PRIVATE_KEYS if allowed.strip() else ():
+    for name in PRIVATE_KEYS if allowed else ():
         public = text_of(reader.files, join(folder, f"{name}.pub"), _MOST_KEYS_BYTES).split()
         if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
             return name
@@ -223,7 +223,7 @@ def _withheld(reader: Reader, folder: str, name: str) -> bool:
 
 def sessions(reader: Reader) -> tuple[str, ...]:
     """Folders of Open MPI 4, in each of which every daemon of it has one of its own."""
-    places = [TEMPORARY.default, *(candidate.value.rstrip("/") for candidate in reader.candidates(TEMPORARY))]
+    places = [TEMPORARY.default, *(candidate.value for candidate in reader.candidates(TEMPORARY))]
     return tuple(join(place, "ompi.{host}.{uid}") for place in dict.fromkeys(places))
 
 
