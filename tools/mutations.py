@@ -88,7 +88,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/megatron.py", "parse.positive(texts[-1])", "parse.positive(texts[0])", "the first of two values counts"),
     ("launchers/accelerate.py", '"num_processes": job.world_size,', '"num_processes": job.node.slots,', "only one node's ranks"),
     ("launchers/accelerate.py", '"machine_rank": job.node_index,', '"machine_rank": 0,', "every node is the first"),
-    ("launchers/communication.py", "range(120, 7201)", "range(120, 7200)", "the longest wait is refused"),
     ("launchers/communication.py", 'f"={name}"', "name", "HCCL takes a beginning for an interface"),
     ("launchers/inherited.py", "MASTER_ADDR MASTER_PORT", "MASTER_ADDR MASTER_PORTS", "an inherited port stays"),
     ("launchers/from_node_0.py", "|HCCL_IF_IP|", "|", "node 0's own address goes to all"),

@@ -28,11 +28,12 @@ from ranklaunch.adapters.launchers.shared.base import (
     join,
     parse,
     replace,
+    text_of,
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.plan import ds_config
-from ranklaunch.read.settings import BIND, NUMACTL
+from ranklaunch.read.settings import NUMACTL
 from ranklaunch.showing import clipped
 
 NAME = "deepspeed"
@@ -50,22 +51,23 @@ SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = re.compile(r"^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
 HOSTFILE = "--hostfile"
-_EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
-_BOUND = "--bind_cores_to_rank"
 _WITHOUT_RANKS = {"--autotuning", options.ELASTIC, "--help"}  # other ranks in time, or in each of several configurations; or none
 _BY_LAUNCH_PY = (remote.OWN_NODE, remote.PDSH)
 _EFFECTS = {
     **dict.fromkeys(("--launcher", "--force_multi"), "then reaches the nodes by itself, with what the image has for it"),
     "--save_pid": "leaves /tmp/PID.deepspeed, and refuses to start again under the same pid",
+    "--quiet": "does not say what its ranks do: a failure is then known later, and not by its rank",
 }
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     by, given = reader.get(remote.BY), options.parsed(reader.get(EXTRA))
     job = filters.narrowed(job, reader, given, EXTRA.names[0])
-    _refuse_hostfile(reader, given)
+    for path in options.values(given, HOSTFILE):
+        remedy = "leave it out, or give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
+        reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
     extra = options.without(given, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
@@ -77,7 +79,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
     names = words.options(extra, options.spelled)
     tunes = "--autotuning" in names
-    _refuse(job, reader, by, tunes)
+    _refuse(job, reader, by)
     _lint(job, reader, by, extra)
     index = contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
     contradictions.refuse(reader, EXTRA, extra, options.PARSER, NAME, [index] if by == remote.OWN_NODE else [])
@@ -142,7 +144,7 @@ def _command(
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], behaviour: str, env: Mapping[str, str] = NOTHING) -> Process:
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, env, behaviour), reader)
-    if _BOUND in names:  # DeepSpeed says that it is missing, and then fails as it starts the first rank
+    if "--bind_cores_to_rank" in names:  # DeepSpeed says that it is missing, and then fails as it starts the first rank
         process = replace(process, needs=(NUMACTL,))
     if not _chosen(job, reader):
         return process
@@ -171,65 +173,49 @@ def _node(tail: str, host: str | None) -> int | None:
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
-    path = ds_config.path_of(job.program.args)
+    path = absolute(ds_config.path_of(job.program.args), reader.cwd)  # else a folder, which has no text
     try:
-        text = reader.files.text(absolute(path, reader.cwd), ds_config.MOST_BYTES) if path else ""
-        folder = ds_config.loads(text or "{}")["autotuning"]["results_dir"]
+        folder = str(ds_config.loads(text_of(reader.files, path, ds_config.MOST_BYTES))["autotuning"]["results_dir"])
     except (ValueError, LookupError, TypeError):
-        folder = ""
-    folder = folder if folder and isinstance(folder, str) else "autotuning_results"
+        folder = "autotuning_results"
     return tuple(absolute(join(folder, name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
 
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
-    base.check_before_much(job, reader)
     job = base.with_hosts(job)
     # pairs: a template reads their parts in a fifth of the time that a node's take
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
     return File(join(base.attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
-def _refuse(job: Job, reader: Reader, by: str, tunes: bool) -> None:
-    rotated = [node for node in job.nodes if node.first_rank % node.slots]
-    if rotated and by in _BY_LAUNCH_PY:
-        node, slots = rotated[0], clipped(",".join(str(each.slots) for each in job.nodes))
+def _refuse(job: Job, reader: Reader, by: str) -> None:
+    node = next((node for node in job.nodes if node.first_rank % node.slots), None)
+    if node and by in _BY_LAUNCH_PY:
+        slots = clipped(",".join(str(each.slots) for each in job.nodes))
         reader.problem(
             f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
             f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
             "use the same slots on every node, or --method torchrun or spawn"
         )
     from_node_0.refuse_twice(job, reader, "method deepspeed")
-    if tunes and len(job.nodes) > 1 and by != remote.PDSH:
-        reader.problem(
-            f"{reader.source(EXTRA)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
-            f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
-        )
-
-
-def _refuse_hostfile(reader: Reader, given: tuple[options.Option, ...]) -> None:
-    """DeepSpeed's nodes would be others than those that meet. The same one for both is no harm."""
-    reading = reader.ledger.reading("hostfile")
-    for path in options.values(given, HOSTFILE):
-        if not reading or absolute(reading.value, reader.cwd) != absolute(path, reader.cwd):
-            remedy = "give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
-            reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
 
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     given, source = words.options(extra, options.spelled), reader.source(EXTRA)
     several = len(job.nodes) > 1
-    for name in _EVERYWHERE if several else ("--no_ssh",):
-        if name in given:
+    for name in ("--master_addr", "--master_port", "--no_ssh"):
+        if several and name in given:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     for name, effect in _EFFECTS.items():
         if name in given:
             reader.warn(f"{source} has {name}: DeepSpeed {effect}")
+    if several and "--autotuning" in given and by != remote.PDSH:
+        reader.problem(
+            f"{source} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
+            f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
+        )
     options.judge_elastic(job, reader, options.parsed(extra), source, hands_on=not several or by in _BY_LAUNCH_PY)
-    if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
-        reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
-    if "--quiet" in given or words.first(extra, "--log_level", options.spelled) in ("warning", "error", "critical"):
-        reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
     name, chosen = _visible(job, reader)
@@ -254,7 +240,7 @@ def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
     """One node's devices by number, of those that a variable chooses: DeepSpeed is told them. It knows no other names of devices."""
     _, given = _visible(job, reader)
     devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
-    numbered = all(re.fullmatch("0|[1-9][0-9]{0,3}", device) for device in devices)
+    numbered = all(re.fullmatch("[0-9]+", device) for device in devices)
     return devices if len(job.nodes) == 1 and numbered and len(set(devices)) == job.node.slots else ()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from ranklaunch import ranktable, showing
+from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.base import (
     After,
@@ -31,31 +31,24 @@ from ranklaunch.adapters.launchers.shared.base import (
     join,
     parse,
     replace,
+    showing,
 )
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
-from ranklaunch.ranktable import RankTable
+from ranklaunch.errors import numbered
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
-from ranklaunch.typed import NamedTuple
 
 NAME = "msrun"
 
-LOWEST_PORT = 1024
-SHOWN = 8  # servers in a message
 GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not read
-
-
-def _port(value: str) -> int:
-    return parse.whole(value, LOWEST_PORT, 65535)
 
 
 def _cluster_seconds(value: str) -> int:
     """msrun takes whole seconds, and a negative number for no end."""
-    number = value.strip(" \t")
-    return -parse.positive(number[1:]) if number.startswith("-") else parse.positive(number)
+    return -parse.positive(value[1:]) if value.startswith("-") else parse.positive(value)
 
 
 MASTER_PORT = Variable(
-    base.MASTER_PORT.value, (*base.MASTER_PORT.names, "MSRUN_MASTER_PORT"), _port, 8118,
+    base.MASTER_PORT.value, (*base.MASTER_PORT.names, "MSRUN_MASTER_PORT"), parse.port, 8118,
     "port of the scheduler on node 0", option=base.MASTER_PORT.option,
 )  # fmt: skip
 WORKER_NUM = Variable(
@@ -116,19 +109,24 @@ OPTIONS = words.Parser(
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     _lint(job, reader, extra)
-    table = _table(job, reader)
+    table, files, table_waits = _table(job, reader)
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     ranks = bool(job.node.slots)
-    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, _counts(job) if ranks else ())
+    counts = (
+        contradictions.Count("--worker_num", job.world_size, contradictions.RANKS),
+        contradictions.Count("--local_worker_num", job.node.slots, contradictions.RANKS_HERE),
+        contradictions.Count("--node_rank", _with_ranks(job).node_index, contradictions.INDEX),
+    )
+    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, counts if ranks else ())
     host = reader.address_of(master)
-    process = _msrun(job, reader, templates, host, log_dir, table.path) if ranks else _scheduler(job, reader, templates, host)
-    waits = (*table.waits, *base.master_waits(job, reader, master))
+    process = _msrun(job, reader, templates, host, log_dir, table) if ranks else _scheduler(job, reader, templates, host)
+    waits = (*table_waits, *base.master_waits(job, reader, master))
     # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
-    plan = base.planned(job, reader, NAME, (process,), files=table.files, waits=waits, by_address=len(job.nodes) > 1)
+    plan = base.planned(job, reader, NAME, (process,), files=files, waits=waits, by_address=len(job.nodes) > 1)
     if ranks and _writes_into(log_dir, words.before(process.argv, job.program.path)):
         plan = replace(plan, outputs=_outputs(job, reader, templates, log_dir))
-    return _beside_scheduler(plan, reader) if _without_ranks(job) else plan
+    return plan if job.nodes[0].slots else _beside_scheduler(plan, reader)
 
 
 def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: str, table: str) -> Process:
@@ -163,15 +161,9 @@ def report(text: str, pid: int = 0) -> Failure | None:
 # A node 0 without ranks
 
 
-def _without_ranks(job: Job) -> int:
-    """How many nodes before the first that has some."""
-    return int(not job.nodes[0].slots)
-
-
 def _with_ranks(job: Job) -> Job:
-    """The nodes that have some, as msrun counts them. Seen from one of these."""
-    without = _without_ranks(job)
-    return replace(job, nodes=job.nodes[without:], node_index=job.node_index - without) if without else job
+    """Return the job without a node 0 that has no ranks: msrun does not count that one."""
+    return job if job.nodes[0].slots else replace(job, nodes=job.nodes[1:], node_index=job.node_index - 1)
 
 
 def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
@@ -181,8 +173,8 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
     plan = replace(plan, followers=1)
     if plan.job.node.slots:
         return plan
-    services = (replace(process, behaviour=Scheduler.NAME, may_end=True, outlasts=True) for process in plan.processes)
-    return replace(plan, processes=(), services=tuple(services))
+    service = replace(plan.processes[0], behaviour=Scheduler.NAME, may_end=True, outlasts=True)
+    return replace(plan, processes=(), services=(service,))
 
 
 def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Process:
@@ -232,7 +224,7 @@ def _beside(job: Job, reader: Reader) -> str:
     asked = reader.told(PYTHON)
     for name in ("python", "python3"):
         path = join(folder_of(job.python), name)
-        if "/" in job.python and reader.files.exists(absolute(path, reader.cwd)):
+        if reader.files.exists(absolute(path, reader.cwd)):
             reader.warn(f"{asked}: msrun starts ranks with python or python3 from PATH, so {path} is what runs")
             return name
     reader.problem(
@@ -245,33 +237,26 @@ def _beside(job: Job, reader: Reader) -> str:
 # The rank table
 
 
-class Table(NamedTuple):
-    """What msrun is told of the rank table. path: "" for none."""
-
-    path: str = ""
-    files: tuple[File, ...] = ()
-    waits: tuple[Wait, ...] = ()
-
-
-def _table(job: Job, reader: Reader) -> Table:
+def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait, ...]]:
+    """Return the path of the rank table for msrun ("" for none), the files to write for it, and the waits for it."""
     if not job.node.slots:  # it has no place in one, and tells what the others compare
         reader.get(OWN_TABLE if reader.given(OWN_TABLE) else TABLE_WANTED)
-        return Table()
+        return "", (), ()
     job = _with_ranks(job)
     path, source = _table_path(job, reader)
     if not path:
         if job.rank_table:
             reader.warn(f"method msrun does not use the rank table {job.rank_table}: MS_RANKTABLE_ENABLE is not true")
-        return Table()
+        return "", (), ()
     try:
         table, index = own_entry(replace(job, rank_table=path), reader)
     except ranktable.NotReadyError as seen:
-        return Table(path, waits=(Wait("rank table", path, reader.get(WAIT_S), seen=str(seen)),))
+        return path, (), (Wait("rank table", path, reader.get(WAIT_S), seen=str(seen)),)
     _check_table(job, reader, table, index, f"{source}: rank table {path}")
     if table.version != GROUP_LIST:
-        return Table(path)
+        return path, (), ()
     own = own_path(job)
-    return Table(own, files=(File(own, ranktable.for_hccl(table)),))
+    return own, (File(own, ranktable.for_hccl(table)),), ()
 
 
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
@@ -280,8 +265,6 @@ def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
         path = absolute(ranktable.path_of(reader.get(OWN_TABLE), reader.files), reader.cwd)
         return path, reader.told(OWN_TABLE)
     if reader.get(TABLE_WANTED) != "true":
-        if reader.given(TABLE_WANTED):
-            reader.warn(f"{reader.told(TABLE_WANTED)}: msrun uses a rank table only where this is the word true")
         return "", ""
     if not job.rank_table:
         reader.problem(
@@ -291,7 +274,7 @@ def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
     return job.rank_table, "MS_RANKTABLE_ENABLE=true"
 
 
-def _check_table(job: Job, reader: Reader, table: RankTable, index: int, what: str) -> None:
+def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: int, what: str) -> None:
     """msrun numbers ranks by node and slot. HCCL takes those of the table, so they must be the same."""
     if table.version == "2.0":
         reader.problem(f"{what} has version 2.0: expected one that MindSpore reads, 1.0 or 1.2; --method ranktable takes any")
@@ -307,10 +290,9 @@ def _check_table(job: Job, reader: Reader, table: RankTable, index: int, what: s
         )
 
 
-def _spans(ranks: list[tuple[int, ...]]) -> str:
-    """The ranks of each server, in short."""
-    shown = [f"{r[0]}-{r[-1]}" if len(r) > 1 and r == tuple(range(r[0], r[-1] + 1)) else ",".join(map(str, r)) for r in ranks[:SHOWN]]
-    return " and ".join(shown) + (f" and on ({len(ranks)} servers)" if len(ranks) > SHOWN else "")
+def _spans(servers: list[tuple[int, ...]]) -> str:
+    """Return the ranks of each server in short: 0-7 and 8-15."""
+    return showing.clipped(" and ".join(numbered(ranks, "rank").partition(" ")[2] for ranks in servers))
 
 
 # What cannot work
@@ -342,16 +324,6 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     given = words.options(extra, OPTIONS.spelled)
     for name in (name for name in _EFFECTS if name in given):
         reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
-    if len(job.nodes) == 1 and any(candidate.source == "MSRUN_MASTER_ADDR" for candidate in reader.candidates(SCHEDULER)):
-        reader.warn("one node: MSRUN_MASTER_ADDR is not used")
-
-
-def _counts(job: Job) -> tuple[contradictions.Count, ...]:
-    return (
-        contradictions.Count("--worker_num", job.world_size, contradictions.RANKS),
-        contradictions.Count("--local_worker_num", job.node.slots, contradictions.RANKS_HERE),
-        contradictions.Count("--node_rank", _with_ranks(job).node_index, contradictions.INDEX),
-    )
 
 
 class Msrun(RanksFirst):

@@ -85,17 +85,14 @@ def test_module() -> None:
         ("--force_multi", 1, ["has --force_multi"]),
         ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
-        ("-q", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_l error", 2, ["keeps DeepSpeed from saying"]),
-        ("--log_level debug", 2, []),
+        ("-q", 2, ["has --quiet: DeepSpeed does not say"]),
     ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
     said = plan(extra, nodes, nodes - 1).warnings
     assert all(any(word in text for text in said) for word in warnings), said
     assert len(said) == len(warnings)
-    assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text or "keeps DeepSpeed" in text for text in said)
+    assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text for text in said)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +229,6 @@ def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
         ('{"autotuning": {"enabled": true, "results_dir": "found/here"}}', "/workspace/found/here"),
         ('{"autotuning": {"results_dir": "/data/found"}}', "/data/found"),
         ('{"autotuning": {"enabled": true}}', "/workspace/autotuning_results"),
-        ('{"autotuning": {"results_dir": 7}}', "/workspace/autotuning_results"),
         ("// not JSON but hjson", "/workspace/autotuning_results"),
         ("[]", "/workspace/autotuning_results"),
     ],
@@ -344,10 +340,9 @@ def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
         ("h0: task 0: User defined signal 1", Failure(0, 138, 10)),
         ("h0: task 0: Out Of Memory", Failure(0, 137, 9)),
         ("h0: task 0: Exited with exit code 0", None),
-        ("h0: task 0: Exited with exit code 99999999999", None),
         ("h0: task 0: unknown", None),
         ("Node failure on h2\nsrun: error: h0: tasks 0-1: Killed", Failure(None, 137, name="srun's step", host="h2")),
-        ("Node failure on h[12-13,17]", Failure(None, 137, name="srun's step", host="h12")),
+        ("Node failure on h[12-13,17]", Failure(None, 137, name="srun's step", host="h[12-13,17]")),
         ("h0: task 0: Exited with exit code 3\nsrun: error: Node failure on h2", Failure(0, 3)),
         ("Unable to create step for job 1: More processors requested than permitted", None),
     ]
@@ -410,7 +405,7 @@ def test_a_tuner_kills_what_it_has_started_itself() -> None:
 def test_a_hostfile_of_deepspeeds_own_is_refused(extra: str, nodes: int) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(extra, nodes, 0)
-    assert "PARAMS has --hostfile /x: DeepSpeed is given the nodes of this job; give it as --hostfile" in str(caught.value)
+    assert "PARAMS has --hostfile /x: DeepSpeed is given the nodes of this job; leave it out, or give it as --hostfile" in str(caught.value)
 
 
 def forwarded(found: Plan) -> dict[str, str]:
@@ -423,7 +418,7 @@ def forwarded(found: Plan) -> dict[str, str]:
     [
         ("openmpi", "", {}, (H0, "29500")),
         ("mvapich", "", {"RANKLAUNCH_MASTER_PORT": "1234", "MASTER_ADDR": "left.behind", "MASTER_PORT": "1"}, (H0, "1234")),
-        ("openmpi", "--master_a h --master_port=7", {}, ("h", "7")),
+        ("openmpi", "--master_a h --master_port=7", {}, (H0, "29500")),  # of the runner alone
         ("mpich", "", {}, (None, None)),  # by DeepSpeed itself, as with impi
         ("impi", "", {}, (None, None)),
     ],

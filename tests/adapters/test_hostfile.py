@@ -70,13 +70,6 @@ def test_deepspeeds_own_place_counts_where_nothing_else_does() -> None:
     assert len(modelarts.job.nodes) == 1
 
 
-def test_deepspeed_may_be_told_of_the_same_one() -> None:
-    found = plan(RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="-H /w/hosts --exclude h0")
-    assert (found.job.node_index, [node.host for node in found.job.nodes]) == (0, ["h1", "h2"])
-    assert found.processes[0].argv.count("--hostfile") == 1
-    assert "/w/hosts" not in found.processes[0].argv
-
-
 @helpers.for_each(
     [
         (("h0 slots=2\nh0 slots=2",), "/w/hosts, line 2: expected each host once, found 'h0 slots=2'"),

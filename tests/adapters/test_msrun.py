@@ -168,8 +168,8 @@ def test_programs_that_python_does_not_start_are_refused(program: str) -> None:
         ({"RANKLAUNCH_SLOTS": "2,3"}, ["RANKLAUNCH_SLOTS", "2,3 slots", "same number on every node", "--method spawn"]),
         ({"MSRUN_WORKER_NUM": "8"}, ["MSRUN_WORKER_NUM=8 contradicts the job, which has 4 ranks on 2 nodes"]),
         ({"MSRUN_WORKER_NUM": "x"}, ["MSRUN_WORKER_NUM='x'", "expected a whole number"]),
-        ({"MSRUN_MASTER_PORT": "80"}, ["MSRUN_MASTER_PORT='80'", "expected a whole number from 1024 to 65535"]),
-        ({"RANKLAUNCH_MASTER_PORT": "65536"}, ["RANKLAUNCH_MASTER_PORT='65536'", "1024 to 65535"]),
+        ({"MSRUN_MASTER_PORT": "0"}, ["MSRUN_MASTER_PORT='0'", "expected a whole number from 1 to 65535"]),
+        ({"RANKLAUNCH_MASTER_PORT": "65536"}, ["RANKLAUNCH_MASTER_PORT='65536'", "1 to 65535"]),
         ({"MSRUN_CLUSTER_TIME_OUT": "soon"}, ["MSRUN_CLUSTER_TIME_OUT='soon'", "expected a whole number"]),
         ({"MSRUN_MASTER_ADDR": "a b"}, ["MSRUN_MASTER_ADDR='a b'", "expected a host name"]),
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "'x"}, ["RANKLAUNCH_EXTRA_MSRUN_PARAMS", "expected shell words"]),
@@ -194,7 +194,7 @@ def test_several_nodes_on_one_machine_are_refused(hosts: str) -> None:
 
 
 def test_all_problems_at_once() -> None:
-    told = problems(program="train.sh", RANKLAUNCH_SLOTS="2,3", MSRUN_WORKER_NUM="8", MSRUN_MASTER_PORT="80")
+    told = problems(program="train.sh", RANKLAUNCH_SLOTS="2,3", MSRUN_WORKER_NUM="8", MSRUN_MASTER_PORT="0")
     assert len(told.splitlines()) == 4
 
 
@@ -241,13 +241,11 @@ def test_a_table_that_is_not_ready_is_waited_for() -> None:
     assert f"--rank_table_file={TABLE}" in argv(found)
 
 
-@pytest.mark.parametrize(
-    ("env", "warned"), [({}, "does not use the rank table"), ({"MS_RANKTABLE_ENABLE": "True"}, "only where this is the word true")]
-)
-def test_a_table_that_is_not_wanted(env: dict[str, str], warned: str) -> None:
+@helpers.for_each([{}, {"MS_RANKTABLE_ENABLE": "True"}])
+def test_a_table_that_is_not_wanted(env: dict[str, str]) -> None:
     found = plan(table=SERVERS, **env)
     assert not any("rank_table" in word for word in argv(found))
-    assert any(warned in text for text in found.warnings)
+    assert any("does not use the rank table" in text for text in found.warnings)
 
 
 @pytest.mark.parametrize(

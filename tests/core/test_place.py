@@ -61,10 +61,6 @@ def test_each_rank_has_cores_of_its_own(files: dict[str, str], slots: str, env: 
         ({"RANKLAUNCH_DEBUGPY": "65535"}, ["2 ranks need the ports from it on"]),
         ({"RANKLAUNCH_RANK_PREFIX": "nice '"}, ["RANKLAUNCH_RANK_PREFIX", "expected shell words"]),
         ({"RANKLAUNCH_RANK_PREFIX": "{{ rnak }}"}, ["RANKLAUNCH_RANK_PREFIX", "'rnak' is undefined"]),
-        (
-            {"RANKLAUNCH_METHOD": "deepspeed", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--bind_cores_to_rank"},
-            ["--bind_cores_to_rank, and RANKLAUNCH_BIND=cores binds ranks too"],
-        ),
     ]
 )
 def test_what_cannot_be_is_refused(env: dict[str, str], words: list[str]) -> None:

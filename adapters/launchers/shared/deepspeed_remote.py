@@ -10,9 +10,9 @@ import shlex
 import signal
 from collections.abc import Mapping
 
-import ranklaunch
-from ranklaunch.adapters.launchers.shared import from_node_0, ssh, words
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import (
+    MASTER_PORT,
     PROOF_BEGUN,
     Failure,
     File,
@@ -25,8 +25,9 @@ from ranklaunch.adapters.launchers.shared.base import (
     Variable,
     attempt_dir,
     failed_with,
-    folder_of,
     join,
+    meeting_of_ranks,
+    own_program,
     parse,
     replace,
     showing,
@@ -38,7 +39,7 @@ from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.secrets import redact
 from ranklaunch.secrets.names import is_secret
 
-ENDS = join(folder_of(ranklaunch.__file__), "programs/end_as_rank.py")
+ENDS = own_program("end_as_rank.py")
 
 OWN_NODE = "no_ssh"
 RUNNER, END = "runner", "end"  # a folder for what the runner starts, and the file with its exit code
@@ -68,7 +69,7 @@ _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these n
 _BY_SRUN = re.compile(
     r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
 )
-_NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>[^\s\[,]+)(?:\[(?P<number>[0-9]+)[0-9,-]*\])?", re.MULTILINE)
+_NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>\S+)", re.MULTILINE)
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
 BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
@@ -91,20 +92,20 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     """own: without processes. process: the runner, as it is started on node 0. tunes: it starts others, which end what is left of each."""
     by = reader.get(BY)
     _refuse(job, reader, by)
-    own = replace(own, followers=len(job.nodes) - 1)
-    if by != SLURM:
-        own = replace(own, **ssh.reached(job, reader, templates, ssh.BelowPdsh.NAME if by == PDSH else ssh.NAME))
+    behaviour = ssh.BelowPdsh.NAME if by == PDSH else ssh.NAME
+    by_ssh = {} if by == SLURM else ssh.reached(job, reader, templates, behaviour)
+    own = replace(own, followers=len(job.nodes) - 1, **by_ssh)
     private = ssh.private_folder(job, reader)
     if job.node_index:
         return own
     waits = ssh.waits(job, reader, for_sshd=bool(own.services))
     user = options.read_env_files(job, reader)
+    path = process.env.get("PATH", reader.env.get("PATH", ""))
     files = [*own.files, hostfile]
     if by == SLURM:  # srun hands on whatever the runner has
         process = _below_srun(replace(process, env={**process.env, **options.expanded(user, reader.env)}), job, reader)
-        path = _path(reader, process)
     else:
-        path = f"{private}:{_path(reader, process)}"
+        path = f"{private}:{path}"
         forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
         settings = from_node_0.open_mpi_settings(reader)
         process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
@@ -147,36 +148,37 @@ def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
 
 
 def told_by_srun(tail: str) -> Failure | None:
-    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost a node
-    before, that one, the first of a list."""
+    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost nodes
+    before, these, as Slurm writes them."""
     found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
     if lost and not (found and found.start() < lost.start()):
-        return Failure(None, 137, name="srun's step", host=f"{lost['host']}{lost['number'] or ''}")
+        return Failure(None, 137, name="srun's step", host=lost["host"])
     if not found:
         return None
     code = int(found["code"]) if found["code"] else -_SIGNALS.get(found["end"].strip().lower(), 0)
-    return failed_with(code, rank=int(found["task"])) if code and code < 256 else None
+    return failed_with(code, rank=int(found["task"])) if code else None
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
     told = reader.told(BY)
-    if by != PDSH and not ssh.by_ssh(reader):
+    if by == PDSH:
+        given = (job.program.path, *job.program.args, job.folder or reader.cwd)
+        harmed = [word for word in given if not _TYPED.fullmatch(word)]
+        if harmed:
+            reader.problem(
+                f"{told}: {showing.clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh"
+            )
+        return
+    if not ssh.by_ssh(reader):
         shell = reader.told(ssh.REMOTE_SHELL)
         reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.names[0]}={PDSH}")
     if by in _EVEN and job.slots_differ:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
-    if by != PDSH and any(node.devices for node in job.nodes):
+    if any(node.devices for node in job.nodes):
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
-    if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
-        from_node_0.refuse_addresses(job, reader, told)
-    if by != PDSH:
-        from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
-    given = (job.program.path, *job.program.args, job.folder or reader.cwd)
-    harmed = next((word for word in given if not _TYPED.fullmatch(word)), None)
-    if by == PDSH and harmed is not None:
-        reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+    from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
 
 
 def _ssh_program(job: Job, reader: Reader) -> File:
@@ -184,10 +186,6 @@ def _ssh_program(job: Job, reader: Reader) -> File:
     path = which("ssh", reader.env.get("PATH", ""), reader.files) or "/usr/bin/ssh"
     config = shlex.quote(ssh.client_config(job, reader))
     return File(ssh.program(job, reader), f'#!/bin/sh\nexec {shlex.quote(path)} -F {config} "$@"\n', "0700")
-
-
-def _path(reader: Reader, process: Process) -> str:
-    return process.env.get("PATH", reader.env.get("PATH", ""))
 
 
 def _carried(process: Process, by: str, private: str, path: str) -> tuple[Process, File]:
@@ -204,7 +202,7 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     files for DeepSpeed, which comes last, and as it is written there."""
     recorders = {each.name: each.value for each in of_ranks(job, reader, True)}
     own = {**recorders, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart)}
-    meeting = _meeting(process, job) if by in _WITHOUT_MEETING else {}
+    meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT)) if by in _WITHOUT_MEETING else {}
     values = {**reader.env, **process.env, **own, **meeting, **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
     secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
@@ -212,15 +210,8 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
         if lost:
             reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
-    kept = {*names}.difference(secret, damaged)
-    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in sorted(kept.difference(user))}
-    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name in kept)
-
-
-def _meeting(process: Process, job: Job) -> dict[str, str]:
-    """MASTER_ADDR and MASTER_PORT as the runner's command has them, also by further options or a template of the user's."""
-    given = options.parsed(words.before(process.argv, job.program.path)[1:])
-    return {f"MASTER_{name.upper()}": value for name in ("addr", "port") for value in options.values(given, f"--master_{name}")}
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in (*secret, *damaged))
 
 
 def _arrives(value: str, by: str) -> bool:

@@ -32,29 +32,25 @@ class Kind(Value):
     variable: str = ""
 
 
-_TORCH = Kind("torchrun", "--nnodes", "PET_NNODES")
-_ACCELERATE = Kind("accelerate", "--num_machines")
-_DEEPSPEED = Kind("deepspeed", "--no_ssh")
-_MPI = Kind("mpirun")
 _AGAIN = Kind("")
-# By name, and by the word behind it where only that starts ranks.
-KINDS: dict[str, Kind] = {
-    "torchrun": _TORCH,
-    "python -m torch.distributed.run": _TORCH,
-    "python -m torch.distributed.launch": _TORCH,
-    "accelerate launch": _ACCELERATE,
-    "accelerate-launch": _ACCELERATE,
-    "python -m accelerate.commands.launch": _ACCELERATE,
-    "deepspeed": _DEEPSPEED,
-    "deepspeed.pt": _DEEPSPEED,
-    "python -m deepspeed.launcher.runner": _DEEPSPEED,
-    "msrun": Kind("msrun", "--master_addr"),
-    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra", "horovodrun"), _MPI),
-    "python -m horovod.runner": _MPI,
-    "python -m paddle.distributed.launch": Kind("", "--nnodes", "PADDLE_NNODES"),
-    "ranklaunch run": _AGAIN,
-    "python -m ranklaunch run": _AGAIN,
-}
+# Names of each kind, with the word behind a name where only that starts ranks.
+_BY_KIND = {
+    Kind("torchrun", "--nnodes", "PET_NNODES"): (
+        "torchrun",
+        "python -m torch.distributed.run",
+        "python -m torch.distributed.launch",
+    ),
+    Kind("accelerate", "--num_machines"): ("accelerate launch", "accelerate-launch", "python -m accelerate.commands.launch"),
+    Kind("deepspeed", "--no_ssh"): ("deepspeed", "deepspeed.pt", "python -m deepspeed.launcher.runner"),
+    Kind("msrun", "--master_addr"): ("msrun",),
+    Kind("mpirun"): (
+        "mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra", "horovodrun",
+        "python -m horovod.runner",
+    ),
+    Kind("", "--nnodes", "PADDLE_NNODES"): ("python -m paddle.distributed.launch",),
+    _AGAIN: ("ranklaunch run", "python -m ranklaunch run"),
+}  # fmt: skip
+KINDS = {name: kind for kind, names in _BY_KIND.items() for name in names}
 _NAMES = {*WRAPPERS, *SHELLS, *(name.partition(" ")[0] for name in KINDS)}
 _OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
 
@@ -155,9 +151,7 @@ def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str] | No
 
     env, args: environment and arguments when the script starts; None if unknown.
     """
-    if not MENTIONS.search(text):
-        return
-    from ranklaunch.adapters.launchers.shared.scripts import shell  # most have none
+    from ranklaunch.adapters.launchers.shared.scripts import shell  # most programs are no scripts
 
     for command in shell.commands(text, env, args):
         found = of_words(command.words[1:] if command.words[0] in ("exec", "command") else command.words)

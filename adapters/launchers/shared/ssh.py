@@ -63,13 +63,11 @@ VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOT
 NAME = "sshd"
 TAKEN = " failed: Address already in use"  # it goes on with the other family, if that is free, and serves nobody who comes by this one
 NEW = "new"
-NO_SHELLS = ("nologin", "false")
 PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
 # Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
 CARRIERS = ("sshd", "sshd-session", "sshd-auth", "sh", "bash", "dash", "orted", "prted", "hydra_pmi_proxy")
 _MOST_KEYS_BYTES = 1024 * 1024
-_SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 
 
 def reached(job: Job, reader: Reader, templates: Templates, behaviour: str = NAME) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def reached(job: Job, reader: Reader, templates: Templates, behaviour: str = NAM
     account = reader.account
     if not account.name:
         reader.problem("sshd and ssh need a user name, and this user id has none in /etc/passwd: run the container as a user with a name")
-    if account.shell.rpartition("/")[2] in NO_SHELLS:
+    if account.shell.endswith(("/nologin", "/false")):
         reader.problem(
             f"sshd runs what it is told by the account's shell, and that of {account.name} is {account.shell}, which ends every session: "
             f"give it one in the image (usermod -s /bin/sh {account.name}), or run the container as another user"
@@ -157,7 +155,7 @@ def other_shell(job: Job, reader: Reader) -> File:
     """A program that takes ssh's words, for launchers that start it themselves."""
     shell = reader.get(REMOTE_SHELL)
     beside, line = _SHELLS[shell]
-    if job.node_index == 0 and not reader.env.get(beside, "").strip():
+    if job.node_index == 0 and not reader.env.get(beside):
         reader.problem(f"{reader.told(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
     return File(program(job, reader), _IN_PLACE_OF_SSH.format(line), "0700")
 
@@ -187,9 +185,10 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
     if given == NEW:
         return "", ""
     for folder in [given] if given else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
-        key = _letting_in(reader, folder)
+        allowed = text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES)
+        key = _letting_in(reader, folder, allowed)
         if key:
-            digest = hashlib.sha256(text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES).encode()).hexdigest()[:12]
+            digest = hashlib.sha256(allowed.encode()).hexdigest()[:12]
             reader.ledger.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
             return folder, key
     if given:
@@ -202,10 +201,9 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
     return "", ""
 
 
-def _letting_in(reader: Reader, folder: str) -> str:
-    """A private key whose public half, where it is there too, is among those that are let in."""
-    allowed = text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES)
-    for name in PRIVATE_KEYS if allowed.strip() else ():
+def _letting_in(reader: Reader, folder: str, allowed: str) -> str:
+    """Return the name of a private key whose public half, if the folder has that too, is in the text of its authorized_keys."""
+    for name in PRIVATE_KEYS if allowed else ():
         public = text_of(reader.files, join(folder, f"{name}.pub"), _MOST_KEYS_BYTES).split()
         if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
             return name
@@ -217,10 +215,7 @@ def _letting_in(reader: Reader, folder: str) -> str:
 def _withheld(reader: Reader, folder: str, name: str) -> bool:
     """Whether it is there but not for this user: engines mount keys for root alone, or with an owner that is not the container's."""
     path = join(folder, name)
-    try:
-        withheld = reader.files.exists(path) and reader.files.text(path, _MOST_KEYS_BYTES) is None
-    except ValueError:  # it could be read, and is of a strange form
-        return False
+    withheld = reader.files.exists(path) and not text_of(reader.files, path, _MOST_KEYS_BYTES)
     if withheld:
         reader.warn(f"{path} is there, but this user cannot read it: the keys of that folder are not used")
     return withheld
@@ -228,7 +223,7 @@ def _withheld(reader: Reader, folder: str, name: str) -> bool:
 
 def sessions(reader: Reader) -> tuple[str, ...]:
     """Folders of Open MPI 4, in each of which every daemon of it has one of its own."""
-    places = [TEMPORARY.default, *(candidate.value.rstrip("/") for candidate in reader.candidates(TEMPORARY))]
+    places = [TEMPORARY.default, *(candidate.value for candidate in reader.candidates(TEMPORARY))]
     return tuple(join(place, "ompi.{host}.{uid}") for place in dict.fromkeys(places))
 
 
@@ -244,7 +239,7 @@ def _client(job: Job, reader: Reader, templates: Templates, key: str) -> list[Fi
 
 def _service(job: Job, reader: Reader, templates: Templates, config: str, behaviour: str) -> Process:
     # sshd starts itself anew for each connection, so it wants to know its own full path.
-    path = which("sshd", f"{reader.env.get('PATH', '')}:{_SBIN}", reader.files) or "/usr/sbin/sshd"
+    path = which("sshd", f"{reader.env.get('PATH', '')}:/usr/sbin:/usr/local/sbin:/sbin", reader.files) or "/usr/sbin/sshd"
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.

@@ -23,16 +23,16 @@ _ITEM = re.compile(r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s
 
 
 def _chosen(text: str) -> Chosen:
-    chosen: dict[str, Slots] = {}
+    chosen = []
     for item in text.split("@"):
         parts = _ITEM.fullmatch(item)
         if not parts:
             msg = "expected HOST or HOST:SLOT,SLOT, with @ between several"
             raise ValueError(msg)
         host, written = parts.groups()
-        slots = map(int, written.split(",")) if written else ()
-        chosen[host] = tuple(sorted({*chosen.get(host, ()), *slots}))
-    return tuple(chosen.items())
+        slots = set(map(int, written.split(","))) if written else ()
+        chosen.append((host, tuple(sorted(slots))))
+    return tuple(chosen)
 
 
 INCLUDE: Variable[Chosen] = Variable(

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, Variable, absolute, number, parse
-from ranklaunch.showing import begun
-from ranklaunch.typed import NamedTuple
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, Value, Variable, absolute, number, parse, showing, text_of
 
 SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 _WITH_VALUE = """
@@ -30,7 +28,7 @@ PARSER = words.Parser(tuple(_WITH_VALUE.split()), tuple(_SWITCHES.split()), SHOR
 spelled = PARSER.spelled
 
 
-class Option(NamedTuple):
+class Option(Value):
     """An option with its value. name: whole and long; of a word that is no option, its beginning. words: as they were written."""
 
     name: str
@@ -109,17 +107,13 @@ def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
     sources = []
     for folder in (home, job.folder):
         path = absolute(name, absolute(folder, reader.cwd))
-        try:
-            text = reader.files.text(path, _MOST_BYTES) or ""
-        except ValueError as error:
-            reader.problem(f"{path}: {error}")
-            continue
+        text = text_of(reader.files, path, _MOST_BYTES)
         if text and path not in sources:
             sources.append(path)
         for at, line in enumerate(text.splitlines(), 1):
             parts = _ENV_LINE.fullmatch(line)
             if not parts:
-                reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {begun(line.strip())}")
+                reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {showing.begun(line.strip())}")
             elif parts["name"]:
                 merged[parts["name"]] = parts["value"].strip()
     if merged:
