@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ranklaunch.adapters.launchers.shared.base import own_launcher, own_script
-from ranklaunch.adapters.launchers.shared.launcher import PYTHON as PYTHON
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.adapters.launchers.shared.launcher import Need as Need
-from ranklaunch.errors import nearest
+from ranklaunch.adapters.launchers.shared.base import (
+    BY_MPI,
+    METHOD,
+    TYPE_CHECKING,
+    Job,
+    Launcher,
+    Plan,
+    Process,
+    Reader,
+    nearest,
+    own_launcher,
+    own_script,
+)
+from ranklaunch.adapters.launchers.shared.base import PYTHON as PYTHON
+from ranklaunch.adapters.launchers.shared.base import Need as Need
 from ranklaunch.modules import Modules
-from ranklaunch.plan.model import Plan, Process
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import BY_MPI, METHOD
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
@@ -101,10 +106,9 @@ def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
             f"{own.instead}, or choose method plain, which starts it once on each node"
         )
     elif alone:
-        further = f" (with further options in RANKLAUNCH_EXTRA_{own.kind.method.upper()}_PARAMS)" if own.kind.method else ""
         reader.problem(
-            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes"
-            f"{further}, or choose method plain, which starts it as it is on each node"
+            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes, "
+            "or choose method plain, which starts it as it is on each node"
         )
 
 

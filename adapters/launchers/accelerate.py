@@ -9,8 +9,20 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
 from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
-from ranklaunch.adapters.launchers.shared.base import File, Job, Need, Plan, Reader, Templates, Variable, absolute, join, parse, showing
-from ranklaunch.read.settings import METHOD
+from ranklaunch.adapters.launchers.shared.base import (
+    METHOD,
+    File,
+    Job,
+    Need,
+    Plan,
+    Reader,
+    Templates,
+    Variable,
+    absolute,
+    join,
+    parse,
+    showing,
+)
 
 NAME = "accelerate"
 MODULE = "accelerate.commands.launch"
@@ -42,12 +54,17 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     options = words.options(extra, OPTIONS.spelled)
     _lint(job, reader, options)
-    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, _counts(job))
+    counts = (
+        contradictions.Count("--num_machines", len(job.nodes), contradictions.NODES),
+        contradictions.Count("--num_processes", job.world_size, contradictions.RANKS),
+        contradictions.Count("--machine_rank", job.node_index, contradictions.INDEX),
+    )
+    contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, counts)
     host, port = base.address(base.meeting_host(job, reader)), reader.get(base.MASTER_PORT)
     values = _merged(job, reader, extra, options, _config(job, options, host, port))
     config = File(join(base.attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
     extra = _without_file(extra)
-    outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
+    outputs = torchrun.rank_outputs(job, reader, templates, NAME, extra)
     shown = torchrun.with_dollars_doubled(job)
     argv = templates.command(
         "accelerate/command.j2",
@@ -70,25 +87,15 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
-    process = base.launcher_process(job, reader, NAME, argv, env, torchrun.behaviour(options))
-    found = base.planned(
-        job,
-        reader,
-        NAME,
-        (process,),
-        files=(config,),
-        waits=base.master_waits(job, reader),
-        outputs=outputs,
-        kept=None if outputs else torchrun.kept_outputs(job, told),
-    )
-    return torchrun.with_grace(found, reader, options)
+    return torchrun.plan_of(job, reader, NAME, argv, env, told, options, outputs, files=(config,))
 
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
     """With what the user's own file says, where there is one."""
     named = "".join(words.values(extra, _FILE, OPTIONS.spelled)[-1:])
     if named:
-        path, source, where = named, reader.source(EXTRA), f"{reader.source(EXTRA)}: {_FILE} {showing.clipped(named)}"
+        path, source = named, reader.source(EXTRA)
+        where = f"{source}: {_FILE} {showing.clipped(path)}"
     elif reader.given(CONFIG):
         path, source = reader.get(CONFIG), CONFIG.names[0]
         where = f"{source}={showing.clipped(path)}"
@@ -99,9 +106,9 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         return ours
     from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
 
-    file = merge.Own(absolute(path, reader.cwd), where)
-    reader.ledger.note(CONFIG.value, file.path, source)
-    return merge.merged(job, reader, file, ours, options)
+    path = absolute(path, reader.cwd)
+    reader.ledger.note(CONFIG.value, path, source)
+    return merge.merged(job, reader, path, where, ours, options)
 
 
 def _usual(reader: Reader) -> str:
@@ -153,14 +160,6 @@ def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, obje
     return values
 
 
-def _counts(job: Job) -> tuple[contradictions.Count, ...]:
-    return (
-        contradictions.Count("--num_machines", len(job.nodes), contradictions.NODES),
-        contradictions.Count("--num_processes", job.world_size, contradictions.RANKS),
-        contradictions.Count("--machine_rank", job.node_index, contradictions.INDEX),
-    )
-
-
 def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     source = reader.source(EXTRA)
     for name in sorted(options.intersection(_MEETING)):
@@ -170,21 +169,13 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
             f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "
             "expected: remove it; option --accelerator=cpu trains on CPUs"
         )
-    if job.program.args[:1] in (("",), ("-",)):
-        reader.problem(
-            f"{reader.told(METHOD)}: the program's first argument is {job.program.args[0]!r}, on which accelerate fails (TypeError: "
-            "unhashable type: 'list'): put another one before it, or use method torchrun"
-        )
-    if "--max_restarts" in options:
-        reader.warn(f"{source} has --max_restarts: accelerate restarts this node's ranks without the other nodes")
     if job.slots_differ:
         slots = ", ".join(str(node.slots) for node in job.nodes)
         reader.problem(
             f"{reader.told(METHOD)} needs the same number of slots on every node, found {slots}: accelerate divides all processes evenly "
             "and drops the rest; method torchrun or spawn can"
         )
-    if job.rank_table:
-        reader.warn(f"method accelerate does not use the rank table {job.rank_table}")
+    torchrun.lint(job, reader, NAME, source, options)
 
 
 class Accelerate(torchrun.Torchrun):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import (
+    TYPE_CHECKING,
     Job,
     Plan,
     Reader,
@@ -19,7 +20,6 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
@@ -52,35 +52,27 @@ FSDP_FLAGS = {"--use-torch-fsdp2", "--use-megatron-fsdp"}  # which require anoth
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     script = own_script(job, reader)
     if script:
-        return _of_script(script, job, reader, templates)
-    layout = _layout(job, reader)
-    env = _environment(job, layout, reader)
-    return _with(layout, env, torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2"))
-
-
-def _with(layout: Layout, env: dict[str, str], found: Plan) -> Plan:
-    """Return a plan with a layout and with variables of its own."""
+        layout, env = _of_script(script, job, reader)
+        found = once(job, reader, templates, NAME, "plain/command.j2", script)
+    else:
+        layout, env = _layout(job, reader)
+        found = torchrun.plan_by(_with_flags(job, reader), reader, templates, "megatron/command.j2")
     processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
     return replace(found, method=NAME, processes=processes, layout=layout)
 
 
-def _of_script(script: Script, job: Job, reader: Reader, templates: Templates) -> Plan:
-    """Of Megatron's own scripts, which start the ranks themselves: what they say is checked, where it is known, and nothing added."""
-    if reader.given(torchrun.EXTRA):
-        reader.warn(f"{reader.source(torchrun.EXTRA)} has no effect: {script.path} starts its ranks itself")
+def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None, dict[str, str]]:
+    """Return the layout of one of Megatron's own scripts, which start the ranks themselves, where it is known, and the variables for it."""
     args = script.starts[0].words
     unknown = _unknown(script, job)
     if unknown:
         reader.warn(f"{script.path}: its layout is not checked: {unknown}")
-        return once(job, reader, templates, NAME, "plain/command.j2", script)
+        return None, {}
     for variable, flag in FLAGS.items():
         if reader.given(variable) and not words.values(args, flag):
             reader.record(variable)
             reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
-    told = replace(job, program=replace(job.program, args=args))
-    layout = _layout(told, reader)
-    env = _environment(told, layout, reader)
-    return _with(layout, env, once(job, reader, templates, NAME, "plain/command.j2", script))
+    return _layout(replace(job, program=replace(job.program, args=args)), reader)
 
 
 def _unknown(script: Script, job: Job) -> str:
@@ -114,14 +106,15 @@ def _options(job: Job) -> tuple[str, ...]:
     return tuple(words.before(job.program.args, "--"))
 
 
-def _layout(job: Job, reader: Reader) -> Layout:
-    """What is asked for, by our variables or by the program's own arguments, which must not contradict each other; checked."""
+def _layout(job: Job, reader: Reader) -> tuple[Layout, dict[str, str]]:
+    """Return the layout that is asked for, by our variables or by the program's own arguments, which must not contradict each other,
+    checked, and the variables for it."""
     args = _options(job)
     tp, pp, cp, ep = (_size(args, variable, flag, reader) for variable, flag in FLAGS.items())
     etp = _own(args, EXPERT_TP_FLAG, reader) or 0
     layout = Layout(job.world_size, tp, pp, cp, ep, etp, ORDER_DP_LAST if DP_LAST_FLAG in args else ORDER)
     _check(job, layout, reader)
-    return layout
+    return layout, _environment(job, layout, reader)
 
 
 def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Reader) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
+    FEWER_RANKS,
+    WHERE_IT_STANDS,
     File,
     FromNode0,
     Job,
@@ -23,12 +25,11 @@ from ranklaunch.adapters.launchers.shared.base import (
     make_nodes,
     parse,
     replace,
-    showing,
+    spread,
     which,
 )
 from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.read.settings import FEWER_RANKS, WHERE_IT_STANDS, spread
 
 NAME = "mpirun"
 
@@ -51,16 +52,11 @@ MPI_SLOTS: Variable[tuple[int, ...]] = Variable(
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
 RIVAL = ("mpiexec.hydra", "MPICH's, and method mpirun needs Open MPI's")
-NAMES = (NAME, "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "orterun", "prterun")  # of Open MPI's launcher
-MOST_RANKS = 1_000_000
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     job = base.need_hosts(_with_slots(job, reader), reader, NAME)
     base.check_before_much(job, reader)
-    if job.world_size > MOST_RANKS:
-        reader.problem(f"{job.world_size} ranks: method {NAME} takes at most {MOST_RANKS}, each of which has a log on node 0")
-        reader.check()
     many = len(job.nodes) > 1
     by_ssh = many and ssh.by_ssh(reader)
     reached = ssh.reached(job, reader, templates) if many else {}
@@ -80,31 +76,20 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), open_mpi, NAME, [count])
-    _refuse_template(job, reader, templates, process, count)
+    from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
+    _refuse_template(job, reader, templates, process.argv, count)
     if job.node_index:  # it has read the same settings, so that the nodes can compare them
         return own
     return replace(own, processes=(process,), files=(*files, *own.files), waits=waits if many else (), outputs=outputs, by_address=many)
 
 
-def _refuse_template(job: Job, reader: Reader, templates: Templates, process: Process, count: contradictions.Count) -> None:
-    """What it started in place of all ranks would be taken for these: it ends with 0, and ranks of other nodes are not seen. A colon of
-    the program's would do so too."""
-    behind = _behind(process.argv)
-    if {*job.program.args} <= {*behind}:  # and no template hands them on as one word
-        from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
-    own = () if ":" in behind else words.before(behind, job.program.path)  # several programs divide the ranks among them
-    told = contradictions.told(own, count, lambda name: name.replace("--np", "-np")) or contradictions.told(
-        own[:2], count, open_mpi.spelled
-    )
-    if told and not reader.get(FEWER_RANKS) and not contradictions.told(reader.get(EXTRA), count, open_mpi.spelled):
-        what = f"{templates.source(process.argv)} has {count.option} {showing.clipped(told[-1])}"
+def _refuse_template(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], count: contradictions.Count) -> None:
+    """Refuse another number by a template of the user's: mpirun would end with 0, and ranks of other nodes are not seen. Several programs
+    divide the ranks among them."""
+    told = contradictions.told(words.before(argv, job.program.path), count)
+    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not words.values(reader.get(EXTRA), "-np"):
+        what = f"{templates.source(argv)} has -np {told[-1]}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
-
-
-def _behind(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """What stands behind Open MPI's launcher, in a command that a tool may begin or end, such as nice -n 5."""
-    begin = next((i for i, word in enumerate(argv) if word.rpartition("/")[2] in NAMES), len(argv))
-    return argv[begin + 1 :]
 
 
 def _with_slots(job: Job, reader: Reader) -> Job:

@@ -5,10 +5,12 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.base import (
+    MUSTER,
     PROGRAM,
     Job,
     Launcher,
@@ -22,7 +24,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     replace,
 )
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.read.settings import MUSTER
 
 NAME = "pytorch"
 
@@ -39,11 +40,11 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     file = _file(job, reader)
     argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader, file))
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader)
-    if not file:
-        return base.planned(job, reader, NAME, (process,), waits=base.master_waits(job, reader), runs=PROGRAM)
-    if len(job.nodes) > 1 and not reader.get(MUSTER):
+    if file and len(job.nodes) > 1 and not reader.get(MUSTER):
         reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
-    return base.planned(job, reader, NAME, (process,), prepare=() if job.node_index else (_fresh(job, reader, file),), runs=PROGRAM)
+    waits = () if file else base.master_waits(job, reader)
+    prepare = (_fresh(job, reader, file),) if file and not job.node_index else ()
+    return base.planned(job, reader, NAME, (process,), waits=waits, prepare=prepare, runs=PROGRAM)
 
 
 def _file(job: Job, reader: Reader) -> str:
@@ -71,10 +72,7 @@ def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
     told = {"--init_method": f"file://{file}" if file else f"tcp://{host}:{reader.get(MASTER_PORT)}"}
     if len(job.nodes) > 1:
         told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
-    own = {word.partition("=")[0] for word in job.program.args}
-    for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {told[name]}")
-    return tuple(word for name, value in told.items() if name not in own for word in (name, value))
+    return tuple(itertools.chain.from_iterable(base.not_own(job, reader, told).items()))
 
 
 def _uneven(job: Job, reader: Reader) -> dict[str, str]:

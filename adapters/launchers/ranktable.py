@@ -7,6 +7,7 @@ import re
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
 from ranklaunch.adapters.launchers.shared.base import (
+    WAIT_S,
     File,
     Job,
     Launcher,
@@ -25,8 +26,6 @@ from ranklaunch.adapters.launchers.shared.base import (
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
-from ranklaunch.ranktable import RankTable
-from ranklaunch.read.settings import WAIT_S
 
 NAME = "ranktable"
 
@@ -68,28 +67,24 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
     if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
         env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
-    return replace(as_slurm_task(process, job, reader), copies=_copies(job, process, local_rank))
+    if job.platform == "modelarts":  # which collects the log of each device under a name of its own
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", job.name)[:128]
+        process = replace(process, copies=(join(job.log_dir, f"{name}-proc-rank-{rank}-device-{local_rank}.txt"),))
+    return as_slurm_task(process, job, reader)
 
 
-def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:
-    """ModelArts collects the log of each device under a name of its own."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", job.name)[:128]
-    return (join(job.log_dir, f"{name}-proc-rank-{process.rank}-device-{local_rank}.txt"),) if job.platform == "modelarts" else ()
-
-
-def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
+def _placed(job: Job, reader: Reader, table: ranktable.RankTable, index: int) -> Job:
     """The job as the table says it: a node for each of its entries, with as many slots as that has devices."""
     for warning in table.warnings:
         reader.warn(f"rank table {job.rank_table}: {warning}")
     if table.size != job.world_size:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
-    entries = [(host, server.size, server.ranks[0]) for host, server in zip(_hosts(job, table), table.servers)]
-    if entries == [(node.host, node.slots, node.first_rank) for node in job.nodes]:
-        return replace(job, node_index=index)
-    return replace(job, nodes=tuple(Node(i, *entry) for i, entry in enumerate(entries)), node_index=index)
+    entries = enumerate(zip(_hosts(job, table), table.servers))
+    nodes = tuple(Node(i, host, server.size, server.ranks[0]) for i, (host, server) in entries)
+    return replace(job, nodes=nodes, node_index=index)
 
 
-def _hosts(job: Job, table: RankTable) -> list[str]:
+def _hosts(job: Job, table: ranktable.RankTable) -> list[str]:
     """Of the table's entries, as the platform calls them where that is known."""
     addresses = [server.container_ip for server in table.servers]
     if not job.table_in_order and all(addresses):

@@ -6,24 +6,10 @@ node nothing is added. Without ps, all are workers (MultiWorkerMirroredStrategy)
 
 from __future__ import annotations
 
-import itertools
 import json
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.base import (
-    Job,
-    Launcher,
-    Node,
-    Plan,
-    Process,
-    Reader,
-    Templates,
-    Variable,
-    join,
-    parse,
-    replace,
-    showing,
-)
+from ranklaunch.adapters.launchers.shared.base import Job, Launcher, Node, Plan, Process, Reader, Templates, Variable, join, parse, replace
 from ranklaunch.read.tasks import CONFIG, PS, WORKER
 
 NAME = "tensorflow"
@@ -42,8 +28,6 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     argv = templates.command("tensorflow/command.j2", job=job, appended=_appended(job, reader))
     env = _environment(job, reader)
     process = base.rank_process(job, reader, templates, argv, 0, env, rank=job.node.task_index)
-    if len(job.nodes) > 1 and not env and reader.given(CONFIG):
-        process = replace(process, unset=tuple(sorted({*process.unset, CONFIG.names[0]})))
     serves = job.node.task == PS
     return base.planned(
         job, reader, NAME, () if serves else (process,), services=(_service(job, process),) if serves else (),
@@ -53,10 +37,14 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _nodes(job: Job, port: int) -> tuple[Node, ...]:
     """One process on each, whatever the slots; that of a ps is no rank."""
-    named = job.nodes if job.has_tasks else [node._replace(task=WORKER, task_index=node.index) for node in job.nodes]
-    slots = [int(node.task == WORKER) for node in named]
-    firsts = itertools.accumulate([0, *slots[:-1]])
-    return tuple(node._replace(slots=n, first_rank=first, port=node.port or port) for node, n, first in zip(named, slots, firsts))
+    nodes: list[Node] = []
+    ranks = 0
+    for node in job.nodes:
+        named = node if job.has_tasks else node._replace(task=WORKER, task_index=node.index)
+        slots = int(named.task == WORKER)
+        nodes.append(named._replace(slots=slots, first_rank=ranks, port=node.port or port))
+        ranks += slots
+    return tuple(nodes)
 
 
 def _service(job: Job, process: Process) -> Process:
@@ -83,17 +71,14 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
         **{f"--{task}_hosts": ",".join(hosts) for task, hosts in _cluster(job).items()},
         "--job_name": job.node.task,
     }
-    own = {word.partition("=")[0] for word in job.program.args}
-    for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
-    words = {name: f"{name}={value}" for name, value in told.items() if name not in own}
-    for name, word in words.items():
+    words = tuple(f"{name}={value}" for name, value in base.not_own(job, reader, told).items())
+    for word in words:
         if len(word) > LONGEST:
             reader.problem(
-                f"{name} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
+                f"{word.partition('=')[0]} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
                 f"{LONGEST}: shorter names or IPv4 addresses are needed (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
             )
-    return tuple(words.values())
+    return words
 
 
 def _environment(job: Job, reader: Reader) -> dict[str, str]:

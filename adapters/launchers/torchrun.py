@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, words
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
+    GRACE_S,
+    MASTER_ADDR,
     ROUTE_PLAN,
     SETTLE_S,
     After,
+    Any,
     Failure,
+    File,
     Job,
     Launcher,
     Need,
@@ -30,48 +33,34 @@ from ranklaunch.adapters.launchers.shared.base import (
     folders,
     join,
     launcher_process,
-    limits,
     master_waits,
     parse,
+    planned,
     replace,
     script_or_module,
     showing,
 )
 from ranklaunch.plan import facts
-from ranklaunch.read.settings import GRACE_S, MASTER_ADDR
 
 NAME = "torchrun"
 MODULE = "torch.distributed.run"
 
-MASTER_PORT = replace(ANY_MASTER_PORT, names=(*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), default=18888)
+MASTER_PORT = replace(base.MASTER_PORT, names=(*base.MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), default=18888)
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), parse.words, (),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 RANK_AFTER_ACC = Variable(
-    "rank_after_acc",
-    ("RANK_AFTER_ACC",),
-    parse.count,
-    0,
-    "node rank after route planning",
-    "platform",
-    per_node=True,
+    "rank_after_acc", ("RANK_AFTER_ACC",), parse.count, 0, "node rank after route planning", "platform", per_node=True
 )
 MASTER_INDEX = Variable(
-    "master_index",
-    ("MA_MASTER_INDEX",),
-    parse.count,
-    0,
-    "index of the node that has rank 0 after route planning",
-    "platform",
+    "master_index", ("MA_MASTER_INDEX",), parse.count, 0, "index of the node that has rank 0 after route planning", "platform"
 )
 
 SHUTDOWN = Variable(
     "shutdown_timeout", ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",), parse.count, 0, "seconds that ranks have after a stop before torch kills them",
     default_text="the grace, rounded up, and 5 more, where this torch knows the variable", per_node=True,
 )  # fmt: skip
-
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
 
 KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
 HELD_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
@@ -139,21 +128,32 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
         program = replace(shown.program, args=(_LOCAL_RANK, *shown.program.args))
         argv = templates.command(template, job=replace(shown, program=program), **values)
     argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
-    outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, told) else None
+    outputs = rank_outputs(job, reader, templates, NAME, told)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
-    planned = Plan(
-        job=job,
-        method=NAME,
-        why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, behaviour(options)),),
-        limits=limits(reader),
-        waits=master_waits(job, reader, master),
-        outputs=outputs,
-        kept=None if outputs else kept_outputs(job, told),
-    )
-    return with_grace(planned, reader, options)
+    return plan_of(job, reader, NAME, argv, env, told, options, outputs, master)
+
+
+def plan_of(
+    job: Job,
+    reader: Reader,
+    name: str,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    told: Sequence[str],
+    options: set[str],
+    outputs: RankOutputs | None,
+    master: str = "",
+    files: tuple[File, ...] = (),
+) -> Plan:
+    """Return the plan for torch's agent by method name. told, options: words of its own by template and user, and the names of options
+    among these. outputs: None where the user redirects the output of ranks."""
+    process = launcher_process(job, reader, name, argv, env, Restarting.NAME if "--max_restarts" in options else NAME)
+    waits = master_waits(job, reader, master)
+    process = replace(process, env={**process.env, **_shutdown(job, reader, options)})
+    kept = None if outputs else _kept_outputs(job, told)
+    return planned(job, reader, name, (process,), files=files, waits=waits, outputs=outputs, kept=kept)
 
 
 def with_dollars_doubled(job: Job) -> Job:
@@ -165,39 +165,31 @@ def with_dollars_doubled(job: Job) -> Job:
     return replace(job, program=replace(program, path=path, args=tuple(args)))
 
 
-def behaviour(options: Collection[str]) -> str:
-    """Return the name of the class for torch's agent with these options, which its templates may have set too."""
-    return Restarting.NAME if "--max_restarts" in options else NAME
-
-
-def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
-    """Give ranks the whole grace, and not what torch leaves them: by torch's own setting where that does it, else torch is halted in time.
-    Where no torch is seen, as where another machine plans, nothing is known of it."""
-    (process,) = plan.processes
-    torch = facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, reader.env, reader.cwd)
-    name, grace = SHUTDOWN.names[0], reader.told(GRACE_S)
-    is_long = plan.limits.grace_s > HELD_AFTER_S
-    if name in torch and _SHUTDOWN not in options:
-        process = replace(process, env={**process.env, name: _shutdown(reader, plan.limits.grace_s)})
-    elif torch and is_long and _SHUTDOWN not in options and plan.job.node_index == 0:
-        reader.warn(
-            f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HELD_AFTER_S} s after it; a rank that "
-            "then needs its store, as for a new group, waits until it is killed"
-        )
-    if is_long and process.behaviour == Restarting.NAME:
+def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
+    """Return the variable that gives ranks the whole grace after a stop, and not what torch leaves them. A torch that does not know it is
+    halted in time. Where no torch is seen, as where another machine plans, nothing is known of it."""
+    torch = facts.source(_KNOWS_SHUTDOWN, job, reader.files, reader.env, reader.cwd)
+    name, grace_s, grace = SHUTDOWN.names[0], base.limits(reader).grace_s, reader.told(GRACE_S)
+    is_long = grace_s > HELD_AFTER_S
+    if is_long and "--max_restarts" in options:
         reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
-    return replace(plan, processes=(process,))
-
-
-def _shutdown(reader: Reader, grace_s: float) -> str:
-    """Return torch's own setting of the seconds that ranks have after a stop."""
-    if not reader.given(SHUTDOWN):
-        seconds = str(math.ceil(grace_s) + 5)
-        reader.ledger.note(SHUTDOWN.value, seconds, "the grace, rounded up, and 5 more")
-        return seconds
-    if reader.get(SHUTDOWN) < grace_s:
-        reader.warn(f"{reader.told(SHUTDOWN)}: torch kills ranks so long after a stop, before {reader.told(GRACE_S)} is over")
-    return str(reader.get(SHUTDOWN))
+    if _SHUTDOWN in options:
+        return {}
+    if name not in torch:
+        if torch and is_long and job.node_index == 0:
+            reader.warn(
+                f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HELD_AFTER_S} s after it; a rank that "
+                "then needs its store, as for a new group, waits until it is killed"
+            )
+        return {}
+    if reader.given(SHUTDOWN):
+        seconds = reader.get(SHUTDOWN)
+        if seconds < grace_s:
+            reader.warn(f"{reader.told(SHUTDOWN)}: torch kills ranks so long after a stop, before {grace} is over")
+    else:
+        seconds = math.ceil(grace_s) + 5
+        reader.ledger.note(SHUTDOWN.value, str(seconds), "the grace, rounded up, and 5 more")
+    return {name: str(seconds)}
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
@@ -235,12 +227,6 @@ def _summary(others: str, root: str) -> Failure | None:
     return failed_with(code, rank, pid, victims=victims)
 
 
-def knows_its_ranks(job: Job, told: Sequence[str]) -> bool:
-    """Return False if the user redirects the ranks' output, or if a rendezvous backend other than static numbers the nodes. told: words of
-    torchrun's own, by whatever template."""
-    return not words.options(told, OPTIONS.spelled).intersection(_OUTPUT) and _keeps_order(job, told)
-
-
 def _keeps_order(job: Job, told: Sequence[str]) -> bool:
     """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
     return len(job.nodes) == 1 or _last_value(told, "--rdzv_backend") in ("", "static")
@@ -251,15 +237,18 @@ def _last_value(told: Sequence[str], option: str) -> str:
     return next(reversed(words.values(told, option, OPTIONS.spelled)), "")
 
 
-def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
+def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, told: Sequence[str]) -> RankOutputs | None:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
-    rank, so that nodes whose logs are in one place need a folder each."""
+    rank, so that nodes whose logs are in one place need a folder each. None if the user redirects the ranks' output, or if a rendezvous
+    backend other than static numbers the nodes. told: words of torchrun's own, by whatever template."""
+    if words.options(told, OPTIONS.spelled).intersection(_OUTPUT) or not _keeps_order(job, told):
+        return None
     place = join(attempt_dir(job), folder)
     place = folders.node(place, job.node_index) if len(job.nodes) > 1 else place
     return base.rank_outputs(job, reader, templates, place, OWN_LOGS, by_local_rank=True)
 
 
-def kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
+def _kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
     """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
     role = _last_value(told, "--role") or "default"
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
@@ -300,26 +289,27 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     options = words.options(extra, OPTIONS.spelled)
     source, single = reader.source(EXTRA), len(job.nodes) == 1
-    for name in ("--master_addr",) if single else ("--master_addr", "--master_port"):
-        if name in options:
-            reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    for name in () if single else sorted(options.intersection(("--master_addr", "--master_port"))):
+        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not _keeps_order(job, extra):
         backend = _last_value(extra, "--rdzv_backend")
-        endpoint = f"{job.master}:{reader.get(MASTER_PORT)}" if backend == "c10d" else "HOST:PORT of its server"
-        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={endpoint} is needed"
+        needed = backend == "c10d" and "--rdzv_endpoint" not in options
+        hint = f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed" if needed else ""
         told = f"{source} has --rdzv_backend={showing.clipped(backend)}"
         reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
-    counted = _last_value(extra, "--nproc_per_node")
-    if counted in ("auto", "cpu", "gpu", "xpu", "npu"):
-        reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
+    lint(job, reader, NAME, source, options)
+
+
+def lint(job: Job, reader: Reader, name: str, source: str, options: set[str]) -> None:
+    """Warn of what torch's agent does on its own, or ignores, by method name."""
     if "--max_restarts" in options:
-        reader.warn(f"{source} has --max_restarts: torchrun restarts this node's ranks without the other nodes")
+        reader.warn(f"{source} has --max_restarts: {name} restarts this node's ranks without the other nodes")
     if job.rank_table:
-        reader.warn(f"method torchrun does not use the rank table {job.rank_table}")
+        reader.warn(f"method {name} does not use the rank table {job.rank_table}")
 
 
 class Torchrun(Launcher):
@@ -327,7 +317,7 @@ class Torchrun(Launcher):
     succeeded."""
 
     NAME = NAME
-    VARIABLES = VARIABLES
+    VARIABLES: tuple[Variable[Any], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
     DEPTH = 1
     ENDS_RANKS: tuple[str, ...] = (CLOSING,)
     HAS_REPORTED = ALL_SAID

@@ -91,8 +91,8 @@ def test_the_arguments_of_one_rank_arrive_as_they_are(job: MakeJob, tmp_path: Pa
 
 
 @pytest.mark.parametrize("first", [pytest.param("", id="empty"), pytest.param("-", id="dash", marks=pytest.mark.table)])
-def test_first_arguments_that_ranklaunch_refuses_for_it(tmp_path: Path, first: str) -> None:
-    """If this fails, accelerate has learned to take them, and ranklaunch should let them pass."""
+def test_first_arguments_on_which_it_fails(tmp_path: Path, first: str) -> None:
+    """If this fails, accelerate has learned to take them: docs/launchers.md is to say so."""
     argv = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1", "--num_processes", "2"]
     more = ["--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no", child("exits.py"), first]
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C"}

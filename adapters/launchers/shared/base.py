@@ -9,6 +9,7 @@ from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.launcher import (
     PROOF_BEGUN,
+    PYTHON,
     SETTLE_S,
     After,
     FromNode0,
@@ -24,9 +25,23 @@ from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process,
 from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
+from ranklaunch.read.settings import (
+    BY_MPI,
+    DEBUG,
+    DEBUG_SWITCHES,
+    FEWER_RANKS,
+    GRACE_S,
+    HOSTS,
+    LOG_TAG,
+    MASTER_ADDR,
+    METHOD,
+    MUSTER,
+    WAIT_S,
+    WHERE_IT_STANDS,
+    spread,
+)
 from ranklaunch.render.templates import Templates
-from ranklaunch.typed import TYPE_CHECKING, Any
+from ranklaunch.typed import TYPE_CHECKING, Any, NoReturn
 from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
@@ -38,19 +53,17 @@ if TYPE_CHECKING:
 
 # What launchers also need of the rooms around them: they import from here alone.
 __all__ = [
-    "NOTHING", "PROGRAM", "PROOF_BEGUN", "RENEWED", "SETTLE_S", "After", "ConfigError", "Failure", "File", "Files", "FromNode0",
-    "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs", "RanksFirst", "Reader", "Signals",
-    "Started", "Templates", "Value", "Variable", "Wait", "WaitError", "absolute", "counted", "folder_of", "folders", "join",
-    "make_nodes", "nearest", "number", "own_program", "parse", "replace", "showing", "text_of", "unreadable", "which",
+    "BY_MPI", "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN", "PYTHON",
+    "RENEWED", "SETTLE_S", "TYPE_CHECKING", "WAIT_S", "WHERE_IT_STANDS", "After", "Any", "ConfigError", "Failure", "File",
+    "Files", "FromNode0", "Job", "Launcher", "Need", "NoReturn", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
+    "RanksFirst", "Reader", "Signals", "Started", "Templates", "Value", "Variable", "Wait", "WaitError", "absolute", "counted",
+    "folder_of", "folders", "join", "make_nodes", "misleading", "nearest", "number", "own_program", "parse", "replace", "showing",
+    "spread", "text_of", "unreadable", "which",
 ]  # fmt: skip
 
 
 def failed_with(
-    returncode: int,
-    rank: int | None = None,
-    pid: int | None = None,
-    node: int | None = None,
-    victims: tuple[tuple[int, int], ...] = (),
+    returncode: int, rank: int | None = None, pid: int | None = None, node: int | None = None, victims: tuple[tuple[int, int], ...] = ()
 ) -> Failure:
     """A launcher's word for how a rank ended. returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure."""
     signal = max(0, -returncode)
@@ -58,16 +71,8 @@ def failed_with(
 
 
 MASTER_PORT = Variable(
-    "master_port",
-    ("RANKLAUNCH_MASTER_PORT",),
-    parse.port,
-    29500,
-    "port of the rendezvous on node 0",
-    option="--master-port",
+    "master_port", ("RANKLAUNCH_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0", option="--master-port"
 )
-
-LOOPBACK = "127.0.0.1"
-MANY_NODES = 10_000
 
 # Of those that can; others say that it has no effect.
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
@@ -133,7 +138,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         env={**common_env(job, reader), **(script.env if script else {})},
         unset=script.unset if script else unset,
     )
-    return Plan(job=job, method=method, why="", processes=(process,), limits=limits(reader), waits=waits, runs=PROGRAM)
+    return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM)
 
 
 def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:
@@ -152,7 +157,7 @@ def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
 
 def meeting_host(job: Job, reader: Reader) -> str:
     """Where ranks meet: at node 0. Those of one node meet within it, since nobody may know its name, itself included."""
-    return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else LOOPBACK
+    return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else "127.0.0.1"
 
 
 def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
@@ -172,8 +177,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed and not reader.awaits_hosts:
         first, last = unnamed[0], unnamed[-1]
-        numbers = f"{first} to {last}" if last - first + 1 == len(unnamed) else showing.clipped(", ".join(map(str, unnamed)))
-        who = f"node {first} has no name" if first == last else f"nodes {numbers} have no names"
+        who = f"nodes {first} to {last} have no names" if 1 < len(unnamed) == last - first + 1 else f"node {first} has no name"
         remedy = f"name them by {HOSTS.both}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
     return with_hosts(job)
@@ -181,7 +185,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
 
 def check_before_much(job: Job, reader: Reader) -> None:
     """Where a job is so large that to plan on takes seconds, and the plan is refused anyway."""
-    if len(job.nodes) > MANY_NODES:
+    if len(job.nodes) > 10_000:
         reader.check()
 
 
@@ -203,12 +207,7 @@ def script_or_module(
 
 
 def launcher_process(
-    job: Job,
-    reader: Reader,
-    name: str,
-    argv: tuple[str, ...],
-    env: Mapping[str, str] = NOTHING,
-    behaviour: str = "",
+    job: Job, reader: Reader, name: str, argv: tuple[str, ...], env: Mapping[str, str] = NOTHING, behaviour: str = ""
 ) -> Process:
     """Return a process that starts this node's ranks itself. behaviour: NAME of its launcher's class."""
     return Process(
@@ -223,13 +222,7 @@ def launcher_process(
 
 
 def rank_process(
-    job: Job,
-    reader: Reader,
-    templates: Templates,
-    argv: tuple[str, ...],
-    local_rank: int,
-    env: dict[str, str],
-    rank: int,
+    job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, env: dict[str, str], rank: int
 ) -> Process:
     """Return the process of one rank. local_rank: its number on this node."""
     process = launcher_process(job, reader, f"rank {rank}", argv, env)
@@ -282,6 +275,14 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     if folder and search.split(":")[0] != folder:
         env["PATH"] = f"{folder}:{search}" if search else folder
     return env
+
+
+def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]:
+    """Return the arguments, by option, that the user has not given the program. The user's own stand."""
+    own = {word.partition("=")[0] for word in job.program.args}
+    for name in sorted(own & told.keys()):
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
+    return {name: value for name, value in told.items() if name not in own}
 
 
 def address(host: str) -> str:

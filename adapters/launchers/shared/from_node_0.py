@@ -6,9 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.base import Job, Reader
-from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.showing import clipped
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, misleading, showing
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
@@ -57,7 +55,7 @@ def refuse_twice(job: Job, reader: Reader, told: str) -> None:
     times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
-        reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
+        reader.problem(f"{told}: {showing.clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
 
 
 def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:

@@ -9,7 +9,6 @@ import re
 from ranklaunch.adapters.launchers.shared.base import Failure, Files, failed_with, folder_of, join, parse, text_of
 
 CONFIG = "openmpi-mca-params.conf"
-FOLDERS = ("/etc/openmpi", "/etc")
 MOST_BYTES = 65536
 
 _EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
@@ -79,7 +78,7 @@ def cpus(files: Files) -> int | None:
 def excluded(files: Files, mpirun: str) -> list[str]:
     """Ways between ranks (btl) that the installation's own configuration excludes: who names some takes the place of that list."""
     prefix = folder_of(folder_of(mpirun))
-    for folder in (*FOLDERS, *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
+    for folder in ("/etc/openmpi", "/etc", *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
         found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG), MOST_BYTES), re.MULTILINE)
         if found:
             return sorted(filter(None, found[-1].split(",")))

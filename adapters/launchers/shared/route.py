@@ -13,10 +13,12 @@ import zlib
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import (
+    MUSTER,
     ROUTE_PLAN,
     ConfigError,
     File,
     Job,
+    NoReturn,
     Process,
     Reader,
     Value,
@@ -31,8 +33,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     unreadable,
 )
 from ranklaunch.ranktable import RankTable
-from ranklaunch.read.settings import METHOD, MUSTER
-from ranklaunch.typed import NoReturn
 
 TOPOLOGY = Variable(
     "topology", ("TOPO_FILE_PATH",), parse.text, "/user/config/ranktable_tor.json", "the network's topology, from the platform", "platform",
@@ -81,20 +81,20 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     if outcome is None:
         return _ask(job, reader, given)
     status, why = outcome
-    if status not in ("planned", "unavailable"):
+    if status == "unavailable":
+        missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
+        return _without(reader, given, "the library", f"{missing}: ranks keep the order of the rank table")
+    if status != "planned":
         _fail(why)
-    if status == "planned":
-        try:
-            planned = ranktable.load(_path(job, _TABLE), reader.files)
-        except (ranktable.NotReadyError, ConfigError) as error:
-            _fail(f"the library's table: {error}")
-        # The same devices of the same servers in another order, or two processes have one device.
-        before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (table, planned))
-        if before != after:
-            _fail("the library's table has other servers or devices than the one it was given")
-        return Route(planned, [*after].index(table.servers[index].server_id))
-    missing = f"the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10)"
-    return _without(reader, given, "the library", f"{missing}: ranks keep the order of the rank table")
+    try:
+        planned = ranktable.load(_path(job, _TABLE), reader.files)
+    except (ranktable.NotReadyError, ConfigError) as error:
+        _fail(f"the library's table: {error}")
+    # The same devices of the same servers in another order, or two processes have one device.
+    before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (table, planned))
+    if before != after:
+        _fail("the library's table has other servers or devices than the one it was given")
+    return Route(planned, [*after].index(table.servers[index].server_id))
 
 
 def _fail(why: str) -> NoReturn:
@@ -108,8 +108,6 @@ def _inapplicable(reader: Reader, table: RankTable) -> str:
     servers = {server.server_id for server in table.servers}
     if len(servers) < len(table.servers) or len({server.size for server in table.servers}) > 1:
         return "it needs full nodes, with the same number of devices and one pod each"
-    if reader.env.get(METHOD.names[-1]):
-        return f"with a rank table it needs {METHOD.names[-1]} unset"
     return "" if table.version in ("0.1", "1.0") else f"it knows no rank tables of version {table.version}"
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import RENEWED, ConfigError, Job, Reader, attempt_dir, folders, join
-from ranklaunch.ranktable import RankTable
 
 _SHARED = "where several of the job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
 
 
-def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
+def own_entry(job: Job, reader: Reader) -> tuple[ranktable.RankTable, int]:
     """Return the table, and which of its entries this container is. Raises NotReadyError for a table of an earlier start."""
     nodes = len(job.nodes)
     is_later = job.attempt > 1 or job.restart > 0  # the table of the start before may still be there
@@ -21,8 +20,8 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         index = ranktable.find(table, me)
         server = table.servers[index]
         if len(table.servers) < nodes:  # tables but ModelArts' know no pods: an entry for several does not say whose devices are whose
-            entries = f"{len(table.servers)} {'entry' if len(table.servers) == 1 else 'entries'} for {nodes} nodes, expected one for each"
-            msg = f"it has {entries}; {_SHARED}"
+            entries = "1 entry" if len(table.servers) == 1 else f"{len(table.servers)} entries"
+            msg = f"it has {entries} for {nodes} nodes, expected one for each; {_SHARED}"
             raise ConfigError(msg)
         # A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before.
         if is_later and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, Value, counted, showing
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, counted, showing
 from ranklaunch.typed import Any
 
 Config = dict[str, Any]
@@ -21,7 +21,7 @@ _COUNTS = ("num_machines", "num_processes", "main_process_ip", "main_process_por
 _PLACE = (*_COUNTS, "machine_rank")
 # With one of these options, accelerate ignores distributed_type.
 _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
-_ONE_PROCESS = ("NO", "MULTI_CPU")
+_ONE_PROCESS = ("NO", "MULTI_CPU", False)  # NO without quotes is false in YAML
 _LAUNCHER, _OWN_NODE = "deepspeed_multinode_launcher", ("standard", "nossh")  # ways by which DeepSpeed's ranks are those of the node
 
 _BLANK = re.compile(r"\s*(?:#.*)?|---")
@@ -45,22 +45,16 @@ _UNCLEAR = re.compile(
 )
 
 
-class Own(Value):
-    """A file of the user's. where: how messages call it."""
-
-    path: str
-    where: str
-
-
-def merged(job: Job, reader: Reader, file: Own, ours: Config, options: set[str]) -> Config:
-    """Return the file's values with those of this node. ours: all values without a file. options: those that the user gives accelerate."""
+def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, options: set[str]) -> Config:
+    """Return the file's values with those of this node. where: how messages call the file. ours: all values without a file. options: those
+    that the user gives accelerate."""
     try:
-        theirs = _load(reader, file.path)
+        theirs = _load(reader, path)
     except (ValueError, RecursionError) as error:
-        reader.problem(f"{file.where}: {error}")
-        return dict(ours)
+        reader.problem(f"{where}: {error}")
+        return ours
     for problem in _problems(job, theirs, options):
-        reader.problem(f"{file.where} has {problem}")
+        reader.problem(f"{where} has {problem}")
     values = {**theirs, **{name: value for name, value in ours.items() if name in _PLACE or theirs.get(name) is None}}
     if ours["use_cpu"]:
         values["use_cpu"] = True
@@ -75,7 +69,7 @@ def merged(job: Job, reader: Reader, file: Own, ours: Config, options: set[str])
         if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
     ]
     if replaced:
-        reader.warn(f"{file.where} has {', '.join(replaced)}: as this job has it")
+        reader.warn(f"{where} has {', '.join(replaced)}: as this job has it")
     return values
 
 
@@ -95,8 +89,6 @@ def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
     kind = theirs.get("distributed_type")
     if theirs.get("compute_environment") not in (None, "LOCAL_MACHINE"):
         yield f"compute_environment {theirs['compute_environment']}, by which each node would submit a job: expected LOCAL_MACHINE"
-    if kind is False:
-        yield "distributed_type NO without quotes, which is false in YAML: expected a type, such as MULTI_GPU"
     if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
         yield (
             f"distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
