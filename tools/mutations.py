@@ -111,6 +111,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/base.py", " or which(name, search, reader.files)", "", "a launcher's module is started where its script is"),
     ("launchers/mpirun.py", ", *meeting}", "}", "ranks of mpirun do not know where to meet"),
     ("launchers/base.py", "first.host if first.index else", "first.host if False else", "ranks meet where no rank is"),
+    ("launchers/communication.py", "<= 7200:", "< 7200:", "the longest wait is warned of"),
     ("launchers/merge.py", '_ONE_PROCESS = ("NO", "MULTI_CPU", False)', '_ONE_PROCESS = ("NO", False)', "each node trains alone"),
     ("platforms/modelarts.py", 'f"{job}-{task}-{i}.{job}"', 'f"{job}-{task}-{i + 1}.{job}"', "names of hosts off by one"),
     ("platforms/kubernetes.py", "reader.get(RESTARTS) + 1", "reader.get(RESTARTS)", "attempts begin at 0"),

@@ -5,6 +5,7 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
@@ -85,8 +86,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _refuse_template(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], count: contradictions.Count) -> None:
     """Refuse another number by a template of the user's: mpirun would end with 0, and ranks of other nodes are not seen. Several programs
-    divide the ranks among them."""
-    told = contradictions.told(words.before(argv, job.program.path), count)
+    divide the ranks among them. A tool may stand before mpirun or behind its options, such as nice -n 5."""
+    begin = next((i for i, word in enumerate(argv) if re.search(r"(^|/)(mpirun|mpiexec|orterun|prterun)(\.openmpi)?$", word)), 0)
+    own = words.before(argv[begin + 1 :], job.program.path)
+    told = contradictions.told(own[:2], count, open_mpi.spelled) or contradictions.told(
+        own, count, lambda name: name.replace("--np", "-np")
+    )
     if told and ":" not in argv and not reader.get(FEWER_RANKS) and not words.values(reader.get(EXTRA), "-np"):
         what = f"{templates.source(argv)} has -np {told[-1]}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")

@@ -301,6 +301,9 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
+    counted = _last_value(extra, "--nproc_per_node")
+    if counted.isalpha():
+        reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
     lint(job, reader, NAME, source, options)
 
 

@@ -79,7 +79,7 @@ def test_torchruns_own_restarts_may_stand_in_a_template(exchanged: Exchanged) ->
     assert not helpers.launcher(exchanged("torchrun", "{{ extra }}", "--max-restarts=3")).ENDS_RANKS
 
 
-@pytest.mark.parametrize("option", ["-np 1", "-np 3"])
+@pytest.mark.parametrize("option", ["-np 1", "-n 3", "--np 1"])
 def test_mpirun_is_not_told_another_number_of_ranks(exchanged: Exchanged, option: str, tmp_path: Path) -> None:
     """It ends with 0, and ranks of other nodes are not seen."""
     with pytest.raises(ConfigError) as found:

@@ -24,7 +24,7 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("--rdzv_conf=timeout=7200 --max-restarts=1", 1, ["--max_restarts"]),
         ("--rdzv_conf timeout=7200", 2, []),
         ("--nnodes=2 --nnodes=2:2 --nproc-per-node 2 --node_rank=1", 2, []),
-        ("--nproc_per_node=gpu", 2, []),
+        ("--nproc_per_node=gpu", 2, ["counts by itself"]),
         ("--master-addr=x --master-port=1", 2, ["its own --master_addr", "its own --master_port"]),
         ("--master_port=1", 1, ["picks a free port itself"]),
         ("--rdzv_backend=c10d", 2, ["torchrun's own order", "--rdzv_endpoint=ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a:18888 is needed"]),
