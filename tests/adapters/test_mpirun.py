@@ -467,8 +467,9 @@ def test_deepspeeds_own_ways_hand_on_a_colon() -> None:
     assert helpers.plan({**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}, ":", method="deepspeed").processes[0].argv[-1] == ":"
 
 
-def test_ipv6_addresses_as_hosts_are_refused() -> None:
+@pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
+def test_ipv6_addresses_as_hosts_are_refused(method: str) -> None:
     """Open MPI 4 refuses them itself, and then does not end."""
     env = {"RANKLAUNCH_HOSTS": "fd00::1,fd00::2", "RANKLAUNCH_NODE": "0"}
     with pytest.raises(ConfigError, match="Open MPI 4 takes no IPv6 address as a host, such as fd00::1"):
-        helpers.plan(env, method="mpirun")
+        helpers.plan({**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "openmpi"}, method=method)

@@ -176,6 +176,8 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
+    if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
+        from_node_0.refuse_addresses(job, reader, told)
     if any(node.devices for node in job.nodes):
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
     from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
