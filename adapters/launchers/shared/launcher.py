@@ -51,7 +51,7 @@ class Started(Protocol):
 
 
 class Signals(Protocol):
-    """What sends signals, in a stop and after a failure."""
+    """Sender of signals, in a stop and after a failure."""
 
     def signal(self, child: Any, number: int) -> None:
         """Signal the started process itself."""
@@ -120,8 +120,8 @@ class Launcher:
 
     @property
     def kills_ranks(self) -> bool:
-        """Whether it sends SIGKILL to all its ranks as soon as one has ended. ranklaunch holds it while it ends the others itself. One that
-        sends SIGTERM leaves them time, and need not say so."""
+        """True if it sends SIGKILL to all its ranks as soon as one has ended: ranklaunch holds it, and ends the others itself. A launcher
+        that sends SIGTERM leaves them time, and keeps the default."""
         return False
 
     @property
@@ -131,7 +131,7 @@ class Launcher:
 
     @property
     def repeats(self) -> bool:
-        """Whether its standard output repeats what is in the files of its ranks; it goes nowhere then."""
+        """True if its standard output repeats the files of its ranks: it is thrown away."""
         return False
 
     @property

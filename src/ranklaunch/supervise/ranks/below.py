@@ -64,7 +64,7 @@ class Watched:
 
     @property
     def aborted(self) -> bool:
-        """Whether ranklaunch has ended it so that Python writes its stacks."""
+        """Return True if ranklaunch has ended it by SIGABRT, so that Python writes its stacks."""
         return self.signal == SIGABRT and not self.by_itself
 
     def failure(self) -> Failure:
@@ -200,8 +200,8 @@ class Below:
         self._watcher.ended(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        """Also whom its launcher had named before, and who ends like that where it has named it by now, or after another has ended, of
-        which that may have heard, and told the others, before we did."""
+        """Return True if the rank was signalled: by us, or by its launcher, which has named it, or may have seen another rank fail before
+        we did (then only an end by SIGTERM counts)."""
         told, after_another = self._watcher.signalled(), self._is_after_another(rank)
         if rank.code and not told:
             self._watcher.hear()
@@ -209,7 +209,7 @@ class Below:
         return told or bool(named) or (rank.code == TOLD and (after_another or named is not None))
 
     def _is_after_another(self, rank: Watched) -> bool:
-        """Whether one had ended before that has failed, or of which nobody knows how it ended."""
+        """Return True if another rank ended before with a failure or with an unknown status."""
         return any(each.code != 0 for each in self.ended if each is not rank)
 
     def _forget(self, rank: Watched) -> None:
@@ -328,17 +328,17 @@ class ByFiles(Below):
         return next((end.failure() for end in self.ended if end.rank == rank and end.code is not None), None)
 
     def _end(self, rank: Watched) -> None:
-        """While its launcher is held, it is told by nobody."""
+        """Note whether the launcher is held: then it cannot have signalled the rank."""
         rank.surely = tree.state(self._launcher) == "T"
         super()._end(rank)
 
     def _is_told(self, rank: Watched) -> bool:
-        """Also by a launcher that kills all, once another rank of it has failed."""
+        """Return True also after SIGKILL by a launcher that kills all its ranks once one has failed."""
         kills = self._kills and not rank.surely and self._is_after_another(rank)
         return (kills and rank.signal == SIGKILL) or super()._is_told(rank)
 
     def _enter(self, place: str) -> None:
-        """A launcher that starts its ranks anew has outlived what had become of the earlier ones: the job does not die of that."""
+        """Forget the ends of earlier ranks: a launcher that starts its ranks anew has got over them."""
         if self._round not in ("", place):
             self.look()
             self.ended.clear()
@@ -346,7 +346,7 @@ class ByFiles(Below):
         self._round = place
 
     def _place(self, pid: int) -> tuple[str, str]:
-        """The key of the rank whose output a process writes, and the folder of its round; "" where it is none."""
+        """Return the key of the rank whose output a process writes and the folder of its round; "" for another process."""
         for number in (1, 2):
             try:
                 path = os.readlink(f"/proc/{pid}/fd/{number}")

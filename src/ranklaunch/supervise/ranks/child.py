@@ -1,4 +1,4 @@
-"""A started process: what is known of it while it lives, and how it ended."""
+"""A process that ranklaunch has started: its states, and its launcher's ranks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
 class End(Value):
-    """How a child ended. status: its wait status. at: monotonic seconds. max_rss_kb: its peak resident memory, from the kernel's
-    accounting. told: the signals that it had been sent by then."""
+    """End of a child. status: its wait status. at: monotonic seconds. max_rss_kb: peak resident memory, from the kernel's accounting.
+    told: the signals that it was sent before."""
 
     status: int
     at: float
@@ -57,8 +57,8 @@ class End(Value):
 
 
 class Success(Value):
-    """Of a node's launchers and ranks, all of which ended with 0. text: what is said of it. unseen: ranks that are not known to have run.
-    fewer: why it is none after all, "" where it is one. code: of the exit then."""
+    """Success of a node, whose launchers and ranks all ended with 0. text: for people. unseen: number of ranks that were not seen. fewer:
+    the reason if it counts as a failure after all, else "". code: exit code of that failure."""
 
     text: str
     unseen: int = 0
@@ -107,28 +107,28 @@ class Child:
 
     @property
     def announced(self) -> Below | None:
-        """Its ranks, where it announces them as it starts them."""
+        """Return the ranks of a launcher that announces them as it starts them; None for another process."""
         return self.below if self.launcher.STARTS else None
 
     @property
     def pids_of_ranks(self) -> Collection[int]:
-        """Of a launcher: of those that it has named as it started them."""
+        """Return the pids of the ranks that the launcher has announced."""
         return self.announced.pids if self.announced else ()
 
     @property
     def own_pid(self) -> int:
-        """Of a launcher, the pid that it writes of itself; 0 where a template has something else start it."""
+        """Return the pid that the launcher writes of itself; 0 if a template starts it through another program."""
         name = self.process.argv[0].rpartition("/")[2] if self.process.argv else ""
         return self.identity.pid if name.startswith((self.process.name, "python")) else 0
 
     @property
     def was_killed(self) -> bool:
-        """Of a launcher: whether a signal has ended it that it knew nothing of, before it had told of a failure."""
+        """Return True if a signal from outside ended the launcher before it reported a failure."""
         told = self.told or self.ends_ranks or self.dismissed or self.reported_at is not None
         return bool(self.end and self.end.signal and not told)
 
     def is_dead(self) -> bool:
-        """Whether it is, and only waits to be reaped: what it is sent from here on has nothing to do with its end."""
+        """Return True for a zombie: a signal sent from now on has nothing to do with its end."""
         try:
             return tree.is_dead(self.identity.pid)
         except ChildProcessError:
@@ -136,33 +136,32 @@ class Child:
 
     @property
     def ended(self) -> End:
-        """Its end, of one that has ended."""
+        """Return the end of a process that has ended."""
         assert self.end
         return self.end
 
     @property
     def had_said_all(self) -> bool:
-        """Of one that has ended: what comes behind it is of what it has left. A launcher's own output counts to its end, with what its
-        ranks wrote into it, unless it was killed."""
+        """Return True if later output comes from orphans. A launcher's output counts to its end, with what its ranks wrote into it, unless
+        it was killed."""
         return self.role == RANK or self.ended.signal == signal.SIGKILL
 
     def had_taken(self, rank: Watched) -> bool:
-        """Of a launcher: whether it had fetched the end of a rank well before it was told to end, and has not called that a failure."""
+        """Return True if the launcher reaped this rank at least TELLS_S before the stop and reported no failure."""
         return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
 
     @property
     def tells_of_ranks(self) -> bool:
-        """Of a launcher that was told to end: whether what it had said by then counts. After a failure it says that it ends the others, and
-        of a lone rank only how that ended."""
+        """Return True if the output of a signalled launcher counts: it had begun to report a failure, or says when it ends its ranks."""
         return self.ends_ranks or self.had_begun_to_tell or bool(self.launcher.ENDS_RANKS and self.said is not None)
 
     @property
     def had_begun_to_tell(self) -> bool:
-        """Of a failure, when it was told to end: what it writes then is about that failure too."""
+        """Return True if it had begun to report a failure when it was signalled: its later output is about that failure too."""
         return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
     def says_failing(self, said: bytes) -> bool:
-        """Of a launcher, in what it has written by now: whether it ends its ranks after a failure of one."""
+        """Return True if the launcher's output says that it ends its ranks after a failure of one."""
         patterns = self.launcher.ENDS_RANKS
         matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
         own = str(self.own_pid).encode() if self.own_pid else None
@@ -192,36 +191,34 @@ class Child:
         return self.below.confirmed(failure, signalled=bool(self.told), has_failed=has_failed) if self.below else failure
 
     def has_told_all(self, failure: Failure) -> bool:
-        """Of a launcher that has ended its ranks: which rank of its own had failed, or that it was told to end."""
+        """Return True if the report names a rank of this launcher, or the signal that the launcher itself got."""
         whole = failure.rank is not None or failure.pid == self.identity.pid
         return whole and bool(self.told or self.may_have_told(failure.pid))
 
     def may_have_told(self, pid: int | None) -> bool:
-        """Of a launcher: that a rank of it has failed, this one where a pid is known, and no launcher that one of its ranks has started."""
+        """Return False if a reported failure cannot be of this launcher's ranks: a launcher that a rank has started may report its own."""
         return not self.below or self.below.may_have_failed(pid)
 
     def look_for_report(self, said: bytes, now: float) -> None:
-        """Of a launcher, in what it has written by now."""
+        """Note when the launcher begins to report a failure."""
         pattern = self.launcher.REPORTS
         if pattern and self.reported_at is None and re.search(pattern.encode(), said):
             self.reported_at = now
 
     def ended_at_of(self, rank: int | None) -> float:
-        """When a rank ended of a launcher that was told to end, where that was seen; else when the process itself began to tell of it, or
-        ended."""
+        """Return when a rank of a signalled launcher ended, if that was seen; else when the launcher began to report, or ended."""
         ranks = self.below.ended if self.below and self.ended.told and not self.announced else ()
         return next((each.ended_at for each in ranks if each.rank == rank), self.reported_at or self.ended.at)
 
     def last_words(self) -> bytes:
-        """The last that it has written; where an exception may have ended it, with which Python ends with 1, in the order in which it was
-        said."""
+        """Return the output tail; for exit code 1, that of a Python exception, with stdout and stderr in the order of writing."""
         output = self.reader.output if self.reader else None
         if not output:
             return b""
         return output.settled(ended=bool(self.end)) if not self.end or self.end.code == 1 else output.tail
 
     def ranks(self) -> list[tree.Identity]:
-        """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
+        """Return the launcher's ranks that live; every process in their place, if its files do not tell them."""
         if self.launcher.CARRIERS:
             return tree.carried(self.identity.pid, self.launcher.CARRIERS)
         known = self.below.ranks() if self.below else None
@@ -234,22 +231,22 @@ class Child:
         return ranks if known else tree.generation(self.identity.pid, self.launcher.DEPTH)
 
     def beside(self) -> list[tree.Identity]:
-        """Of a launcher: what it has started that is no rank, as far as its files tell."""
+        """Return processes that the launcher has started beside its ranks, as far as its files tell."""
         return self.below.beside() if self.below else []
 
     def hold(self) -> None:
-        """Until go_on(): it does nothing by itself, nor does who stands between it and its ranks."""
+        """Send SIGSTOP to the launcher and to all between it and its ranks, until go_on()."""
         if self.alive:  # else its pid may be another's by now
             self.held = True
             self._send_down(signal.SIGSTOP)
 
     def hold_with_ranks(self) -> None:
-        """A launcher that would kill its ranks, until they have ended by themselves."""
+        """Hold a launcher that would kill its ranks, until these have ended by themselves."""
         if self.alive and self.ranks():
             self.hold()
 
     def serve(self) -> None:
-        """Goes on, for its ranks may need its store; unless one has failed, for which it would end the others."""
+        """Let a held launcher go on, for its ranks may need its store, unless one has failed: it would end the others."""
         if not (self.below and any(rank.code for rank in self.below.ended)):
             self.go_on()
 
@@ -261,12 +258,12 @@ class Child:
             self._send_down(signal.SIGCONT)
 
     def wake(self) -> None:
-        """What somebody else has stopped passes nothing on, and ends nothing."""
+        """Send SIGCONT if somebody else has stopped the process: a stopped process neither forwards signals nor exits."""
         for process in () if self.held else (self.identity, *self.between()):
             wake(process)
 
     def between(self) -> list[tree.Identity]:
-        """Of a launcher: who stands between it and its ranks."""
+        """Return the processes between a launcher and its ranks."""
         return [each for i in range(1, self.launcher.DEPTH) for each in tree.generation(self.identity.pid, i)]
 
     def _send_down(self, number: int) -> None:
@@ -276,18 +273,18 @@ class Child:
 
     @property
     def failure_code(self) -> int:
-        """Its own exit code; where it ended with 0 although a rank had failed, that of the rank, or 1 where it is not known."""
+        """Return its exit code; if that is 0 although a rank had failed, the rank's, or 1 if unknown."""
         failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
         return int(self.dismissed) or self.ended.code or failed or int(self.ends_ranks)
 
     @property
     def code_of_job(self) -> int:
-        """With which the job ends where this was its first failure."""
+        """Return the exit code of the job if this was its first failure."""
         return self.failure_code if self.ended.signal else self.process.fails_as or self.failure_code
 
 
 class Lone:
-    """Launchers that have no ranks left. grace_s: the whole budget in seconds."""
+    """Launchers without ranks. grace_s: seconds of the whole stop."""
 
     def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
         self._clock = clock
@@ -302,7 +299,7 @@ class Lone:
         return bool(self._beside)
 
     def look(self, child: Child) -> bool:
-        """Whether it has none. Its ranks are woken: who was stopped by SIGSTOP does not hear that it is to end."""
+        """Return True if the launcher has no ranks. Wake its ranks: a stopped process does not handle SIGTERM."""
         ranks = child.left()
         for rank in ranks:
             wake(rank)
@@ -318,8 +315,7 @@ class Lone:
         return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
 
     def is_silent(self, child: Child) -> bool:
-        """After a failure: whether it has had nothing below it for long, and only waits. One that has much to do may be slow on a busy
-        machine, and is left to it as long as the budget lasts."""
+        """Return True if a launcher has had no child for SILENT_S and only waits. A busy one has the whole grace."""
         now, process = self._clock(), child.identity
         if tree.descendants(process.pid):
             self._empty.pop(process, None)
@@ -331,7 +327,7 @@ class Lone:
         return now - waits_since > SILENT_S
 
     def tell(self, process: tree.Identity) -> None:
-        """SIGTERM, once, and once more after half of the budget."""
+        """Send SIGTERM, and once more after half of the grace."""
         now = self._clock()
         times, first = self._told.get(process, (0, now))
         if times == 0 or (times == 1 and now - first > self._grace_s * REMIND_SHARE):
@@ -339,7 +335,7 @@ class Lone:
             tree.send(process, signal.SIGTERM)
 
     def end_beside(self) -> None:
-        """What such launchers had started beside their ranks, and that has nothing to do without these."""
+        """Kill what such launchers had started beside their ranks, such as a scheduler."""
         for launcher, beside in list(self._beside.items()):
             if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
                 for process in beside:
@@ -348,7 +344,7 @@ class Lone:
 
 
 class Spared(NamedTuple):
-    """Ranks that are not told yet. hearing: those that were, and whose end is waited for, until then."""
+    """Ranks whose signal is deferred until `until`, or until the ranks in `hearing` have exited."""
 
     ranks: list[tree.Identity]
     number: int
@@ -362,13 +358,13 @@ def wake(process: tree.Identity) -> None:
 
 
 def heard_behind(rank: tree.Identity, hearing: Hearing) -> list[tree.Identity]:
-    """Who hears a signal behind wrappers, which would only die of it."""
+    """Return the processes that catch a signal below wrappers, which would only die of it."""
     wrapped = _wrapped()
     return wrapped.heard(rank, hearing) if wrapped else []
 
 
 def is_to_outlast(rank: tree.Identity, behind: list[tree.Identity], number: int) -> bool:
-    """Whether they are to be told in such a wrapper's place."""
+    """Return True if the processes below a wrapper are signalled in its place."""
     wrapped = _wrapped() if behind else None
     return bool(wrapped and wrapped.is_to_outlast(rank, behind, number))
 
@@ -392,7 +388,7 @@ def unread(clock: Callable[[], float]) -> Unread | None:
 
 
 def note(child: Child, number: int, now: float) -> None:
-    """It was sent a signal, unless it may not be signalled. now: monotonic seconds."""
+    """Note that a child was sent a signal, unless the kernel refused that. now: monotonic seconds."""
     if child.identity not in tree.refused:
         child.told.append(number)
         child.sent_at.append(now)

@@ -1,4 +1,4 @@
-"""Launchers under watch: which ranks each has, how these end, and what is done where it deals with them in its own way.
+"""The launchers of an attempt: their ranks, how these end, and launchers that fail, hang or do not end.
 
 What launchers do that calls for this is told in docs/launchers.md; which of it a launcher does is said by its process in the plan.
 """
@@ -38,13 +38,13 @@ Ranks = dict[tree.Identity, str]  # each with what people know it by
 
 
 class Launchers:
-    """Those of one attempt."""
+    """failing_since: when the first launcher began to end its ranks after a failure, monotonic seconds."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._children = attempt.children.running
         self._loop = attempt.loop
-        self.failing_since: float | None = None  # when the first launcher began to end its ranks after a failure
+        self.failing_since: float | None = None
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._unnamed: Unnamed | None = None
@@ -52,11 +52,11 @@ class Launchers:
 
     @property
     def notes(self) -> list[str]:
-        """Of a success, for the verdict."""
+        """Return notes about a success, for the verdict."""
         return [note for holders in self._holders for note in holders.notes]
 
     def watch(self, child: Child) -> None:
-        """From its start on."""
+        """Watch a launcher from its start on."""
         launcher, plan = child.launcher, self._attempt.plan
         files = plan.outputs or plan.kept
         if launcher.STARTS or (launcher.DEPTH and files):
@@ -80,12 +80,12 @@ class Launchers:
             self._holders[-1].watch()
 
     def expect_ranks(self) -> None:
-        """A file that ranks write into has come, so one more is about to."""
+        """Look for a rank: a new file for its output is there."""
         for below in self._below:
             below.expect()
 
     def read(self, child: Child) -> None:
-        """A launcher tells which ranks it has started, and that it ends them after a failure; a service, that it is of no use."""
+        """Read the output of a launcher (ranks that it starts or ends, its report) or of a service (that it is of no use)."""
         said = child.reader.output.tail if child.reader else b""
         if child.below:
             child.below.read(said)
@@ -103,7 +103,7 @@ class Launchers:
             self._fails(child, f"{child.process.name} says that a rank of it has failed")
 
     def _dismiss(self, child: Child, said: bytes) -> None:
-        """A launcher without ranks that has told all: it would take its time to end."""
+        """Kill a launcher without ranks that has reported all: it would take its time to unload itself."""
         pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
@@ -113,7 +113,7 @@ class Launchers:
             tree.send(child.identity, signal.SIGKILL)
 
     def look(self) -> None:
-        """At ranks of whose end the loop has not heard yet: whether they ended by themselves is known only before they are told to."""
+        """Note ends of ranks of which the loop has not heard yet: after a signal nobody knows whether they ended by themselves."""
         for below in self._below:
             below.look()
 
@@ -136,12 +136,12 @@ class Launchers:
         return self._unnamed.find(known, plan.job.node.slots) or ({plan.job.node.first_rank: program} if program else {})
 
     def silent_s(self) -> float:
-        """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
+        """Return the seconds that a launcher still has to report a rank whose exit status it alone knows; 0: none."""
         ended = [rank.ended_at for child in self._children.values() if child.below and not child.announced for rank in child.below.unknown]
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
     def explained(self, child: Child, tail: str) -> Failure | None:
-        """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
+        """Return the rank that failed first, by its launcher's report and by what was seen of the ranks."""
         if child.role not in DECIDING:
             return None
         killed = child.was_killed and not child.failing
@@ -154,7 +154,7 @@ class Launchers:
                 child.below.close()
 
     def success(self, ended: Sequence[Child]) -> Success:
-        """What is said of this node's, once all of these have ended with 0."""
+        """Return the success of this node, whose processes have all ended with 0."""
         if not (self._attempt.plan.fewer_ranks or any(each.DEPTH or each.proof for each in (child.launcher for child in ended))):
             return Success(f"{everything(self._attempt.plan)} succeeded")
         from ranklaunch.supervise.ranks import counted
@@ -165,7 +165,7 @@ class Launchers:
         self, ended: Sequence[Child], suspects: Sequence[Suspect], tail_of: Callable[[int | None], bytes],
         caught: Callable[[tree.Identity], bool],
     ) -> Sequence[str]:  # fmt: skip
-        """What is said of ranks that failed while they were being stopped, with a launcher or without."""
+        """Return notes about ranks that failed during the stop, with a launcher or without."""
         ending = self._attempt.ending
         if not ending or ending.outcome == "succeeded":
             return ()
@@ -221,7 +221,7 @@ class Launchers:
         return meant if leaders else dict.fromkeys(self._not_catching(hearing, self._attempt.stopper.carried()), "the ranks here")
 
     def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
-        """All of them, unless all catch it themselves, and what carries them passes it on."""
+        """Return all ranks; none if all catch the signal themselves and their carriers pass it on."""
         passed_on = not any(child.role == SERVICE and child.launcher.DEPTH for child in self._children.values())
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
@@ -233,7 +233,7 @@ class Launchers:
             self._attempt.record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
     def _on_end(self, child: Child, rank: Watched) -> None:
-        """A rank, seen here before its launcher says so, or where that is told to say nothing."""
+        """Note the end of a rank, mostly before its launcher reports it."""
         self._attempt.logs.rank_ended(rank.rank)
         kills = child.launcher.kills_ranks
         if child.announced:
@@ -256,7 +256,7 @@ class Launchers:
             self._loop.after(SAYS_S, lambda: self._says_nothing(child))
 
     def _says_nothing(self, child: Child) -> None:
-        """A launcher that ends its ranks after a failure and was told to keep silent."""
+        """Conclude that a launcher ends its ranks after a failure, although its log level keeps it from saying so."""
         if child.held:  # others want to see its ranks as they are
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
         elif self._goes_on(child) and not (child.told or child.ends_ranks):
@@ -272,7 +272,7 @@ class Launchers:
             self._attempt.finishes.append(Finish(self._attempt.plan.job.node_index, end.rank, self._attempt.nodes.wall(end.ended_at)))
 
     def _fails(self, child: Child, reason: str) -> None:
-        """It has a grace of its own for the others, which may be longer than ours."""
+        """Begin to end the node: the launcher ends its ranks after a failure, within a grace of its own that may be longer than ours."""
         if child.failing or not self._goes_on(child):
             return
         child.failing = True
@@ -289,7 +289,7 @@ class Launchers:
         child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
 
     def _look_at(self, child: Child) -> None:
-        """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
+        """End a launcher that waits although its ranks are gone: torchrun for other nodes (300 s), msrun for its scheduler."""
         if not self._goes_on(child):
             return
         if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
@@ -323,8 +323,7 @@ class Launchers:
                 self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
 
     def _kill_ranks(self, child: Child, at: float) -> None:
-        """What is left of a launcher's ranks; the launcher itself then tells which was the first. It may be slow to end: the others have
-        before what it has told by now."""
+        """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
         if child.alive:
             self._attempt.nodes.tell_more(lambda: self._said(child, at))
             for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
@@ -337,7 +336,7 @@ class Launchers:
     # Without a failure
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
-        """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
+        """Fail the job if a launcher does not end after its ranks. looks: how often in a row it had some; once may be a tool of its own."""
         if child.failing or not self._goes_on(child):
             return
         now = self._loop.clock()
