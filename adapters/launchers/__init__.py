@@ -33,13 +33,13 @@ _SERVERS = {"sshd": "shared.ssh"}  # modules with classes of services
 
 
 ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
-# They know ps from workers.
+# Methods that tell parameter servers (ps) from workers.
 WITH_TASKS = ("tensorflow", "plain")
-# They do with a node 0 that has none.
+# Methods for a node 0 without ranks.
 WITHOUT_RANKS = ("mpirun", "msrun")
-# They do where the platform has started each rank.
+# Methods for a platform that has started each rank.
 PER_RANK = ("spawn", "plain")
-# They start the program once on each node.
+# Methods that start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 
 
@@ -54,7 +54,7 @@ def started(process: Process, plan: Plan) -> Launcher:
 
 
 def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
-    """The launcher, and why: who asked for it, or what there is that calls for it."""
+    """Return the launcher of a job, and the reason: the setting that asks for it, or the fact that calls for it."""
     asked = reader.get(METHOD).strip().lower()
     asked = ALIASES.get(asked, asked)
     problem = _problem(job, reader, asked) if asked else ""

@@ -104,7 +104,8 @@ def without_teed(text: str, marks: tuple[str, ...]) -> str:
 
 
 def _before_torchruns(text: str) -> str:
-    """With restarts it had said so before, or one that a rank has started had, or that it was told to end: from that on."""
+    """Return what was written before the last report of a torchrun: since its report of an earlier round, the report of a torchrun that a
+    rank had started, or a stop."""
     reports = by_torchrun(text)
     if not reports:
         return ""

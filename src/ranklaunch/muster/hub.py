@@ -147,7 +147,7 @@ class Hub(Reception):
         self._look()
 
     def _hear_word(self, node: Node, message: Message) -> None:
-        """Hears it, where it has not heard it before."""
+        """Take in a word that this node has not had."""
         self._hear_once(node.index, node.words, message)
 
     def _suspect(self, node: Node, message: Message) -> None:
@@ -174,7 +174,7 @@ class Hub(Reception):
             self._conclude(Judgement("succeeded", 0, self._reports.success(self._success)))
 
     def _file(self, node: Node, message: Message) -> None:
-        """How it ended; judges, once all have said so."""
+        """Note how a node ended. Judge the job when all nodes have reported."""
         self._reports.file(node, message)
         if self._reports.all_filed:  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
             self._look_at_reports()

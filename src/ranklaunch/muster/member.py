@@ -288,7 +288,7 @@ class Member(Speaker):
         self._do(events.Stop(judgement))
 
     def _hear_word(self, message: Message) -> None:
-        """Hears it, where it has not heard it before."""
+        """Take in a word that this node has not had."""
         self._hear_once(0, self._words, message)
 
     def _accept(self, message: Message) -> None:

@@ -79,7 +79,7 @@ def _last_exception(rank: int, output: Output, is_python: bool) -> str:
 
 
 def stuck(left: Iterable[tree.Identity]) -> Iterator[str]:
-    """What is said of processes that SIGKILL has not ended; of those that may not be signalled, the verdict says it."""
+    """Yield a message for processes that outlived SIGKILL. Those that may not be signalled are in the verdict."""
     for process in left:
         if process not in tree.refused:
             yield f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)"

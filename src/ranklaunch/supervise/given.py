@@ -37,7 +37,7 @@ class Teller:
     """Who tells tools of a job, for as long as its session. Does nothing, at any of these moments."""
 
     def hang(self, said: Mapping[str, Any]) -> None:
-        """An alarm, on node 0: what nodes are told of it."""
+        """Tell of an alarm about a hang, on node 0. said: as nodes have it."""
 
     def restarts(self, folder: str) -> None:
         """All ranks are about to start again in place. folder: of the round that has ended."""

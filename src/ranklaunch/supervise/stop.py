@@ -1,4 +1,4 @@
-"""Ending everything that was started, in stages and inside one budget, all processes in parallel.
+"""End everything that was started, in stages within one grace, all processes in parallel.
 
 Leaders first: the process that was started for a rank gets the signal alone, so that it can save a checkpoint while its data loading
 workers still live. Where it is a shell that would only die of the signal, what runs in it gets it. Then everybody below ranklaunch gets
@@ -60,8 +60,8 @@ class Teller:
         return bool(self._shells or self._spared)
 
     def tell_in_turn(self, ranks: Iterable[tree.Identity], number: int, until: float) -> None:
-        """Ranks whose launcher ends all once one has died. Those that hear it may be saving: others, which would die of it, are told when
-        these have ended, or at that time."""
+        """Signal ranks whose launcher ends all once one has died: first those that catch the signal, for they may be saving, then the
+        others, when these have ended or at `until`."""
         told, hearing = list(ranks), Hearing(number)
         self._bound.update(told)
         first = [rank for rank in told if hearing.of(rank) or heard_behind(rank, hearing)]
@@ -90,7 +90,7 @@ class Teller:
             wake(rank)
 
     def tell_below(self, root: int) -> bool:
-        """SIGTERM for those that catch it of the processes that hang from root; whether there are any, or one is left that did."""
+        """Send SIGTERM to those processes below root that catch it. Return True if one of these lives."""
         hearing = Hearing(signal.SIGTERM, told=self._told)
         heard = [process for child in tree.generation(root, 1) for process in hearing.of(child) or heard_behind(child, hearing)]
         self._tell_once(heard, signal.SIGTERM)
@@ -193,7 +193,7 @@ class Stopper:
 
     @property
     def grace_s(self) -> float:
-        """Of a stop that has begun, or begins now."""
+        """Return the seconds of the whole stop."""
         return self._grace_s if self.begun else min(self._grace_s, self._at_most_s)
 
     @property
@@ -201,7 +201,7 @@ class Stopper:
         return max(0.0, round(self._latest - self._loop.clock(), 1))
 
     def end_by(self, due: float) -> None:
-        """What is left then is killed, however long the grace is."""
+        """Kill what is left at this time, however long the grace is. due: monotonic seconds."""
         if due >= self._latest:
             return
         self._latest = due
@@ -216,15 +216,15 @@ class Stopper:
         return self._aborts is not None
 
     def say_where(self) -> None:
-        """From now on: what is to end says where it is, if Python has a handler that does."""
+        """From now on, end ranks in a way that makes Python write their stacks, if it has a handler for that."""
         from ranklaunch.supervise.taking.abort import Aborts  # few stops need it
 
         self._aborts = Aborts()
         self._teller.aborts, self._teller.says_where = self._aborts.end, True
 
     def _tell_rest(self) -> None:
-        """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that
-        their output goes to, which may have something to read yet."""
+        """Signal the rest when the leaders are gone: first processes that catch SIGTERM. They may be saving, and need the others for it,
+        such as the tee that still reads their output."""
         if self._told_all:
             return
         if not self._resting:
@@ -238,7 +238,7 @@ class Stopper:
             self.tell_all()
 
     def _kill_lasting(self) -> None:
-        """Those that all ranks have outlived, and that hear nothing."""
+        """End services that ignore SIGTERM when all ranks are gone, such as a scheduler."""
         for child in self._lasting():
             child.launcher.outlived(partial(self._kill_alone, child))
 
@@ -252,7 +252,7 @@ class Stopper:
         return [child for child in self._services() if child.process.outlasts]
 
     def tell_all(self) -> None:
-        """SIGTERM for every process below this one, those in sessions of their own included."""
+        """Send SIGTERM to every process below this one, in whatever session."""
         if self._told_all:
             return
         self._told_all, self._resting = True, False
@@ -261,8 +261,8 @@ class Stopper:
         self._note_all(signal.SIGTERM)
 
     def kill_all(self) -> None:
-        """Again and again: a process may fork while it is killed, and one that forks and ends between two entries of /proc is seen in
-        neither."""
+        """Send SIGKILL to everything left, again and again: a process may fork while it is killed, and one that forks and ends between two
+        reads of /proc is seen in neither."""
         left = tree.descendants(os.getpid())
         now = self._loop.clock()
         if self._killing_since is None and self._aborts and now >= self._due and self._aborts.end_all(left):
@@ -302,11 +302,11 @@ class Stopper:
                 child.sent_at.append(self._loop.clock())
 
     def caught(self, rank: tree.Identity) -> bool:
-        """Whether one that was told first had a way to hear it."""
+        """Return True if a rank caught the first signal."""
         return rank in self._teller.caught
 
     def tell(self, ranks: Iterable[tree.Identity]) -> None:
-        """SIGTERM for some, before the rest."""
+        """Send SIGTERM to some ranks before the rest."""
         self._teller.tell(ranks, signal.SIGTERM)
 
     def _stop(self, child: Child, number: int) -> None:
@@ -357,8 +357,8 @@ class Stopper:
             self._next_look = self._loop.after(LOOK_S, self._look)
 
     def _look_at(self, child: Child) -> None:
-        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them; one that does
-        not end then is killed. One that has ranks on other nodes ends by itself when those are gone too."""
+        """Act when a launcher's ranks are gone: it may report how they ended, and is killed if it does not end. A launcher with ranks on
+        other nodes ends by itself."""
         if child.launcher.CARRIERS or not self._lone.look(child):
             return
         child.launcher.alone(self, child)
@@ -367,7 +367,7 @@ class Stopper:
             self._kill_alone(child)
 
     def carried(self) -> list[tree.Identity]:
-        """Ranks that came here through a service: another node's mpirun has started them."""
+        """Return ranks that came here through a service: another node's launcher has started them."""
         through = [child.launcher for child in self._services() if child.launcher.CARRIERS]
         carriers = [name for launcher in through for name in launcher.CARRIERS]
         generations = max((launcher.DEPTH for launcher in through), default=0)
@@ -376,8 +376,7 @@ class Stopper:
         return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
 
     def _serving(self) -> bool:
-        """Whether something that came here through a service is left, a rank or the daemon that will tell of its end; or ranks elsewhere
-        that need a service."""
+        """Return True if a service is still needed: by ranks of other nodes, or by a rank or daemon that came here through it."""
         if self._lasting() and self._needed():
             return True
         services = [child for child in self._services() if child.launcher.CARRIERS]

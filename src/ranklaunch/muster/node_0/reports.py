@@ -127,7 +127,7 @@ class Present:
         return tuple([node.link for node in nodes if node.link is not None])
 
     def is_odd(self, node: Node) -> bool:
-        """Whether this is the first that it has said without sense."""
+        """Return True for the first message of a node that makes no sense."""
         is_first = node.entry.instance not in self._odd
         self._odd.add(node.entry.instance)
         return is_first

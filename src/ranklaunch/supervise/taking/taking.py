@@ -287,7 +287,7 @@ class Taking(Companion):
 
     @property
     def _has_all(self) -> bool:
-        """This node's, and as node 0 that of all others: the verdict says whom it names."""
+        """Return True if evidence is complete: of this node, and on node 0 of all nodes, for the verdict names a rank by it."""
         return self._pipe < 0 and not self._gathering
 
     def _done(self) -> None:
