@@ -5,9 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 
 from ranklaunch.adapters.launchers.shared.base import (
-    BY_MPI,
-    METHOD,
-    TYPE_CHECKING,
     Job,
     Launcher,
     Plan,
@@ -17,9 +14,9 @@ from ranklaunch.adapters.launchers.shared.base import (
     own_launcher,
     own_script,
 )
-from ranklaunch.adapters.launchers.shared.base import PYTHON as PYTHON
-from ranklaunch.adapters.launchers.shared.base import Need as Need
 from ranklaunch.modules import Modules
+from ranklaunch.read.settings import BY_MPI, METHOD
+from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found

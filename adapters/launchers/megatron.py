@@ -5,7 +5,6 @@ from __future__ import annotations
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import (
-    TYPE_CHECKING,
     Job,
     Plan,
     Reader,
@@ -20,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
+from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script

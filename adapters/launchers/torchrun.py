@@ -14,7 +14,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     ROUTE_PLAN,
     SETTLE_S,
     After,
-    Any,
     Failure,
     File,
     Job,
@@ -41,6 +40,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     showing,
 )
 from ranklaunch.plan import facts
+from ranklaunch.typed import Any
 
 NAME = "torchrun"
 MODULE = "torch.distributed.run"

@@ -9,7 +9,6 @@ from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.launcher import (
     PROOF_BEGUN,
-    PYTHON,
     SETTLE_S,
     After,
     FromNode0,
@@ -26,7 +25,6 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import (
-    BY_MPI,
     DEBUG,
     DEBUG_SWITCHES,
     FEWER_RANKS,
@@ -41,7 +39,7 @@ from ranklaunch.read.settings import (
     spread,
 )
 from ranklaunch.render.templates import Templates
-from ranklaunch.typed import TYPE_CHECKING, Any, NoReturn
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
@@ -51,11 +49,11 @@ if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
 
 
-# What launchers also need of the rooms around them: they import from here alone.
+# Names of other rooms that launchers need.
 __all__ = [
-    "BY_MPI", "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN", "PYTHON",
-    "RENEWED", "SETTLE_S", "TYPE_CHECKING", "WAIT_S", "WHERE_IT_STANDS", "After", "Any", "ConfigError", "Failure", "File",
-    "Files", "FromNode0", "Job", "Launcher", "Need", "NoReturn", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
+    "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN",
+    "RENEWED", "SETTLE_S", "WAIT_S", "WHERE_IT_STANDS", "After", "ConfigError", "Failure", "File",
+    "Files", "FromNode0", "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
     "RanksFirst", "Reader", "Signals", "Started", "Templates", "Value", "Variable", "Wait", "WaitError", "absolute", "counted",
     "folder_of", "folders", "join", "make_nodes", "misleading", "nearest", "number", "own_program", "parse", "replace", "showing",
     "spread", "text_of", "unreadable", "which",

@@ -18,7 +18,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     ConfigError,
     File,
     Job,
-    NoReturn,
     Process,
     Reader,
     Value,
@@ -33,6 +32,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     unreadable,
 )
 from ranklaunch.ranktable import RankTable
+from ranklaunch.typed import NoReturn
 
 TOPOLOGY = Variable(
     "topology", ("TOPO_FILE_PATH",), parse.text, "/user/config/ranktable_tor.json", "the network's topology, from the platform", "platform",
