@@ -133,6 +133,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "evidence": set(),
     "logs": set(),
     "ends": {"verdict"},
+    "diagnose": {"ends", "verdict"},
     "schemas": {"ends", "plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
@@ -144,7 +145,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"adapters", "catalogue", "ends", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
+    "supervise": {
+        "adapters", "catalogue", "diagnose", "ends", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch",
+    },
     "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",

@@ -107,7 +107,7 @@ def whole(ends: Mapping[str, Any]) -> dict[str, Any]:
     """ends.json as it was."""
     parts = {name: {**USUAL[kind], **ends[name]} for name, kind in PARTS.items()}
     return {
-        "schema": model.SCHEMA, **parts, "stop": ends.get("stop"), "state": ends.get("state", {}), "lost": ends.get("lost", []),
+        "schema": model.SCHEMA, **parts, "stop": ends.get("stop"), "state": ends.get("state", {}), "lost": [{"because": [], **each} for each in ends.get("lost", [])],
         "ends": [_whole_end(end) for end in ends["ends"]], "others": ends.get("others", []),
     }  # fmt: skip
 

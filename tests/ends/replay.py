@@ -9,6 +9,7 @@ from typing import Any
 from ends import cases
 
 from ranklaunch.adapters.launchers import started
+from ranklaunch.ends.model import OtherProcess, RankEnd, Sent
 from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Limits, Plan, Process, RankLog, RankOutputs, Rounds, Watch
 from ranklaunch.read.job import Job, Node, Program
@@ -60,6 +61,7 @@ class NodeReplay:
             wrote=lambda: [_wrote(end, self.plan.job.node.first_rank) for end in ends if end["at_ending"]],
             daemons=[Daemon(end["name"], end["pid"], end["signal"], end["at"]) for end in ends if end["role"] == "daemon"],
             stop=(stop["signal"], stop["at"]) if stop else None,
+            ends=lambda: _values(self.ends),
         )
 
     def _explain(self, child: Child, text: str) -> Failure | None:
@@ -131,6 +133,15 @@ def _away(nodes: Sequence[NodeReplay]) -> str:
 
 
 # Values
+
+
+def _values(ends: Ends) -> Any:
+    """The same as values: of model.NodeEnds what rules look at."""
+    found = [
+        RankEnd(**{**end, "sent": tuple(Sent(**each) for each in end["sent"]), "records": tuple(end["records"])}) for end in ends["ends"]
+    ]
+    others = tuple(OtherProcess(each["pid"], each["start"], each["rank"], tuple(each["records"])) for each in ends["others"])
+    return SimpleNamespace(job=SimpleNamespace(node_index=ends["job"]["node_index"]), ends=found, others=others)
 
 
 def _bytes(text: str | None) -> bytes:

@@ -468,7 +468,7 @@ def test_node_0_that_is_cut_off_from_all_others_says_so() -> None:
     members[0].send(type="report", suspects=[suspect(0, EPOCH + b.time.clock)], finishes=[])
     b.time.run(0.5)
     judgement = b.judged(members[:1])
-    assert judgement == {**stop["judgement"], "failures": judgement["failures"]}
+    assert judgement == {**stop["judgement"], "failures": judgement["failures"], "because": judgement["because"]}
     assert judgement["exit_code"] == 75
 
 

@@ -7,6 +7,7 @@ caused by KeyError: 'loss' at data.py:12 in batch
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.ends.records import Frame, Raised, Record
@@ -14,12 +15,33 @@ from ranklaunch.ends.records import Frame, Raised, Record
 MOST_LINE = 300  # characters
 MOST_MESSAGE = 200
 MOST_NAME = 80
+BEGINS = "Traceback (most recent call last):"
+CHAINED = {  # lines of Python between two exceptions
+    "cause": "The above exception was the direct cause of the following exception:",
+    "context": "During handling of the above exception, another exception occurred:",
+}
 LINKS = {"cause": "caused by", "context": "while handling", "group": "with"}
 
 
 def line(record: Record) -> str:
     """Return the exception that nobody caught as one line, harmless to a terminal; secrets in it are not hidden: see shown()."""
-    return _line(record.chain[0]) if record.chain else ""
+    return line_of(record.chain)
+
+
+def line_of(chain: Sequence[Raised]) -> str:
+    """Return the first exception of a chain in the same form; "" for an empty chain."""
+    return _line(chain[0]) if chain else ""
+
+
+def traceback(chain: Sequence[Raised]) -> str:
+    """Return an exception as Python prints it, those behind it first, with the frames that were recorded."""
+    parts = []
+    for raised in reversed(chain):
+        frames = [*raised.frames, *((raised.library,) if raised.library else ())]
+        lines = [f'  File "{frame.file}", line {frame.line}, in {frame.function}' for frame in frames]
+        message = f"{raised.type.removeprefix('builtins.')}: {raised.message}" if raised.message else raised.type
+        parts.append("\n".join([BEGINS, *lines, message, "", *((CHAINED[raised.link], "") if raised.link in CHAINED else ())]))
+    return "\n".join(parts)
 
 
 def cause(record: Record) -> str:

@@ -255,6 +255,17 @@ def as_mapping(record: Record) -> dict[str, Any]:
     return {**found, "code": record.code} if record.kind == EXIT else found
 
 
+def chain_of(record: Mapping[str, Any]) -> tuple[Raised, ...]:
+    """Return the exceptions of a record that as_mapping has made."""
+    return tuple(
+        Raised(
+            each["type"], each.get("message", ""), each.get("link", ""), tuple(Frame(**frame) for frame in each.get("frames", ())),
+            Frame(**each["library"]) if each.get("library") else None,
+        )
+        for each in record.get("chain", ())
+    )  # fmt: skip
+
+
 def hidden(record: Record) -> Record:
     """Return a record without secrets: ranks hide them with plainer rules, and others may have written the file."""
     return replace(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from ranklaunch.verdict.avoid import SuspectHost
-from ranklaunch.verdict.model import Culprit, Victim
+from ranklaunch.verdict.model import Because, Culprit, Victim
 
 
 class HangSuspect(TypedDict):
@@ -66,14 +66,15 @@ class _OfAnyVerdict(TypedDict):
     ended: str
     failures: list[Culprit]
     notes: list[str]
+    because: list[Because]
 
 
 class Verdict(_OfAnyVerdict, total=False):
     """How an attempt has ended. exit_code: of the job, the same on every node. reason: one sentence. culprit: whose failure decided; null
-    where no process of the job's did. victims: processes of this node that were ended because of it. started, ended: of this node, UTC, ISO
-    8601. failures: other processes that ended by themselves and did not decide. notes: what else is worth knowing. evidence: the folder
-    where it lies, if any was taken here. restarts: what ended each round before the last. suspect_host: that should be left out the next
-    time, if any; what speaks of the machine counts, not a program's own failure."""
+    where no process of the job's did. victims: processes of this node that were ended because of it. started, ended: of this node, UTC,
+    ISO 8601. failures: other processes that ended by themselves and did not decide. notes: what else is worth knowing. because: rules
+    that decided, in their order. evidence: the folder where it lies, if any was taken here. restarts: what ended each round before the
+    last. suspect_host: that should be left out the next time, if any; what speaks of the machine counts, not a program's own failure."""
 
     hang: Hang
     evidence: str

@@ -22,6 +22,7 @@ from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.judge import Ending
     from ranklaunch.supervise.output.logs import Logs
     from ranklaunch.supervise.output.pipe import Output
@@ -184,6 +185,19 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
     return deciding.stopped(own, [state]) or own
 
 
+def recorded_ends(
+    record: Record, plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances
+) -> NodeEnds | None:
+    """Return all ends of this node with records and without outputs; None if they cannot be read."""
+    try:
+        from ranklaunch.supervise.ends import collect  # only failures need it
+
+        node = collect.of_node(plan, ending, ended, circumstances, output=False)
+        return collect.of_records(node, folders.records(record.folder, plan.job.node_index), circumstances.wall)
+    except (OSError, ImportError, MemoryError):  # no descriptor or memory left
+        return None
+
+
 def keep_ends(
     record: Record, say: Callable[[str], None], plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances,
     failing: Collection[int], state: Mapping[str, Any], lost: Sequence[Suspect], run: str,
@@ -195,7 +209,7 @@ def keep_ends(
 
         node = collect.of_node(plan, ending, ended, circumstances, failing, state, lost, run)
         try:
-            node = collect.of_records(node, folders.records(record.folder, plan.job.node_index))
+            node = collect.of_records(node, folders.records(record.folder, plan.job.node_index), circumstances.wall)
         finally:  # without records, the rest counts all the same
             record.ends(as_json(node))
     except (OSError, ImportError, MemoryError):  # no descriptor or memory left

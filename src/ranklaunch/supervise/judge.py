@@ -23,6 +23,7 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
 
 if TYPE_CHECKING:
+    from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.children import Daemon
 
@@ -55,7 +56,8 @@ class Circumstances(Value):
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds, as times are, to those since 1970, by node 0's.
     wrote: of each rank the last that it had written when the end began, and when. daemons: those that carried ranks here and were killed.
-    stop: the signal of the first stop request, and when."""
+    stop: the signal of the first stop request, and when. ends: all ends of this node with the records of their processes, None if they
+    could not be read."""
 
     memory: Memory
     explain: Explain
@@ -66,6 +68,7 @@ class Circumstances(Value):
     wrote: Callable[[], Iterable[tuple[int, bytes, float]]] = tuple
     daemons: Sequence[Daemon] = ()
     stop: tuple[int, float] | None = None
+    ends: Callable[[], NodeEnds | None] = lambda: None
 
 
 def judgement(
@@ -116,7 +119,7 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
     """What all nodes say, and what happened on this one."""
     victims = () if common.outcome == "succeeded" else tuple(_victims(plan, common, ending, ended, circumstances))
     said = (common.outcome, common.exit_code, common.reason, common.culprit)
-    return Verdict(*said, victims, started, now(), common.failures, common.notes)
+    return Verdict(*said, victims, started, now(), common.failures, common.notes, common.because)
 
 
 def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
@@ -130,13 +133,24 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
     for child in ended:
         if child.failure_code and child.role not in UNJUDGED:
             found += _of_child(plan, child, circumstances)
-    found = _with_parting(plan, ending, found, ended, circumstances)
+    found = _explained(plan, ending, found, ended, circumstances)
     if any(each.culprit for each in found):
         found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
         found = _words().with_failures(found, lambda each: _words().written_by(each, plan, ended, circumstances.tail_of_rank))
     if not found and not plan.processes and circumstances.memory.kills:
         found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
+
+
+def _explained(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
+    """By exceptions: those that processes recorded, and for processes without records those that their outputs show."""
+    node = circumstances.ends() if ending.outcome == "failed" else None
+    if node:
+        from ranklaunch.diagnose import raised
+        from ranklaunch.supervise import by_records
+
+        found = by_records.explained(found, raised.explanations(node), plan, ended, _culprit)
+    return _with_parting(plan, ending, found, ended, circumstances)
 
 
 def _with_parting(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from ranklaunch import errors, showing
 from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, replace
-from ranklaunch.verdict.model import ELSEWHERE, NO, YES, Culprit, KnownError
+from ranklaunch.verdict.model import ELSEWHERE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Of
 
 CAUSE, STOPPED = "cause", "stopped"
 RETRY = {
@@ -46,7 +46,8 @@ _STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*whi
 
 class Suspect(Value):
     """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty. late:
-    it was told to end, and may have caught what it says that it died of."""
+    it was told to end, and may have caught what it says that it died of. because: rules that explained it by records; () for the plain ones
+    of verdict.decided."""
 
     node: int
     at: float
@@ -55,6 +56,7 @@ class Suspect(Value):
     reason: str = ""
     culprit: Culprit | None = None
     late: bool = False
+    because: tuple[Because, ...] = ()
 
     @property
     def is_consequence(self) -> bool:
@@ -79,6 +81,7 @@ class Judgement(Value):
     culprit: Culprit | None = None
     failures: tuple[Culprit, ...] = ()
     notes: tuple[str, ...] = ()
+    because: tuple[Because, ...] = ()
 
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
@@ -93,6 +96,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
         notes=_noted([*_endings().notes_of([first, *others], sentence, notes)], tuple(_early(first, finishes)), culprit),
+        because=_rules(first, others),
     )
 
 
@@ -103,6 +107,14 @@ def _endings() -> Any:
     except (OSError, ImportError):
         return _Silent
     return endings
+
+
+def _rules(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
+    try:
+        from ranklaunch.verdict import decided  # only failures need it
+    except (OSError, ImportError):  # no descriptor left
+        return ()
+    return decided.by(first, others)
 
 
 class _Silent:
@@ -276,6 +288,7 @@ def clipped(value: Any) -> Any:
     if isinstance(value, Judgement):
         changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
         changes["notes"] = tuple(_cut(note, LINE) for note in value.notes[:MOST_NOTES])
+    changes["because"] = tuple(map(_clip_rule, value.because[:MOST_RULES]))
     return replace(value, **changes)
 
 
@@ -283,7 +296,9 @@ def heard(judgement: Judgement) -> Judgement:
     """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
     fit: Judgement = clipped(judgement)
     return replace(
-        fit, reason=errors.reason(fit.reason), culprit=fit.culprit and _without_secrets(fit.culprit),
+        fit, reason=errors.reason(fit.reason),
+        because=tuple(replace(each, says=errors.reason(each.says)) for each in fit.because),
+        culprit=fit.culprit and _without_secrets(fit.culprit),
         failures=tuple(map(_without_secrets, fit.failures)), notes=tuple(map(errors.reason, fit.notes)),
     )  # fmt: skip
 
@@ -306,6 +321,11 @@ def _clip(culprit: Culprit, lines: int) -> Culprit:
         culprit, last_lines=kept, error=error, name=_cut(culprit.name, WORD), host=_cut(culprit.host, HOST),
         time=_cut(culprit.time, WORD), signal=culprit.signal and _cut(culprit.signal, WORD),
     )  # fmt: skip
+
+
+def _clip_rule(because: Because) -> Because:
+    of = because.of
+    return Because(_cut(because.rule, WORD), _cut(because.says, SEEN), Of(of.node, of.rank, _cut(of.file, LINE), of.line))
 
 
 def _cut(text: str, length: int) -> str:

@@ -8,6 +8,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
+MOST_RULES = 8  # of a verdict
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 
 
@@ -51,10 +52,27 @@ class Victim(Value):
     name: str = ""
 
 
+class Of(Value):
+    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's code; "" and 0 where nobody knows."""
+
+    node: int
+    rank: int | None
+    file: str = ""
+    line: int = 0
+
+
+class Because(Value):
+    """rule: its name. says: what the rule saw, in one line."""
+
+    rule: str
+    says: str
+    of: Of
+
+
 class Verdict(Value):
     """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
-    did not decide. notes: what else is worth knowing. more: what companions of the attempt have to say, by key. victims and more are this
-    node's; all but them, started and ended is the same on every node of the job."""
+    did not decide. because: rules that decided, in their order. notes: what else is worth knowing. more: what companions of the attempt
+    have to say, by key. victims and more are this node's; all but them, started and ended is the same on every node of the job."""
 
     outcome: str
     exit_code: int
@@ -65,6 +83,7 @@ class Verdict(Value):
     ended: str
     failures: tuple[Culprit, ...] = ()
     notes: tuple[str, ...] = ()
+    because: tuple[Because, ...] = ()
     more: Mapping[str, Any] = NOTHING
 
 

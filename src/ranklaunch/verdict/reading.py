@@ -8,7 +8,7 @@ from ranklaunch import showing
 from ranklaunch.typed import Any
 from ranklaunch.values import fields
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect, code_of
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import MOST_RULES, Because, Culprit, KnownError, Of
 
 
 def suspect(data: Any) -> Suspect:
@@ -21,6 +21,7 @@ def suspect(data: Any) -> Suspect:
         reason=_get(data, "reason", str),
         culprit=_culprit(data.get("culprit")),
         late=data.get("late") is True,
+        because=_because(data),
     )
 
 
@@ -38,7 +39,23 @@ def judgement(data: Any) -> Judgement:
         culprit=_culprit(data.get("culprit")),
         failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
         notes=tuple(map(showing.one_line, _texts(data, "notes"))),
+        because=_because(data),
     )
+
+
+def _because(data: Any) -> tuple[Because, ...]:
+    """Return the rules of a message, () for a message of an older version."""
+    found = data.get("because", ())
+    if not isinstance(found, (list, tuple)):
+        msg = "because: expected a list"
+        raise ValueError(msg)
+    return tuple(map(_rule, found[:MOST_RULES]))
+
+
+def _rule(data: Any) -> Because:
+    of = _get(data, "of", dict)
+    place = _get(of, "node", int), _get(of, "rank", (int, type(None))), _get(of, "file", str), _get(of, "line", int)
+    return Because(showing.one_line(_get(data, "rule", str)), showing.one_line(_get(data, "says", str)), Of(*place))
 
 
 def _culprit(data: Any) -> Culprit | None:

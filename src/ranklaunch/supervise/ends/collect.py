@@ -53,14 +53,14 @@ Wrote = Mapping[int, tuple[bytes, float]]  # by rank: its last bytes when the no
 
 def of_node(
     plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = (),
-    state: Mapping[str, Any] = NOTHING, lost: Sequence[Suspect] = (), run: str = "",
+    state: Mapping[str, Any] = NOTHING, lost: Sequence[Suspect] = (), run: str = "", *, output: bool = True,
 ) -> NodeEnds:  # fmt: skip
-    """Return all ends of this node. failing: pids of launchers that end their ranks after a failure."""
+    """Return all ends of this node. failing: pids of launchers that end their ranks after a failure. output: with what processes wrote."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
     wall: Wall = lambda at: began + at  # noqa: E731
-    succeeded = ending.outcome == "succeeded"
-    wrote = {} if succeeded else {rank: (tail, at) for rank, tail, at in circumstances.wrote()}
-    collector = _Collector(plan, circumstances, failing, wall, wrote, with_output=not succeeded)
+    with_output = output and ending.outcome != "succeeded"
+    wrote = {rank: (tail, at) for rank, tail, at in circumstances.wrote()} if with_output else {}
+    collector = _Collector(plan, circumstances, failing, wall, wrote, with_output=with_output)
     stop, memory = circumstances.stop, circumstances.memory
     return NodeEnds(
         job=_job(plan, run),
@@ -73,15 +73,16 @@ def of_node(
     )
 
 
-def of_records(node: NodeEnds, folder: str) -> NodeEnds:
-    """Add what processes of this node wrote down of themselves. folder: where their records are; what cannot be read is left out."""
+def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
+    """Add what processes of this node wrote down of themselves. folder: where their records are; what cannot be read is left out. wall:
+    from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
     found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for record in sorted(own, key=records.order):
         kept = found.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
-            kept.append(records.as_mapping(record))
+            kept.append(records.as_mapping(replace(record, at=wall(record.monotonic))))
     return with_records(node, {process: each for process, each in found.items() if each})
 
 

@@ -1,0 +1,124 @@
+"""Exception that explains the end of a rank, by the records that processes wrote down of themselves (ranklaunch.rankside). Pure.
+
+RULES are tried in their order. The first that finds an exception decides; an exception that only tells of another failure gives way to one
+that a later rule finds. A record alone proves nothing: the exit status must fit, and the exception must be the last one of its process.
+The time of the failure is the time of the exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ranklaunch.ends import exceptions, records
+from ranklaunch.ends.model import NodeEnds, OtherProcess, RankEnd
+from ranklaunch.typed import Any, NamedTuple, Optional
+from ranklaunch.values import Value
+from ranklaunch.verdict.model import Because, Of
+
+SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
+CHILD_S = 5.0  # from the exception of a child to the end of its rank
+UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
+
+
+class Explanation(Value):
+    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: the exception with its place in the user's
+    code. text: the exception as Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
+
+    at: float
+    line: str
+    text: str
+    because: Because
+    sure: bool = True
+
+
+class Exceptions(NamedTuple):
+    """Last exceptions of a process and of the processes below it, as records; None for none."""
+
+    main: Optional[Mapping[str, Any]]
+    thread: Optional[Mapping[str, Any]]
+    child: Optional[Mapping[str, Any]]
+
+
+Rule = Callable[[RankEnd, Exceptions], Optional[Mapping[str, Any]]]
+
+
+def in_main_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+    """The main thread of the rank raised an exception that nobody caught.
+
+    Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook, an atexit handler or a signal that came
+    while Python was ending the program. An exit code of the program's own must follow within seconds: a console goes on after exceptions.
+    """
+    record = own.main
+    if record and not end.signal and end.exit_code != UNCAUGHT and not _soon(record, _gone(end), SOON_S):
+        return None
+    return record
+
+
+def in_other_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+    """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
+    notices."""
+    return own.thread if own.thread and not end.signal and _soon(own.thread, _gone(end), SOON_S) else None
+
+
+def in_child(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+    """A process below the rank raised an exception, and the rank ended by itself within seconds: the Python below a shell, a worker."""
+    return own.child if own.child and not end.signal and _soon(own.child, _gone(end), CHILD_S) else None
+
+
+RULES: tuple[Rule, ...] = (in_main_thread, in_other_thread, in_child)
+
+
+def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
+    """Yield the ends of ranks and programs that exceptions explain, in the order of their ends, with these in the order of the rules."""
+    alone = sum(end.rank is not None or not end.launcher for end in node.ends) == 1
+    for end in node.ends:
+        found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, _below(end, node.others, alone=alone), node.job.node_index)]
+        if found:
+            yield end, found
+
+
+def _fitting(end: RankEnd, below: Iterable[OtherProcess], node: int) -> Iterator[Explanation]:
+    """Yield the exceptions that fit an end, in the order of the rules. below: other processes of the same rank."""
+    children = [record for process in below for record in process.records]
+    own = Exceptions(_last(end.records, "main"), _last(end.records, "thread"), _last(children, "main", "process"))
+    for rule in RULES:
+        record = rule(end, own)
+        if record and not _after_stop(record, end):
+            yield _explanation(record, rule, end, node)
+
+
+def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int) -> Explanation:
+    chain = records.chain_of(record)
+    line = exceptions.shown(exceptions.line_of(chain))
+    frame = chain[0].frames[-1] if chain[0].frames else None
+    of = Of(node, end.rank, frame.file if frame else "", frame.line if frame else 0)
+    name = rule.__name__.replace("_", "-")
+    return Explanation(record["at"], line, exceptions.traceback(chain), Because(f"exception-{name}", line, of), rule is in_main_thread)
+
+
+def _last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any] | None:
+    raised = [each for each in found if each["kind"] == records.EXCEPTION and each.get("chain") and each.get("where") in sources]
+    return raised[-1] if raised else None
+
+
+def _below(end: RankEnd, others: Sequence[OtherProcess], *, alone: bool) -> Iterator[OtherProcess]:
+    """Yield processes with the variables of the same rank; without variables those of the only program of a node."""
+    for process in others:
+        is_launcher = any(each["kind"] == records.LAUNCHER for each in process.records)
+        if not is_launcher and process.rank == end.rank if process.rank is not None else alone and not is_launcher:
+            yield process
+
+
+def _gone(end: RankEnd) -> float | None:
+    """Return when a process ended or was told to, None if nobody knows."""
+    times = [sent.at for sent in end.sent if sent.at is not None]
+    return min(times) if times else end.at
+
+
+def _soon(record: Mapping[str, Any], gone: float | None, seconds: float) -> bool:
+    return gone is None or gone - record["at"] < seconds
+
+
+def _after_stop(record: Mapping[str, Any], end: RankEnd) -> bool:
+    """True if the process raised the exception because somebody told it to end."""
+    return any(sent.at is not None and sent.at < record["at"] for sent in end.sent)

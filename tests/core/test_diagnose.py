@@ -1,0 +1,111 @@
+"""Which exception explains the end of a rank: a row for each rule, and for each thing that a record does not explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ranklaunch.diagnose import raised
+from ranklaunch.ends.model import (
+    Decided,
+    JobFacts,
+    MemoryKills,
+    NodeEnds,
+    NodeFacts,
+    OtherProcess,
+    RankEnd,
+    Sent,
+)
+from ranklaunch.verdict import decided
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Culprit, KnownError
+
+ENDED = 100.0
+
+
+def record(at: float, message: str = "loss is nan", where: str = "main") -> dict[str, Any]:
+    frame = {"file": "/job/train.py", "line": 88, "function": "step"}
+    return {"kind": "exception", "where": where, "at": at, "chain": [{"type": "ValueError", "message": message, "frames": [frame]}]}
+
+
+def end(code: int | None, *records: dict[str, Any], signal: int = 0, sent: tuple[Sent, ...] = ()) -> RankEnd:
+    status = signal or (code or 0) << 8
+    return RankEnd(0, 3, 3, 4711, 1, "rank 3", "rank", None, status, code, signal, ENDED, sent, records=records)
+
+
+def node(ended: RankEnd, *others: OtherProcess) -> NodeEnds:
+    job = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (NodeFacts(0, "here", 4, 0),), ("train.py",))
+    return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
+
+
+def child(rank: int | None, *records: dict[str, Any]) -> OtherProcess:
+    return OtherProcess(4712, 2, rank, records)
+
+
+LAUNCHER = {"kind": "launcher", "at": 1.0}
+TOLD = (Sent(15, 98.0),)
+FITS = {
+    "the main thread, and Python's own code": (end(1, record(40.0)), (), "exception-in-main-thread"),
+    "a hook that ends the process with a code of its own": (end(9, record(99.0)), (), "exception-in-main-thread"),
+    "a signal from outside while an exit handler hangs": (end(137, record(40.0), signal=9), (), "exception-in-main-thread"),
+    "told to end after it had raised": (end(143, record(97.0), signal=15, sent=TOLD), (), "exception-in-main-thread"),
+    "another thread, and the rank ends soon": (end(4, record(99.0, where="thread")), (), "exception-in-other-thread"),
+    "the Python below a shell": (end(1), (child(3, record(98.0)),), "exception-in-child"),
+    "a worker": (end(1), (child(3, record(98.0, where="process")),), "exception-in-child"),
+}
+DOES_NOT = {
+    "a rank that ended well": (end(0, record(99.0)), ()),
+    "a code of the program's own, an hour after a console showed an exception": (end(3, record(-3500.0)), ()),
+    "a thread's exception of an hour ago": (end(1, record(-3500.0, where="thread")), ()),
+    "a helper's exception of an hour ago": (end(1), (child(3, record(-3500.0)),)),
+    "a crash, with a helper's exception beside it": (end(139, signal=11), (child(3, record(99.0)),)),
+    "killed, with a helper's exception beside it": (end(137, signal=9), (child(3, record(99.0)),)),
+    "the exception of another rank's child": (end(1), (child(1, record(99.0)),)),
+    "the exception of a launcher that the rank started": (end(1), (child(3, LAUNCHER, record(99.0)),)),
+    "raised because of a stop": (end(1, record(99.0), sent=TOLD), ()),
+}
+
+
+@pytest.mark.parametrize(("ended", "others", "rule"), FITS.values(), ids=FITS)
+def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess, ...], rule: str) -> None:
+    ((_, (explanation, *_)),) = raised.explanations(node(ended, *others))
+    assert explanation.because.rule == rule
+    assert explanation.because.says == "ValueError: loss is nan at train.py:88 in step"
+    assert (explanation.because.of.rank, explanation.because.of.file, explanation.because.of.line) == (3, "/job/train.py", 88)
+    assert explanation.text.endswith('File "/job/train.py", line 88, in step\nValueError: loss is nan\n')
+
+
+@pytest.mark.parametrize(("ended", "others"), DOES_NOT.values(), ids=DOES_NOT)
+def test_an_exception_does_not_explain_an_end(ended: RankEnd, others: tuple[OtherProcess, ...]) -> None:
+    assert list(raised.explanations(node(ended, *others))) == []
+
+
+def test_each_rule_says_what_it_is_for() -> None:
+    assert all(rule.__doc__ for rule in (*raised.RULES, *decided.EVIDENCE, *decided.ORDER))
+
+
+# Rules that decided
+
+
+def suspect(at: float, kind: str = "", *, memory: bool = False) -> Suspect:
+    error = KnownError("an-entry", kind, "a line", "", "", "") if kind else None
+    return Suspect(0, at, "failed", 1, "", Culprit(0, 3, 1, 1, None, memory, (), error=error))
+
+
+STOPPED = Suspect(0, 5.0, "stopped", 143, "stopped by SIGTERM")
+DECIDED: dict[str, tuple[list[Suspect], list[str]]] = {
+    "one rank, out of memory": ([suspect(1.0, memory=True)], ["out-of-memory", "only-failure"]),
+    "one rank, a known error": ([suspect(1.0, "cause")], ["known-error", "only-failure"]),
+    "one rank that says nothing": ([suspect(1.0)], ["exit-status", "only-failure"]),
+    "a stop request": ([STOPPED], ["own-decision", "only-failure"]),
+    "the earlier of two": ([suspect(1.0, "cause"), suspect(2.0)], ["known-error", "first-in-time"]),
+    "after a consequence": ([suspect(2.0, "cause"), suspect(1.0, "consequence")], ["known-error", "before-consequences"]),
+    "nothing but consequences": ([suspect(1.0, "consequence"), suspect(2.0, "consequence")], ["known-error", "only-consequences"]),
+}
+
+
+@pytest.mark.parametrize(("suspects", "rules"), DECIDED.values(), ids=DECIDED)
+def test_rules_that_decided_are_named(suspects: list[Suspect], rules: list[str]) -> None:
+    first, *others = suspects
+    assert [each.rule for each in decided.by(first, others)] == rules
