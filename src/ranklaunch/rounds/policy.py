@@ -19,6 +19,8 @@ NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_c
 PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
+NOT_WRITTEN = "torch-checkpoint-write-failed"  # which a full file system explains
+_FULL_DISK = r"the file system of .+ is full(?:$|:.*)"  # in a note
 
 Place = tuple[int, int]  # epoch and step
 
@@ -145,11 +147,17 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return f"exit code {judgement.exit_code} is in RANKLAUNCH_NO_RESTART_CODES"
     if judgement.exit_code in NEVER:
         return f"exit code {judgement.exit_code} would come again"
-    if error and error.kind == blame.CAUSE and error.name in FULL:
-        return f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
+    disk = _full_disk(judgement)
+    if error and error.kind == blame.CAUSE and (error.name in FULL or (error.name == NOT_WRITTEN and disk)):
+        return disk or f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
     if error and error.kind == blame.CAUSE and error.retry == NO and not seen.began:
         return f"before any step was recognised, {error.name} would come again"
     return ""
+
+
+def _full_disk(judgement: Judgement) -> str:
+    found = next(filter(None, (re.search(_FULL_DISK, note) for note in judgement.notes)), None)
+    return found[0] if found else ""
 
 
 def _progress(seen: Seen, last: Past | None) -> bool:
