@@ -7,6 +7,7 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.errors import WaitError
 from ranklaunch.rounds import progress
 from ranklaunch.rounds.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
 from ranklaunch.values import replace
@@ -75,6 +76,18 @@ def test_what_is_never_started_again(why: dict[str, Any], what: str) -> None:
 
 def test_a_checkpoint_that_was_not_written_where_no_file_system_is_full() -> None:
     assert decide([], seen(judgement=not_written("rank 0 had ended")), THREE).again
+
+
+@helpers.for_each(
+    [
+        (True, True, (False, WaitError.exit_code)),
+        (True, False, (True, None)),  # of a device, where nobody outside starts the job again
+        (False, True, (True, None)),  # another known error with retry = "elsewhere"
+    ]
+)
+def test_a_device_fault_ends_the_job_where_the_platform_starts_it_again(fault: bool, outside: bool, then: tuple[bool, int | None]) -> None:
+    decision = decide([], seen(by=known("x", "elsewhere"), device_fault=fault), Settings(3, (), outside))
+    assert (decision.again, decision.exit_code) == then
 
 
 def test_a_hang_that_may_be_restarted_is() -> None:

@@ -26,10 +26,12 @@ Place = tuple[int, int]  # epoch and step
 
 
 class Settings(Value):
-    """most: restarts without progress. never: exit codes after which there is none."""
+    """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
+    again."""
 
     most: int
     never: tuple[int, ...] = ()
+    restarted_outside: bool = False
 
 
 class Seen(Value):
@@ -37,7 +39,7 @@ class Seen(Value):
     hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a node, which
     can begin no other. began: a step had been seen. place: the highest step in what ranks wrote. mark: the number of the newest checkpoint
     that this round has made, None where there is none or nobody can tell; marks: it was looked for, and could be read. seconds: from the
-    release to the failure."""
+    release to the failure. device_fault: the culprit's known error is one of a device."""
 
     number: int
     judgement: Judgement
@@ -51,6 +53,7 @@ class Seen(Value):
     mark: int | None = None
     marks: bool = False
     seconds: float = 0.0
+    device_fault: bool = False
 
 
 class Past(Value):
@@ -84,6 +87,9 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
     why = _forbidden(seen, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)
+    if seen.device_fault and settings.restarted_outside:
+        text = "not started again on a device that has failed: who starts the job again can leave out its host"
+        return Decision(False, text, past, WaitError.exit_code)
     if last and past.signature and past.signature == last.signature and not past.progress:
         text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
         in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
