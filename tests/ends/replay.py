@@ -80,7 +80,7 @@ class JobReplay:
 
     def __init__(self, restarts: Mapping[str, Any] | None, *, recorded: bool = False) -> None:
         self._recorded = recorded
-        self._decider = Decider(Rounds(restarts["most"], tuple(restarts["never"]))) if restarts else None
+        self._decider = Decider(Rounds(restarts["most"], tuple(restarts["never"]), restarts["restarted_outside"])) if restarts else None
 
     def judge(self, nodes: Sequence[Ends], number: int) -> tuple[dict[int, Judgement], bool]:
         """By node: what its verdict says. And whether all ranks start again."""
@@ -171,7 +171,7 @@ def _plan(ends: Ends, processes: Sequence[Process]) -> Plan:
     return Plan(
         value, job["method"], "", tuple(processes), Limits(1.0, 1.0), outputs=_outputs(job["outputs"], kept=False),
         kept=_outputs(job["kept"], kept=True), runs=job["runs"], watch=Watch(job["hang"]),
-        rounds=Rounds(rounds["most"], tuple(rounds["never"])) if rounds else None,
+        rounds=Rounds(rounds["most"], tuple(rounds["never"]), rounds["restarted_outside"]) if rounds else None,
     )  # fmt: skip
 
 

@@ -15,7 +15,22 @@ def test_a_plan_says_what_was_asked_for() -> None:
     more = {"RANKLAUNCH_NO_RESTART_CODES": "33, 100", "RANKLAUNCH_PROGRESS_FILE": "/ckpt/latest:ckpt/step_*"}
     plan = helpers.plan({**ASKED, **more}, method="spawn")
     assert (plan.rounds, plan.marks) == (Rounds(3, (33, 100)), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
-    assert as_json(plan)["restarts"] == {"most": 3, "never": [33, 100], "marks": [*plan.marks]}
+    assert as_json(plan)["restarts"] == {"most": 3, "never": [33, 100], "restarted_outside": False, "marks": [*plan.marks]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "outside"),
+    [
+        ("MA_PROC_START_CNT", "1", True),
+        ("SLURM_RESTART_COUNT", "1", True),
+        ("RANKLAUNCH_RESTARTS", "0", True),
+        ("PET_MAX_RESTARTS", "0", False),
+    ],
+)
+def test_a_platform_that_counts_its_starts(name: str, value: str, outside: bool) -> None:
+    rounds = helpers.plan({**ASKED, name: value}, method="spawn").rounds
+    assert rounds
+    assert rounds.restarted_outside is outside
 
 
 @pytest.mark.parametrize("most", ["", "0"])

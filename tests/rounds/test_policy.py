@@ -7,6 +7,7 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.errors import WaitError
 from ranklaunch.rounds import progress
 from ranklaunch.rounds.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
 from ranklaunch.values import replace
@@ -14,6 +15,7 @@ from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
 THREE = Settings(3)
+FULL_DISK = "node 1 (h1): the file system of /ckpt is full: 100 % of 2.0 GiB used"
 
 
 def culprit(code: int = 7, *lines: str, killed: str | None = None, error: KnownError | None = None) -> Culprit:
@@ -27,6 +29,10 @@ def seen(number: int = 0, code: int = 7, by: Culprit | None = None, **more: Any)
 
 def known(name: str, retry: str = "no") -> Culprit:
     return culprit(1, error=KnownError(name, "cause", "a line", "It is so.", "", "", retry))
+
+
+def not_written(*notes: str) -> Judgement:
+    return Judgement("failed", 1, "rank 1 failed", known("torch-checkpoint-write-failed", ""), notes=notes)
 
 
 def play(*rounds: Seen, settings: Settings = THREE) -> list[Decision]:
@@ -56,6 +62,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
         ({"code": 33}, "RANKLAUNCH_NO_RESTART_CODES"),
         ({"by": known("python-import-error"), "began": False, "place": None}, "python-import-error would come again"),
         ({"by": known("no-space-left", "")}, "it is so"),
+        ({"judgement": not_written(FULL_DISK)}, "not started again: the file system of /ckpt is full: 100 % of 2.0 GiB used"),
         ({"hung": True}, "RANKLAUNCH_HANG=restart lets it start again"),
         ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "asked for the stop"),
     ]
@@ -65,6 +72,22 @@ def test_what_is_never_started_again(why: dict[str, Any], what: str) -> None:
     assert not decision.again
     assert decision.exit_code is None
     assert what in decision.sentence
+
+
+def test_a_checkpoint_that_was_not_written_where_no_file_system_is_full() -> None:
+    assert decide([], seen(judgement=not_written("rank 0 had ended")), THREE).again
+
+
+@helpers.for_each(
+    [
+        (True, True, (False, WaitError.exit_code)),
+        (True, False, (True, None)),  # of a device, where nobody outside starts the job again
+        (False, True, (True, None)),  # another known error with retry = "elsewhere"
+    ]
+)
+def test_a_device_fault_ends_the_job_where_the_platform_starts_it_again(fault: bool, outside: bool, then: tuple[bool, int | None]) -> None:
+    decision = decide([], seen(by=known("x", "elsewhere"), device_fault=fault), Settings(3, (), outside))
+    assert (decision.again, decision.exit_code) == then
 
 
 def test_a_hang_that_may_be_restarted_is() -> None:

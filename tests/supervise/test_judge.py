@@ -935,8 +935,8 @@ def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: 
 
 def test_a_file_system_that_does_not_answer_holds_up_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of the working folder, while its server is away."""
-    monkeypatch.setattr(judge.disk, "full", lambda folders: [("/data", True), ("/logs", False)])
-    said = ["the file system of /data is full: no inode is left", "the file system of /logs is full"]
+    monkeypatch.setattr(judge.disk, "full", lambda folders: [("/data", "no inode is left"), ("/logs", "100 % of 2.0 GiB used")])
+    said = ["the file system of /data is full: no inode is left", "the file system of /logs is full: 100 % of 2.0 GiB used"]
     assert list(judge.full_disks(helpers.plan({}))) == said
     monkeypatch.setattr(bounded, "LOOK_S", 0.2)
     monkeypatch.setattr(judge.disk, "full", lambda folders: time.sleep(60))

@@ -269,3 +269,17 @@ NPU_SMI = """
 )  # fmt: skip
 def test_what_a_tool_says_of_devices(kind: str, text: str, busy: str) -> None:
     assert cleaning.DEVICE_TOOLS[kind][1](text) == busy
+
+
+@needs_root
+def test_a_checkpoint_that_a_full_file_system_did_not_take(as_process: Starter, tmp_path: Path) -> None:
+    """PyTorch does not say that it is full; the program's arguments name the folder."""
+    words = "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 64 vs 0"
+    fails = f"cat /dev/zero >$0/part 2>/dev/null; echo '{words}'; exit 1"
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    mounted = ("unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=64k none '{folder}' && exec \"$@\"", "sh")
+    job = as_process.spawn(1, "sh", "-c", fails, folder, env={"RANKLAUNCH_MAX_RESTARTS": "2"}, outside=mounted)
+    assert job.end() == 1
+    assert not history(job)
+    assert f"not started again: the file system of {folder} is full: 100 % of 64.0 KiB used" in "\n".join(job.verdict["notes"])

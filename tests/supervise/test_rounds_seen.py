@@ -15,7 +15,9 @@ from ranklaunch.plan.model import Rounds
 from ranklaunch.supervise.rounds import seen
 from ranklaunch.supervise.rounds.deciding import Decider
 from ranklaunch.system import bounded
+from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.model import Culprit, KnownError
 
 FAILED = Judgement("failed", 7, "rank 1 failed")
 
@@ -86,6 +88,15 @@ def test_what_a_node_says_that_is_none_of_it_says_nothing(state: dict[str, objec
     decided = Decider(Rounds(3))(Decide(FAILED, 0, True, "", (state,)))
     assert decided.again
     assert decided.next["restart"]["progress"] is False
+
+
+@pytest.mark.parametrize(("name", "code"), [("cuda-ecc-error", 75), ("file-system-hangs", None)])
+def test_a_device_fault_is_left_to_who_starts_the_job_again(name: str, code: int | None) -> None:
+    error = KnownError(name, "cause", "a line", "", "", "", "elsewhere")
+    failed = replace(FAILED, culprit=Culprit(0, 1, 100, 7, None, False, (), error=error))
+    decided = Decider(Rounds(3, (), restarted_outside=True))(Decide(failed, 0, True, "", ({"launched": True},)))
+    assert decided.again is (code is None)
+    assert code is None or decided.judgement.exit_code == code
 
 
 def test_a_node_that_says_that_it_leaves_ends_the_job() -> None:

@@ -40,7 +40,7 @@ class KnownError(NamedTuple):
     kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
     be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of
     RETRIES, "" where nobody knows. settings: names of values in a plan that the remedy is about. survivable: it counts only where the
-    program did not go on after it. source: the page, source file or thread that proves it.
+    program did not go on after it. device_fault: a device of the host has failed. source: the page, source file or thread that proves it.
     """
 
     name: str
@@ -56,10 +56,12 @@ class KnownError(NamedTuple):
     standing: str = USUAL
     survivable: bool = False
     through: Optional[Through] = None  # Python 3.9 evaluates it
+    device_fault: bool = False
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")
 _MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "through", "examples")
+_SHIPPED = ("device_fault",)  # not for entries of users
 
 
 def of_family(data: Any, standings: Sequence[str] = OWN_STANDINGS) -> list[KnownError]:
@@ -77,7 +79,7 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
     if not isinstance(fields, dict):
         raise _wrong(place, "expected a table")
     place = f"entry {number} ({fields.get('name', 'without a name')!s:.80})"
-    unknown = sorted(fields.keys() - {*_TEXTS, *_MORE})
+    unknown = sorted(fields.keys() - {*_TEXTS, *_MORE, *(() if standings == OWN_STANDINGS else _SHIPPED)})
     if unknown:
         raise _wrong(place, f"unknown key {unknown[0]!r:.80}")
     name, kind, meaning, remedy, source = (showing.one_line(_text(fields, key, place)) for key in _TEXTS)
@@ -93,7 +95,8 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
     survivable, through = _flag(fields, "survivable", place), _through(fields.get("through"), place)
-    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, settings, standing, survivable, through)
+    more = (retry, settings, standing, survivable, through, _flag(fields, "device_fault", place))
+    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, *more)
 
 
 def _through(fields: Any, place: str) -> Through | None:

@@ -157,10 +157,12 @@ class Outputs(Value):
 
 
 class RestartSettings(Value):
-    """most: restarts without progress. never: exit codes after which there is none."""
+    """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
+    again."""
 
     most: int
     never: tuple[int, ...] = ()
+    restarted_outside: bool = False
 
 
 class JobFacts(Value):

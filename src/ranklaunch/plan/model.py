@@ -165,10 +165,12 @@ class Console(Value):
 
 
 class Rounds(Value):
-    """Restarts in place. most: without progress; never: exit codes after which there is none."""
+    """Restarts in place. most: without progress; never: exit codes after which there is none. restarted_outside: the platform counts its
+    own starts of the job, so that a new start may get other devices."""
 
     most: int
     never: tuple[int, ...] = ()
+    restarted_outside: bool = False
 
 
 class Recorder(Value):

@@ -61,7 +61,7 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
         return None
     _refuse_other_restarts(plan, reader)
     _warn_of_the_platform(reader, most)
-    return Rounds(most, reader.get(again.NO_RESTART_CODES))
+    return Rounds(most, reader.get(again.NO_RESTART_CODES), _is_restarted_outside(reader))
 
 
 def _marks(reader: Reader) -> tuple[str, ...]:
@@ -91,6 +91,12 @@ def _warn_of_the_platform(reader: Reader, most: int) -> None:
             both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
             reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
             return
+
+
+def _is_restarted_outside(reader: Reader) -> bool:
+    """Return True if the platform counts its starts of the job, also in the first of them."""
+    counts = {name: number(reader.env.get(name, "").strip()) for name in STARTED_ANEW}
+    return any(count is not None and (count > 0 or name != "PET_MAX_RESTARTS") for name, count in counts.items())
 
 
 def _save(reader: Reader) -> Save:

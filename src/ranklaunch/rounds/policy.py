@@ -19,15 +19,19 @@ NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_c
 PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
+NOT_WRITTEN = "torch-checkpoint-write-failed"  # which a full file system explains
+_FULL_DISK = r"the file system of .+ is full(?:$|:.*)"  # in a note
 
 Place = tuple[int, int]  # epoch and step
 
 
 class Settings(Value):
-    """most: restarts without progress. never: exit codes after which there is none."""
+    """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
+    again."""
 
     most: int
     never: tuple[int, ...] = ()
+    restarted_outside: bool = False
 
 
 class Seen(Value):
@@ -35,7 +39,7 @@ class Seen(Value):
     hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a node, which
     can begin no other. began: a step had been seen. place: the highest step in what ranks wrote. mark: the number of the newest checkpoint
     that this round has made, None where there is none or nobody can tell; marks: it was looked for, and could be read. seconds: from the
-    release to the failure."""
+    release to the failure. device_fault: the culprit's known error is one of a device."""
 
     number: int
     judgement: Judgement
@@ -49,6 +53,7 @@ class Seen(Value):
     mark: int | None = None
     marks: bool = False
     seconds: float = 0.0
+    device_fault: bool = False
 
 
 class Past(Value):
@@ -82,6 +87,9 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
     why = _forbidden(seen, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)
+    if seen.device_fault and settings.restarted_outside:
+        text = "not started again on a device that has failed: who starts the job again can leave out its host"
+        return Decision(False, text, past, WaitError.exit_code)
     if last and past.signature and past.signature == last.signature and not past.progress:
         text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
         in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
@@ -145,11 +153,17 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return f"exit code {judgement.exit_code} is in RANKLAUNCH_NO_RESTART_CODES"
     if judgement.exit_code in NEVER:
         return f"exit code {judgement.exit_code} would come again"
-    if error and error.kind == blame.CAUSE and error.name in FULL:
-        return f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
+    disk = _full_disk(judgement)
+    if error and error.kind == blame.CAUSE and (error.name in FULL or (error.name == NOT_WRITTEN and disk)):
+        return disk or f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
     if error and error.kind == blame.CAUSE and error.retry == NO and not seen.began:
         return f"before any step was recognised, {error.name} would come again"
     return ""
+
+
+def _full_disk(judgement: Judgement) -> str:
+    found = next(filter(None, (re.search(_FULL_DISK, note) for note in judgement.notes)), None)
+    return found[0] if found else ""
 
 
 def _progress(seen: Seen, last: Past | None) -> bool:

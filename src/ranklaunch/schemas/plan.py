@@ -136,11 +136,12 @@ class Layout(_OfAnyLayout, total=False):
 
 
 class Restarts(TypedDict):
-    """Restarts in place. most: without progress. never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
-    markers."""
+    """Restarts in place. most: without progress. never: exit codes after which there is none. restarted_outside: whether the platform
+    counts its own starts of the job. marks: patterns of the paths of checkpoints' markers."""
 
     most: int
     never: list[int]
+    restarted_outside: bool
     marks: list[str]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,6 +33,7 @@ Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 _OF_OTHERS = (signal.SIGKILL, *STOPPING, signal.SIGUSR1, signal.SIGUSR2)  # of which no words of the process that they end tell why
+MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -218,7 +220,7 @@ def full_disks(plan: Plan) -> Iterable[str]:
         from ranklaunch.system.bounded import within  # at a failure alone
     except (OSError, ImportError):  # no descriptor left
         return ()
-    told = within(lambda: json.dumps(disk.full(stored_in(plan))).encode())
+    told = within(lambda: json.dumps(disk.full((*stored_in(plan), *named_by(plan)))).encode())
     return are_full(plan, json.loads(told or b"[]"))
 
 
@@ -227,10 +229,16 @@ def stored_in(plan: Plan) -> tuple[str, ...]:
     return plan.job.log_dir, ".", "/tmp", "/dev/shm"
 
 
-def are_full(plan: Plan, found: Iterable[tuple[str, bool]]) -> Iterable[str]:
+def named_by(plan: Plan) -> tuple[str, ...]:
+    """Folders of RANKLAUNCH_PROGRESS_FILE, and folders that the program's arguments name: mostly that of its checkpoints is among them."""
+    values = (word.partition("=")[2] or word for word in plan.job.program.args[:MOST_ARGUMENTS])
+    return (*(os.path.dirname(path) for path in plan.marks), *(value for value in values if value.startswith("/")))
+
+
+def are_full(plan: Plan, found: Iterable[tuple[str, str]]) -> Iterable[str]:
     """found: as disk.full has it."""
-    for folder, no_inode in found:
-        yield f"{placed(plan, '')}the file system of {folder} is full{': no inode is left' if no_inode else ''}"
+    for folder, usage in found:
+        yield f"{placed(plan, '')}the file system of {folder} is full: {usage}"
 
 
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:

@@ -134,18 +134,26 @@ def _all_of(fd: int, most: int) -> bytes:
     return b"".join(blocks)
 
 
-def full(folders: Iterable[str]) -> list[tuple[str, bool]]:
-    """Of these, the first on each file system on which nothing more can be stored, and whether that has no inode left."""
-    found: dict[int, tuple[str, bool]] = {}
+def full(folders: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the first folder on each file system on which nothing more can be stored, with its usage: "100 % of 2.0 GiB used", or "no
+    inode is left". A file system that is mounted read-only is left out: nothing is stored there."""
+    found: dict[int, tuple[str, str]] = {}
     for folder in folders:
         try:
             device, state = os.stat(folder).st_dev, os.statvfs(folder)
         except OSError:
             continue
         is_full = bool(state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE)
-        if is_full or (state.f_files and not state.f_favail):
-            found.setdefault(device, (os.path.abspath(folder), not is_full))
+        if (is_full or (state.f_files and not state.f_favail)) and not state.f_flag & os.ST_RDONLY:
+            usage = f"100 % of {_size(state.f_blocks * state.f_frsize)} used" if is_full else "no inode is left"
+            found.setdefault(device, (os.path.abspath(folder), usage))
     return [*found.values()]
+
+
+def _size(count: int) -> str:
+    units = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+    factor, unit = next((each for each in units if count >= each[0]), units[-1])
+    return f"{count / factor:.1f} {unit}"
 
 
 def make_folder(path: str) -> bool:

@@ -112,7 +112,7 @@ def _job(plan: Plan, run: str) -> JobFacts:
         idle=tuple(map(_node, job.idle)),
         outputs=_outputs(plan.outputs),
         kept=_outputs(plan.kept),
-        restarts=RestartSettings(plan.rounds.most, plan.rounds.never) if plan.rounds else None,
+        restarts=RestartSettings(plan.rounds.most, plan.rounds.never, plan.rounds.restarted_outside) if plan.rounds else None,
         hang=plan.watch.hang,
     )
 

@@ -13,6 +13,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.model import ELSEWHERE
 
 MOST_S = 1e12  # of what a node says; more is no time, and may be no float
 State = Mapping[str, Any]
@@ -22,7 +23,7 @@ class Decider:
     """Asked once for each round."""
 
     def __init__(self, rounds: Rounds) -> None:
-        self._settings = policy.Settings(rounds.most, rounds.never)
+        self._settings = policy.Settings(rounds.most, rounds.never, rounds.restarted_outside)
         self._history: list[Past] = []
 
     def __call__(self, asked: Decide) -> Decided:
@@ -69,7 +70,19 @@ def _seen(asked: Decide, states: list[State]) -> Seen:
         mark=max(_each(states, "mark", int), default=None),
         marks=any(_each(states, "marks", bool)),
         seconds=max(_each(states, "seconds", float), default=0.0),
+        device_fault=_is_device_fault(asked.judgement),
     )
+
+
+def _is_device_fault(judgement: Judgement) -> bool:
+    error = judgement.culprit.error if judgement.culprit else None
+    if not error or error.kind != blame.CAUSE or error.retry != ELSEWHERE:
+        return False
+    try:
+        from ranklaunch import catalogue  # most failures are none of a device
+    except (OSError, ImportError):  # no descriptor left
+        return False
+    return any(each.name == error.name and each.device_fault for each in catalogue.shipped())
 
 
 def _restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[State]) -> dict[str, Any]:
