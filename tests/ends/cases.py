@@ -106,8 +106,9 @@ def _without(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 def whole(ends: Mapping[str, Any]) -> dict[str, Any]:
     """ends.json as it was."""
     parts = {name: {**USUAL[kind], **ends[name]} for name, kind in PARTS.items()}
+    lost = [{"because": [], **each} for each in ends.get("lost", [])]
     return {
-        "schema": model.SCHEMA, **parts, "stop": ends.get("stop"), "state": ends.get("state", {}), "lost": [{"because": [], **each} for each in ends.get("lost", [])],
+        "schema": model.SCHEMA, **parts, "stop": ends.get("stop"), "state": ends.get("state", {}), "lost": lost,
         "ends": [_whole_end(end) for end in ends["ends"]], "others": ends.get("others", []),
     }  # fmt: skip
 
