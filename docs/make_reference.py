@@ -19,13 +19,14 @@ from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
+from ranklaunch.diagnose import raised
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import again, consoles, hangs, saving, settings, telling, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
-from ranklaunch.verdict import events
+from ranklaunch.verdict import decided, events
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -304,6 +305,16 @@ def _field(field: events.Field) -> str:
     return f"{field.name} ({', '.join(filter(None, (kind, field.meaning)))})"
 
 
+def _rules() -> str:
+    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
+    rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in (*decided.EVIDENCE, *decided.ORDER)]
+    return _table(("rule", "it matches if"), rows)
+
+
+def _docstring(rule: object) -> str:
+    return " ".join((rule.__doc__ or "").split())
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "variables": _variables,
     "removed variables": _removed_table,
@@ -312,6 +323,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "known errors": _errors,
     "events": _events,
     "exit codes": _exit_codes,
+    "rules of verdicts": _rules,
     "order of platforms": _order_of_platforms,
     "places": _places,
     "spec values": _spec_values,

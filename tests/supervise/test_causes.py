@@ -579,15 +579,12 @@ time.sleep(600)
 """
 
 
-def test_one_after_which_a_rank_seems_to_have_gone_on_is_told_beside_its_last_line(as_process: Starter) -> None:
+def test_an_exception_is_the_reason_whatever_a_hook_writes_behind_it(as_process: Starter) -> None:
     program = as_process.folder / "train.py"
     program.write_text(COUNTING_HOOK)
     job = as_process.run(program, options=("--method", "spawn", "--slots", 2), grace_s=5)
     assert job.end(LONG_S) == 1
-    assert job.verdict["reason"] == (
-        "rank 1 on node 0 exited with code 1; its last line: uploaded step 4 of 5; its last exception, with other lines behind it: "
-        "RuntimeError: boom --token=***"
-    )
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: RuntimeError: boom --token=***"
 
 
 # What is to come to another process cannot be read there: Python writes that exception with no name of the process above it.

@@ -21,8 +21,8 @@ UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
 
 
 class Explanation(Value):
-    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: the exception with its place in the user's
-    code. text: the exception as Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
+    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: type and message. text: the exception as
+    Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
 
     at: float
     line: str
@@ -89,11 +89,12 @@ def _fitting(end: RankEnd, below: Iterable[OtherProcess], node: int) -> Iterator
 
 def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int) -> Explanation:
     chain = records.chain_of(record)
-    line = exceptions.shown(exceptions.line_of(chain))
+    says = exceptions.shown(exceptions.line_of(chain))
     frame = chain[0].frames[-1] if chain[0].frames else None
     of = Of(node, end.rank, frame.file if frame else "", frame.line if frame else 0)
     name = rule.__name__.replace("_", "-")
-    return Explanation(record["at"], line, exceptions.traceback(chain), Because(f"exception-{name}", line, of), rule is in_main_thread)
+    line = exceptions.shown(exceptions.bare_line_of(chain))
+    return Explanation(record["at"], line, exceptions.traceback(chain), Because(f"exception-{name}", says, of), rule is in_main_thread)
 
 
 def _last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any] | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.ends.records import Frame, Raised, Record
+from ranklaunch.values import replace
 
 MOST_LINE = 300  # characters
 MOST_MESSAGE = 200
@@ -31,6 +32,11 @@ def line(record: Record) -> str:
 def line_of(chain: Sequence[Raised]) -> str:
     """Return the first exception of a chain in the same form; "" for an empty chain."""
     return _line(chain[0]) if chain else ""
+
+
+def bare_line_of(chain: Sequence[Raised]) -> str:
+    """Return the first exception of a chain in the same form, without its place."""
+    return _line(replace(chain[0], frames=(), library=None)) if chain else ""
 
 
 def traceback(chain: Sequence[Raised]) -> str:

@@ -24,14 +24,15 @@ def explained(
 ) -> list[Suspect]:
     """Return suspects with the exceptions that explain them, and further suspects: ranks that had raised before they were told to end.
 
-    culprit: makes one, as judge does.
+    culprit: makes one, as judge does. An exception that only tells of another failure, as of a command, a worker or a peer, leaves the
+    words of the output in place, which may say more.
     """
     result = list(found)
     for end, fitting in explanations:
         errors = [(each, _error(each, plan)) for each in fitting]
         explanation, error = next((each for each in errors if blame.tells_why(each[1])), errors[0])
         own = next((each for each in result if _is_of(each, end)), None)
-        if own and own.culprit:
+        if own and own.culprit and (error.kind != blame.CONSEQUENCE or not own.culprit.error):
             result[result.index(own)] = _with_exception(own, own.culprit, explanation, error)
         elif not own and explanation.sure and blame.tells_why(error) and explanation.at <= _told_at(end):
             child = next((each for each in ended if end.pid in (each.identity.pid, None) or end.parent == each.identity.pid), None)
@@ -49,7 +50,7 @@ def _with_exception(suspect: Suspect, culprit: Culprit, explanation: Explanation
 
 
 def _error(explanation: Explanation, plan: Plan) -> KnownError:
-    """Return the catalogue's entry for an exception, with the exception and its place as the line."""
+    """Return the catalogue's entry for an exception, with the exception as the line."""
     error = words.known(explanation.text.encode(errors="replace"), plan, code=UNCAUGHT)
     if error:
         return replace(error, line=explanation.line)

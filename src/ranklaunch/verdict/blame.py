@@ -15,7 +15,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, replace
 from ranklaunch.verdict.model import ELSEWHERE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Of
 
-CAUSE, STOPPED = "cause", "stopped"
+CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
 RETRY = {
     NO: "started as it is, the job ends the same way",
     YES: "to start the job anew may be enough",
