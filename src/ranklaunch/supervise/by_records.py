@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ranklaunch.catalogue.search import LOST_CHILDREN
 from ranklaunch.diagnose.raised import UNCAUGHT, Explanation
 from ranklaunch.ends.model import RankEnd
 from ranklaunch.plan.model import Plan
@@ -32,7 +33,8 @@ def explained(
         errors = [(each, _error(each, plan)) for each in fitting]
         explanation, error = next((each for each in errors if blame.tells_why(each[1])), errors[0])
         own = next((each for each in result if _is_of(each, end)), None)
-        if own and own.culprit and (error.kind != blame.CONSEQUENCE or not own.culprit.error):
+        tells_of_another = error.kind == blame.CONSEQUENCE or error.name in LOST_CHILDREN
+        if own and own.culprit and not (tells_of_another and own.culprit.error):
             result[result.index(own)] = _with_exception(own, own.culprit, explanation, error)
         elif not own and explanation.sure and blame.tells_why(error) and explanation.at <= _told_at(end):
             child = next((each for each in ended if end.pid in (each.identity.pid, None) or end.parent == each.identity.pid), None)
