@@ -157,7 +157,9 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     suspect = {"rank": 1, "node": 0, "why": "its process is stopped (state T)", "file": "rank_1.stacks.txt"}
     hang = {"since": "2026-09-21T14:13:26+00:00", "signals": ["output", "CPU"], "suspects": [suspect]}
     host = {"host": "h0", "node": 0, "why": "rank 1 is stopped"}
-    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=hang, suspect_host=host)
+    rules = [{"rule": "own-decision", "says": "ranklaunch ended the job: failed", "of": {"node": 0, "rank": None, "file": "", "line": 0}}]
+    ended = node.ends(41.0, 42.0, "failed", 75, "the job hangs")
+    ended.verdict("failed", 75, "the job hangs", hang=hang, suspect_host=host, because=rules)
     report = whole.report(str(left.folder))
     (told,) = report.attempts[0].hangs
     assert (told.since, told.signals, told.text) == (BEGAN + 6, ("output", "CPU"), "the job hangs; rank 1: stopped")
@@ -166,6 +168,7 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     screen = shown(left.folder)
     assert "  suspect: rank 1 on node 0: its process is stopped (state T)" in screen
     assert '  rank 1: File "train.py", line 0 in read' in screen
+    assert "  why this verdict: own-decision (ranklaunch ended the job: failed)" in screen.splitlines()
     assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
 
 

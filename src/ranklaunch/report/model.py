@@ -279,7 +279,7 @@ class SuspectHost(Value):
 class Attempt(Value):
     """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
     bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
-    has it, in words."""
+    has it, in words. because: rules that decided, in their order, each with the thing that it saw."""
 
     number: int
     outcome: Outcome
@@ -299,6 +299,7 @@ class Attempt(Value):
     timeline: tuple[Span, ...] = ()
     accounting: Accounting | None = None
     suspect_host: SuspectHost | None = None
+    because: tuple[str, ...] = ()
 
 
 class Node(Value):

@@ -9,6 +9,7 @@ from ranklaunch.report import given
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
 from ranklaunch.values import replace
 from ranklaunch.verdict import endings
+from ranklaunch.verdict.model import MOST_RULES
 from ranklaunch.verdict.model import Culprit as Judged
 
 MOST_NODES = 65536
@@ -50,6 +51,13 @@ def _error(value: object) -> KnownError | None:
     line = next(iter(given.lines([found.get("line")])), "")
     texts = {key: given.text(found.get(key)) for key in ("meaning", "remedy", "source", "retry")}
     return KnownError(name, given.text(found.get("kind"), 40), line, **texts)
+
+
+def because(value: object) -> tuple[str, ...]:
+    """Return the rules that decided, each with its words in brackets behind it."""
+    found = (given.mapping(each) for each in given.each_of(value)[:MOST_RULES])
+    rules = ((given.text(each.get("rule"), 80), given.text(each.get("says"), 300)) for each in found)
+    return tuple(f"{rule} ({says})" if says else rule for rule, says in rules if rule)
 
 
 def hang(value: object) -> Hang | None:

@@ -184,7 +184,7 @@ def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, step
         attempts.hangs(one, on_nodes), tuple(_stacks(reader, evidence)), evidence, known,
         attempts.missing(one, job), spans,
         accounting.of_attempt(spans, one.together, sum(each.outcome != model.SUCCEEDED for each in known), steps_seen),
-        verdicts.suspect_host(verdict.get("suspect_host")),
+        verdicts.suspect_host(verdict.get("suspect_host")), verdicts.because(verdict.get("because")),
     )  # fmt: skip
 
 

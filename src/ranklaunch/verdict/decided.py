@@ -40,7 +40,7 @@ def exit_status(suspect: Suspect) -> str | None:
 
 def own_decision(suspect: Suspect) -> str | None:
     """ranklaunch itself ended the job: a stop request, a wait or a node that was lost, a hang."""
-    return suspect.reason or suspect.outcome
+    return f"ranklaunch ended the job: {suspect.outcome}"
 
 
 def only_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:

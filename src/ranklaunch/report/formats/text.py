@@ -63,6 +63,8 @@ def _end(report: Report) -> Iterator[str]:
     if others:
         names = ", ".join(who(each) for each in others[:MOST_TOLD])
         yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
+    if last.because:
+        yield f"  why this verdict: {'; '.join(last.because)}"
     if last.suspect_host:
         host = last.suspect_host
         yield f"  leave out the next time: {host.host} (node {host.node}): {host.why}"

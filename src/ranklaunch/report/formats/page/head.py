@@ -81,6 +81,8 @@ def _told(report: Report) -> Iterator[tuple[str, Iterable[object]]]:
         others = ", ".join(words.who(each) for each in last.failures[:MOST_FAILURES])
         more = len(last.failures) - MOST_FAILURES
         yield "Failed too", (f"{others}{f' and {more} more' if more > 0 else ''}",)
+    if last.because:
+        yield "Why this verdict", ("; ".join(last.because),)
     if last.suspect_host:
         host = last.suspect_host
         yield "Leave out", (tag("b", host.host), f" (node {host.node}) the next time: {host.why}")
