@@ -61,7 +61,7 @@ class NodeReplay:
             wrote=lambda: [_wrote(end, self.plan.job.node.first_rank) for end in ends if end["at_ending"]],
             daemons=[Daemon(end["name"], end["pid"], end["signal"], end["at"]) for end in ends if end["role"] == "daemon"],
             stop=(stop["signal"], stop["at"]) if stop else None,
-            ends=lambda: _values(self.ends),
+            ends=lambda circumstances: _values(self.ends),
         )
 
     def _explain(self, child: Child, text: str) -> Failure | None:

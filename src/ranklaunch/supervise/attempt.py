@@ -384,15 +384,13 @@ class Attempt:
         return self._state_said
 
     def _circumstances(self) -> judge.Circumstances:
-        circumstances = judge.Circumstances(
+        assert self.ending
+        return judge.Circumstances(
             memory=self._killed.since(self.nodes.wall), explain=self._launchers.explained, told=self._told,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None, tail_of_rank=self.logs.last_of,
             wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons, wrote=self.logs.by_then,
+            ends=partial(closing.recorded_ends, self.record, self.plan, self.ending, self.children.ended),
         )  # fmt: skip
-        assert self.ending
-        return replace(
-            circumstances, ends=partial(closing.recorded_ends, self.record, self.plan, self.ending, self.children.ended, circumstances)
-        )
 
     def _report(self, verdict: Verdict) -> None:
         self.logs.end()

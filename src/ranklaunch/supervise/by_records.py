@@ -29,6 +29,7 @@ def explained(
     words of the output in place, which may say more.
     """
     result = list(found)
+    first = min((each.at for each in found if each.culprit), default=0.0)
     for end, fitting in explanations:
         errors = [(each, _error(each, plan)) for each in fitting]
         explanation, error = next((each for each in errors if blame.tells_why(each[1])), errors[0])
@@ -36,7 +37,7 @@ def explained(
         tells_of_another = error.kind == blame.CONSEQUENCE or error.name in LOST_CHILDREN
         if own and own.culprit and not (tells_of_another and own.culprit.error):
             result[result.index(own)] = _with_exception(own, own.culprit, explanation, error)
-        elif not own and explanation.sure and blame.tells_why(error) and explanation.at <= _told_at(end):
+        elif not own and explanation.sure and blame.tells_why(error) and explanation.at <= _told_at(end, first):
             child = next((each for each in ended if end.pid in (each.identity.pid, None) or end.parent == each.identity.pid), None)
             if child and end.exit_code != 0:
                 failure = Failure(end.rank, UNCAUGHT, 0, end.pid, name=end.name)
@@ -69,7 +70,12 @@ def _is_of(suspect: Suspect, end: RankEnd) -> bool:
     return culprit.rank is not None and culprit.rank == end.rank
 
 
-def _told_at(end: RankEnd) -> float:
-    """Return the time at which somebody told a process to end, in seconds since 1970; the end of the process where nobody did."""
+def _told_at(end: RankEnd, first: float) -> float:
+    """Return the time at which somebody told a process to end, in seconds since 1970; the end of the process where nobody did.
+
+    first: when the first failure was seen; a launcher tells its ranks to end after that, and nobody sees when.
+    """
+    if end.by_itself is False:
+        return first
     times = [sent.at for sent in end.sent if sent.at is not None]
-    return min(times, default=end.at if end.at is not None else float("inf"))
+    return min(times, default=end.at if end.at is not None else first)

@@ -58,8 +58,8 @@ class Circumstances(Value):
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds, as times are, to those since 1970, by node 0's.
     wrote: of each rank the last that it had written when the end began, and when. daemons: those that carried ranks here and were killed.
-    stop: the signal of the first stop request, and when. ends: all ends of this node with the records of their processes, None if they
-    could not be read."""
+    stop: the signal of the first stop request, and when. ends: all ends of this node with the records of their processes, with times by
+    the same `wall`; None if they could not be read."""
 
     memory: Memory
     explain: Explain
@@ -70,7 +70,7 @@ class Circumstances(Value):
     wrote: Callable[[], Iterable[tuple[int, bytes, float]]] = tuple
     daemons: Sequence[Daemon] = ()
     stop: tuple[int, float] | None = None
-    ends: Callable[[], NodeEnds | None] = lambda: None
+    ends: Callable[[Circumstances], NodeEnds | None] = lambda circumstances: None
 
 
 def judgement(
@@ -146,7 +146,7 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
 
 def _explained(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
     """By exceptions: those that processes recorded, and for processes without records those that their outputs show."""
-    node = circumstances.ends() if ending.outcome == "failed" else None
+    node = circumstances.ends(circumstances) if ending.outcome == "failed" else None
     if node:
         from ranklaunch.diagnose import raised
         from ranklaunch.supervise import by_records

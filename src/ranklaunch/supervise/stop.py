@@ -231,9 +231,10 @@ class Stopper:
             self._timers.append(self._loop.after(LONE_S, self._kill_lasting))
         services = [] if self._resting else list(self._services())
         self.unread = self.unread or unread(self._loop.clock)
+        now = self._loop.clock()
         self._resting = self._teller.tell_below(os.getpid()) or bool(self.unread and self.unread.is_read())
         for child in services:
-            note(child, signal.SIGTERM, self._loop.clock())
+            note(child, signal.SIGTERM, now)
         if not self._resting:
             self.tell_all()
 
@@ -245,8 +246,9 @@ class Stopper:
     def _kill_alone(self, child: Child) -> None:
         if signal.SIGKILL not in child.told:
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
+        now = self._loop.clock()
         tree.send(child.identity, signal.SIGKILL)
-        note(child, signal.SIGKILL, self._loop.clock())
+        note(child, signal.SIGKILL, now)
 
     def _lasting(self) -> list[Child]:
         return [child for child in self._services() if child.process.outlasts]
@@ -256,9 +258,10 @@ class Stopper:
         if self._told_all:
             return
         self._told_all, self._resting = True, False
+        now = self._loop.clock()
         for process in tree.descendants(os.getpid()):
             tree.send(process, signal.SIGTERM)
-        self._note_all(signal.SIGTERM)
+        self._note_all(signal.SIGTERM, now)
 
     def kill_all(self) -> None:
         """Send SIGKILL to everything left, again and again: a process may fork while it is killed, and one that forks and ends between two
@@ -282,12 +285,12 @@ class Stopper:
         self.killed.update(left)
         for process in left:
             tree.send(process, signal.SIGKILL)
-        self._note_all(signal.SIGKILL)
+        self._note_all(signal.SIGKILL, now)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
 
-    def _note_all(self, number: int) -> None:
+    def _note_all(self, number: int, now: float) -> None:
         for child in (*self._leaders(), *self._services()):
-            note(child, number, self._loop.clock())
+            note(child, number, now)
         self._say_refused()
 
     def _say_refused(self) -> None:
@@ -311,9 +314,10 @@ class Stopper:
 
     def _stop(self, child: Child, number: int) -> None:
         is_dead = child.is_dead()
+        now = self._loop.clock()  # before the signal: a child may answer within a millisecond
         child.launcher.stop(self, child, number)
         if not is_dead:
-            note(child, number, self._loop.clock())
+            note(child, number, now)
         self._note_aborted()
 
     # What launchers do in a stop: ranklaunch.adapters.launchers.shared.launcher.Signals

@@ -388,7 +388,7 @@ def unread(clock: Callable[[], float]) -> Unread | None:
 
 
 def note(child: Child, number: int, now: float) -> None:
-    """Note that a child was sent a signal, unless the kernel refused that. now: monotonic seconds."""
+    """Note that a child was sent a signal, unless the kernel refused that. now: monotonic seconds, from before the signal was sent."""
     if child.identity not in tree.refused:
         child.told.append(number)
         child.sent_at.append(now)
