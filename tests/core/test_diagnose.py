@@ -43,6 +43,10 @@ def child(rank: int | None, *records: dict[str, Any]) -> OtherProcess:
     return OtherProcess(4712, 2, rank, records)
 
 
+def below(pid: int, start: int, at: float) -> dict[str, Any]:
+    return {**record(at, where="process"), "top": {"pid": pid, "start": start}}
+
+
 LAUNCHER = {"kind": "launcher", "at": 1.0}
 TOLD = (Sent(15, 98.0),)
 FITS = {
@@ -53,6 +57,7 @@ FITS = {
     "another thread, and the rank ends soon": (end(4, record(99.0, where="thread")), (), "exception-in-other-thread"),
     "the Python below a shell": (end(1), (child(3, record(98.0)),), "exception-in-child"),
     "a worker": (end(1), (child(3, record(98.0, where="process")),), "exception-in-child"),
+    "a worker that names the top of its rank": (end(1), (child(None, below(4711, 1, 98.0)),), "exception-in-child"),
 }
 DOES_NOT = {
     "a rank that ended well": (end(0, record(99.0)), ()),
@@ -62,6 +67,7 @@ DOES_NOT = {
     "a crash, with a helper's exception beside it": (end(139, signal=11), (child(3, record(99.0)),)),
     "killed, with a helper's exception beside it": (end(137, signal=9), (child(3, record(99.0)),)),
     "the exception of another rank's child": (end(1), (child(1, record(99.0)),)),
+    "the exception of a child below another top": (end(1), (child(3, below(4711, 7, 99.0)),)),
     "the exception of a launcher that the rank started": (end(1), (child(3, LAUNCHER, record(99.0)),)),
     "raised because of a stop": (end(1, record(99.0), sent=TOLD), ()),
 }

@@ -208,7 +208,7 @@ def test_the_names_that_both_sides_know() -> None:
     """What runs inside the user's interpreter imports nothing of ranklaunch, so it spells them itself."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (Path(rankside()) / "ranklaunch_rankside").glob("*.py")}
     assert f'FOLDER = "{settings.RECORDS_DIR}"' in texts["__init__.py"]
-    assert f'MARK = "{settings.RANK_HEAD}"' in texts["heads.py"]
+    assert f'MARK = "{settings.RANK_HEAD}"' in texts["records.py"]
     assert f'SUPERVISOR = "{settings.OUTER_RUN}"' in texts["heads.py"]
     assert f'startswith("{settings.BELOW}")' in texts["records.py"]
     assert json.dumps(records.SCHEMA) in texts["records.py"]

@@ -103,10 +103,19 @@ def _last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any
 
 
 def _below(end: RankEnd, others: Sequence[OtherProcess], *, alone: bool) -> Iterator[OtherProcess]:
-    """Yield processes with the variables of the same rank; without variables those of the only program of a node."""
+    """Yield the processes of a rank besides its own: those whose records name it as their top.
+
+    Without a top, the rank number of their variables decides; without a number, they belong to the only program of a node.
+    """
     for process in others:
-        is_launcher = any(each["kind"] == records.LAUNCHER for each in process.records)
-        if not is_launcher and process.rank == end.rank if process.rank is not None else alone and not is_launcher:
+        if any(each["kind"] == records.LAUNCHER for each in process.records):
+            continue
+        tops = [each["top"] for each in process.records if each.get("top")]
+        if tops:
+            is_of_end = any((top["pid"], top["start"]) == (end.pid, end.start) for top in tops)
+        else:
+            is_of_end = alone if process.rank is None else process.rank == end.rank
+        if is_of_end:
             yield process
 
 

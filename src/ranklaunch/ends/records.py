@@ -136,9 +136,10 @@ def _record(value: Mapping[str, Any]) -> Record:
         return Record(*common, argv=_texts(value["argv"]), parent=_process(value["parent"]), launcher=_word(value["name"]))
     if kind == EXCEPTION:
         chain = _chain(value["chain"])
+        top = _process(value["top"]) if value.get("top") else None
         return Record(
-            *common, where=_one_of(value["from"], WHERE), thread=_text(value["thread"]), number=_count(value["number"]), chain=chain
-        )
+            *common, where=_one_of(value["from"], WHERE), thread=_text(value["thread"]), number=_count(value["number"]), chain=chain, top=top
+        )  # fmt: skip
     return Record(
         *common,
         where=_one_of(value["from"], WHERE),

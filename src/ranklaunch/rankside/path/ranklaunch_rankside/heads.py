@@ -15,7 +15,6 @@ VARIABLES = (
     "PMIX_RANK", "RANK_ID", "RANK_SIZE", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT",
     "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
 )  # fmt: skip
-MARK = "RANKLAUNCH_RANK_HEAD"
 SUPERVISOR = "RANKLAUNCH_OUTER_RUN"  # begins with [pid, start of the ranklaunch that supervises this node
 ELASTIC = "TORCHELASTIC_RUN_ID"  # torch's elastic agent gives it to its ranks, also where a library of the user's runs the agent
 # Launchers that are no Python, by the name of their program.
@@ -42,11 +41,11 @@ def record_start(argv, index):
 def _record_rank(argv):
     own = _variables(os.environ)
     text = ";".join((os.environ[FOLDER], *("%s=%s" % item for item in own.items())))
-    before = os.environ.get(MARK, "")
+    before = os.environ.get(records.MARK, "")
     if before.partition(";")[2] == text:
         return
     top, parent, given = _top(own)
-    os.environ[MARK] = "%d.%d;%s" % (*top, text)
+    os.environ[records.MARK] = "%d.%d;%s" % (*top, text)
     found = {"top": {"pid": top[0], "start": top[1]}, "variables": own, **records.command(argv)}
     records.start(os.environ[FOLDER], "rank", {**found, "parent": _process(parent), "launcher": _placed_by(parent, given)})
 

@@ -5,6 +5,7 @@ import sys
 import time
 
 SCHEMA = "ranklaunch.record/1"
+MARK = "RANKLAUNCH_RANK_HEAD"  # variable of all processes below the head of a rank: "PID.START;FOLDER;...", of the rank's top
 MOST_BYTES = 64 * 1024
 FIRST, LAST = 8, 8  # exception records of one process that are kept
 MOST_CHAIN = 8  # exceptions of one record
@@ -61,7 +62,15 @@ def exception(folder, where, value, traceback, thread=""):
     if number > FIRST + LAST:  # the last ones take each other's place
         number = FIRST + 1 + (number - FIRST - 1) % LAST
     details = {"from": where, "thread": thread or _thread(), "number": process["exceptions"], "chain": chain(value, traceback)}
-    write(folder, "exception", "-%d" % number, details)
+    write(folder, "exception", "-%d" % number, {**details, "top": top(folder)})
+
+
+def top(folder):
+    """Return pid and start of the topmost process of this rank, None below no rank. folder: of the records; another one's mark counts not."""
+    process, _, rest = os.environ.get(MARK, "").partition(";")
+    pid, _, start = process.partition(".")
+    is_own = (rest + ";").startswith(folder + ";") and pid.isdigit() and start.isdigit()
+    return {"pid": int(pid), "start": int(start)} if is_own else None
 
 
 def exit(folder, value, code):
