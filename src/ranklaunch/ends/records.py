@@ -137,9 +137,8 @@ def _record(value: Mapping[str, Any]) -> Record:
     if kind == EXCEPTION:
         chain = _chain(value["chain"])
         top = _process(value["top"]) if value.get("top") else None
-        return Record(
-            *common, where=_one_of(value["from"], WHERE), thread=_text(value["thread"]), number=_count(value["number"]), chain=chain, top=top
-        )  # fmt: skip
+        where, number = _one_of(value["from"], WHERE), _count(value["number"])
+        return Record(*common, where=where, thread=_text(value["thread"]), number=number, chain=chain, top=top)
     return Record(
         *common,
         where=_one_of(value["from"], WHERE),

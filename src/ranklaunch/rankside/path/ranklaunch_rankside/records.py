@@ -66,7 +66,7 @@ def exception(folder, where, value, traceback, thread=""):
 
 
 def top(folder):
-    """Return pid and start of the topmost process of this rank, None below no rank. folder: of the records; another one's mark counts not."""
+    """Return pid and start of the topmost process of this rank; None below no rank. folder: of the records, as the mark names it."""
     process, _, rest = os.environ.get(MARK, "").partition(";")
     pid, _, start = process.partition(".")
     is_own = (rest + ";").startswith(folder + ";") and pid.isdigit() and start.isdigit()
