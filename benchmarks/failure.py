@@ -20,6 +20,7 @@ from testbench.hosts import Hosts, missing
 NAME = "failure"
 LIMIT_S = 60.0
 GRACE_S = 5
+WORKED_S = 0.5  # from the start of the last rank to the failure: launchers have done by then what they do at a start
 NODES = 3
 FAILS = 3  # a rank; of 2 on each node, it is on node 1
 PEERS_HERE = ("mpirun", "torchrun", "accelerate", "deepspeed")
@@ -91,6 +92,7 @@ def _failed(job: Job, nodes: Sequence[Started], ranks: int) -> Sample:
     pipe = os.open(job.folder / "fail", os.O_RDWR)  # both ends: opening one waits for the other
     try:
         job.wait_until_up(ranks)
+        time.sleep(WORKED_S)
         os.write(pipe, b"!")
         deadline = time.monotonic() + LIMIT_S
         ended = [node.wait(deadline - time.monotonic()) for node in nodes]

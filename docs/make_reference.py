@@ -19,7 +19,7 @@ from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
-from ranklaunch.diagnose import raised
+from ranklaunch.diagnose import raised, suspects
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import again, consoles, hangs, saving, settings, telling, tuning
@@ -307,7 +307,8 @@ def _field(field: events.Field) -> str:
 
 def _rules() -> str:
     rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
-    rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in (*decided.EVIDENCE, *decided.ORDER)]
+    more = (suspects.waited_for, *decided.EVIDENCE, *decided.ORDER)
+    rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)
 
 

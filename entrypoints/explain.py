@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from ranklaunch import catalogue, showing
 from ranklaunch.catalogue import Finding
-from ranklaunch.catalogue.parts import without_late_parts
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
@@ -74,7 +73,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
     of_program = _without_ours(looked.text)
-    texts = dict.fromkeys((without_late_parts(of_program), of_program, looked.text))
+    texts = dict.fromkeys((of_program, looked.text))
     found = next(filter(None, (_findings(text, own, errors) for text in texts)), [])
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
     return 0 if found else NOTHING_KNOWN
@@ -124,6 +123,9 @@ def _searched(error: catalogue.KnownError) -> str:
 
 
 def _read(path: str) -> Looked:
+    if os.path.isdir(path):
+        msg = f"{showing.one_line(path)}: a folder, not a log: ranklaunch report {showing.one_line(path)} tells why the job in it died"
+        raise ConfigError(msg)
     try:
         handed = re.fullmatch(r"-|/dev/fd/(\d{1,9})", path)  # the latter by a shell, as for <(kubectl logs POD)
         fd = os.dup(int(handed[1] or 0)) if handed else disk.given(path)

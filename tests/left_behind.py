@@ -12,6 +12,7 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.diagnose import outputs
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise import record, words
 from ranklaunch.supervise.record import Record
@@ -124,5 +125,4 @@ def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> t
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
     error = words.known(text.encode(), plan, code=code)
-    of = culprit(exit_code=code, error=error)
-    return (error.line if error else ""), words.reported(of, text.encode()).partition(": ")[2]
+    return (error.line if error else ""), outputs.inner_report(text)

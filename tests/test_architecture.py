@@ -133,7 +133,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "evidence": set(),
     "logs": set(),
     "ends": {"verdict"},
-    "diagnose": {"ends", "verdict"},
+    "diagnose": {"ends", "system", "verdict"},
     "schemas": {"ends", "plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
@@ -204,7 +204,6 @@ LAUNCHER = re.compile(
     re.IGNORECASE,
 )
 MAY_NAME_LAUNCHERS = (
-    "catalogue/reports.py", "catalogue/scripts.py", "catalogue/layouts.py", "catalogue/turns.py",  # the texts of their reports
     "tune/", "command/tuning/",  # a search of DeepSpeed configurations
     "specs/model.py", "specs/slurm.py",  # srun is part of a job's specification
 )  # fmt: skip

@@ -67,8 +67,7 @@ def examples() -> dict[str, list[str]]:
 
 def _row(entry: KnownError) -> dict[str, Any]:
     usual = KnownError._field_defaults
-    fields = {name: value for name, value in entry._asdict().items() if name not in usual or value != usual[name]}
-    return {**fields, "through": entry.through._asdict()} if entry.through else fields
+    return {name: value for name, value in entry._asdict().items() if name not in usual or value != usual[name]}
 
 
 if __name__ == "__main__":

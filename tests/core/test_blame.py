@@ -17,7 +17,7 @@ from ranklaunch.muster.node_0 import gone
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame, endings, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note
 
 CAUSE = KnownError("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
@@ -249,11 +249,13 @@ def test_the_same_error_of_those_that_waited_for_one_that_hangs_is_not_noted() -
 
 def test_what_ranks_had_said_that_were_still_there_counts_where_the_first_had_lost_somebody() -> None:
     """Other nodes note it without knowing what decides."""
-    said = "rank 3 on node 1 (h1) had not ended when it was told to, but its thread writer had failed: OSError: [Errno 28]"
-    full = "node 1 (h1): the file system of /tmp is full"
+    said = Note(
+        "rank 3 on node 1 (h1) had not ended when it was told to, but its thread writer had failed: OSError: [Errno 28]", WAITING, 3
+    )
+    full = Note("node 1 (h1): the file system of /tmp is full")
     for first, notes in ((CONSEQUENCE, (said, full)), (CAUSE, (full,))):
-        assert blame.judge([suspect(1, 0, first)], notes=[said, full]).notes == notes
-    assert said in blame.judge([Suspect(0, 1, "stopped", 143, "stopped by SIGTERM")], notes=[said]).notes
+        assert blame.judge([suspect(1, 0, first)], notes=[said, full]).notes == tuple(note.text for note in notes)
+    assert said.text in blame.judge([Suspect(0, 1, "stopped", 143, "stopped by SIGTERM")], notes=[said]).notes
 
 
 def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
@@ -280,7 +282,7 @@ def test_the_rank_that_has_not_failed_may_be_the_one_that_others_waited_for() ->
 
 def test_early_zeros_are_noted() -> None:
     finishes = [Finish(2, None, 8.0), Finish(1, 5, 7.5)]
-    assert blame.judge([suspect(10)], finishes, ["first"]).notes == (
+    assert blame.judge([suspect(10)], finishes, [Note("first")]).notes == (
         "first",
         "rank 5 on node 1 had ended with 0, 2.5 s before the failure",
         "node 2 had ended with 0, 2.0 s before the failure",
@@ -315,19 +317,18 @@ def test_a_success_before_a_stop_request_is_not_after_it() -> None:
 
 def test_errors_of_ranks_that_were_being_stopped_come_last_and_are_counted_over_all_nodes() -> None:
     failed = suspect(10, 20)
-    named = [
-        f"rank {rank} on node {rank // 4} failed with exit code 1 while it was being stopped: see rank_{rank}.log" for rank in range(12)
-    ]
-    told = [note for node in range(3) for note in (f"a disk of node {node}", *named[4 * node : 4 * node + 4])]
-    assert blame.judge([failed], [], told).notes == (
-        *(f"a disk of node {node}" for node in range(3)), *named[:4], "8 more ranks failed while they were being stopped",
-    )  # fmt: skip
-    assert blame.few(named[:6]) == [*named[:5], "1 more rank failed while it was being stopped"]
-    assert blame.few(blame.few(named[:6]) + blame.few(named[6:])) == [*named[:5], "7 more ranks failed while they were being stopped"]
+    named = [Note(f"rank {rank} failed with exit code 1 while it was being stopped", LATE, rank) for rank in range(12)]
+    texts = [note.text for note in named]
+    disks = [Note(f"a disk of node {node}") for node in range(9)]
+    of_nodes = [note for node in range(3) for note in (disks[node], *named[4 * node : 4 * node + 4])]
+    more = "8 more ranks failed while they were being stopped"
+    assert blame.judge([failed], [], of_nodes).notes == (*(note.text for note in disks[:3]), *texts[:4], more)
+    assert [note.text for note in blame.few(named[:6])] == [*texts[:5], "1 more rank failed while it was being stopped"]
+    both = blame.few([*blame.few(named[:6]), *blame.few(named[6:])])
+    assert [note.text for note in both] == [*texts[:5], "7 more ranks failed while they were being stopped"]
     assert blame.few(named[:5]) == named[:5]
-    disks = [f"a disk of node {node}" for node in range(9)]
-    assert blame.judge([failed], [], [*named, *disks]).notes == tuple(disks[: blame.MOST_NOTES])
-    assert blame.judge([suspect(10, 1)], [], named[:3]).notes == (named[0], named[2])  # the one that all take for the culprit
+    assert blame.judge([failed], [], [*named, *disks]).notes == tuple(note.text for note in disks[: blame.MOST_NOTES])
+    assert blame.judge([suspect(10, 1)], [], named[:3]).notes == (texts[0], texts[2])  # rank 1 is the culprit
 
 
 def test_notes_are_some() -> None:

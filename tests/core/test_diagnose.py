@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import helpers
 import pytest
 
-from ranklaunch.diagnose import raised
+from ranklaunch.diagnose import raised, suspects
 from ranklaunch.ends.model import (
     Decided,
     JobFacts,
@@ -17,7 +18,9 @@ from ranklaunch.ends.model import (
     RankEnd,
     Sent,
 )
-from ranklaunch.verdict import decided
+from ranklaunch.supervise.words import Catalogue
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame, decided
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -115,3 +118,41 @@ DECIDED: dict[str, tuple[list[Suspect], list[str]]] = {
 def test_rules_that_decided_are_named(suspects: list[Suspect], rules: list[str]) -> None:
     first, *others = suspects
     assert [each.rule for each in decided.by(first, others)] == rules
+
+
+# A rank that others waited for
+
+TIMED_OUT = "EI0002: The wait execution of the Notify register times out. Reason: no Notify record from remote rank [2].\n"
+
+
+def waits(index: int) -> NodeEnds:
+    """Node of a job of 4 x 1 ranks: rank 2 hangs, until ranklaunch ends it."""
+    nodes = tuple(NodeFacts(each, f"h{each}", 1, each) for each in range(4))
+    facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "npu", index, nodes, ("train.py",))
+    hangs = index == 2
+    sent = (Sent(6, 11.0),) if hangs else ()
+    ended = RankEnd(
+        index, index, 0, 100 + index, 1, f"rank {index}", "rank", None, 6 if hangs else 256, 134 if hangs else 1, 6 if hangs else 0,
+        12.0 if hangs else 10.0 + index / 10, sent, output="step 7\n" if hangs else TIMED_OUT,
+    )  # fmt: skip
+    ending = Decided("failed", 1, "", 12.0, None if hangs else 100 + index, from_elsewhere=hangs)
+    return NodeEnds(facts, ending, None, MemoryKills(), ends=(ended,))
+
+
+def test_the_rank_that_all_others_waited_for_is_named() -> None:
+    known = Catalogue(helpers.plan(helpers.local()))
+    found = [suspect for index in range(4) for suspect in suspects.diagnose(waits(index), known)]
+    judged = blame.judge(found)
+    assert judged.culprit
+    assert (judged.culprit.rank, judged.culprit.node, judged.exit_code) == (2, 2, 1)
+    assert judged.reason == f"rank 2 on node 2 (h2) did not answer: {TIMED_OUT.strip()}"
+    assert [each.rule for each in judged.because] == ["waited-for", "first-in-time"]
+    assert {each.rank for each in judged.failures} == {0, 1, 3}
+
+
+def test_a_cause_goes_before_the_rank_that_others_waited_for() -> None:
+    known = Catalogue(helpers.plan(helpers.local()))
+    cause = replace(suspect(11.0, "cause"), node=3)
+    judged = blame.judge([*suspects.diagnose(waits(0), known), cause])
+    assert judged.because[0].rule == "known-error"
+    assert [each.rank for each in judged.failures] == [0]

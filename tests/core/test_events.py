@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import helpers
 import pytest
 
-from ranklaunch.verdict.events import BY_NAME, EVENTS, misfits
+from ranklaunch.verdict.events import EVENTS
+from testbench.judges.events import BY_NAME, misfits
 
 READ = {
     "event": "read", "time": "2026-01-01T00:00:00.000000+00:00", "monotonic": 1, "platform": "local", "method": "spawn", "why": "asked",

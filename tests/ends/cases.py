@@ -4,7 +4,6 @@ A file of tests/ends/cases has one case on each line, and in it:
 
     name, source    the test that started the job
     records         why its ends have no records, where they have none
-    reports         "recorded": launchers' reports are taken from the ends, and not read from their outputs again
     rounds          for each round: nodes (ends.json of each, without usual values), verdict (or verdicts, by node, where nodes differ),
                     and again (all ranks started again)
 
@@ -15,7 +14,7 @@ To record a file anew, run its tests, then make cases of what they left:
 
 | file | tests |
 | --- | --- |
-| judge | supervise/test_judge.py |
+| judge | none: made by hand, for what no test of a job shows |
 | causes | supervise/test_causes.py |
 | chaos | cluster/test_chaos.py, the whole table |
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
@@ -42,7 +41,6 @@ from ranklaunch.values import as_dict
 from ranklaunch.verdict.blame import Judgement
 
 FOLDER = Path(__file__).resolve().parent / "cases"
-RECORDED = "recorded"  # of a case's reports: of tests whose launchers say what their outputs do not
 NO_RECORDS = "none: recorded before records existed"
 ERROR = ("name", "kind", "retry")  # of a known error
 CULPRIT = ("node", "rank", "exit_code", "signal", "out_of_memory")
@@ -113,11 +111,22 @@ def whole(ends: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def without_records(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A case as if its processes had recorded nothing."""
+    found: dict[str, Any] = json.loads(json.dumps(case))
+    for ends in (ends for told in found["rounds"] for ends in told["nodes"]):
+        ends.pop("others", None)
+        for end in ends["ends"]:
+            end.pop("records", None)
+    return found
+
+
 def _whole_end(end: Mapping[str, Any]) -> dict[str, Any]:
     required = dict.fromkeys(set(model.RankEnd._fields) - set(model.RankEnd._defaults))
     found = {**required, **USUAL["RankEnd"], **end}
     if found["launcher"] is not None:
         found["launcher"] = {**USUAL["Launcher"], **found["launcher"]}
+        found["launcher"]["by_host"] = found["launcher"]["by_host"] or []
     return found
 
 
@@ -185,7 +194,7 @@ def _shifted(value: Any, base: int, name: str = "") -> Any:
 def shortened(case: dict[str, Any], agrees: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """With shorter outputs, where the job is judged the same by them."""
     for end in (end for told in case["rounds"] for ends in told["nodes"] for end in ends["ends"]):
-        texts = [(end, "output"), *((end[name], "text") for name in ("at_stop", "at_ending") if end.get(name))]
+        texts = [(end, "output"), *((end[name], "text") for name in ("at_stop",) if end.get(name))]
         for holder, name in texts:
             before = holder.get(name) or ""
             for size in CUTS:
@@ -217,9 +226,7 @@ def main(folder: str, source: str) -> None:
         outcomes = {ends["ending"]["outcome"] for told in case["rounds"] for ends in told["nodes"]}
         why = why or ("it succeeded" if outcomes == {"succeeded"} else "")
         why = why or ("each node is played by a process" if case["rounds"][0]["nodes"][0]["job"]["runs"] == "nodes" else "")
-        if not why and not agrees(case, verbose=True):
-            case["reports"] = RECORDED
-            why = "" if agrees(case) else "judged otherwise"
+        why = why or ("" if agrees(case, verbose=True) else "judged otherwise")
         same = json.dumps({**case, "name": ""}, sort_keys=True)
         why = why or ("the same as another" if same in known else "")
         known.add(same)

@@ -11,6 +11,7 @@ from ranklaunch.muster import events
 from ranklaunch.muster.member import GATE, GATHERING, OVER, RELEASED, STOPPING
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.model import Note
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
@@ -52,7 +53,7 @@ def test_it_comes_is_released_and_stops_with_the_others() -> None:
     lone.hear("release", text="all are here", shared={"key": "of 0"})
     assert lone.member.shared == {"key": "of 0"}
     lone.hear("stop", judgement=FAILED)
-    lone.feed(events.Report((reading.suspect(suspect(1)),), (), ("a note",)))
+    lone.feed(events.Report((reading.suspect(suspect(1)),), (), (Note("a note"),)))
     lone.hear("judgement", judgement=FAILED)
     assert lone.types() == ["hello", "ping", "ready", "stopping", "report"]
     judgement = reading.judgement(FAILED)

@@ -13,14 +13,15 @@ from left_behind import BEGAN, LeftBehind, culprit
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.report import model, verdicts, whole
-from ranklaunch.report.formats import prom, text
+from ranklaunch.report.formats import html, prom, text
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
 from ranklaunch.tune import results
 from ranklaunch.values import replace
-from ranklaunch.verdict import events, folders
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import KnownError, Verdict
 from testbench.judges import formats
+from testbench.judges.events import misfits
 
 IMPORT = KnownError(
     "python-module-not-found", "cause", "ModuleNotFoundError: No module named 'x'", "It is not installed.", "Install it.", "a page", "no"
@@ -77,7 +78,7 @@ def test_attempts_that_have_another_job_name_are_told_of(left: LeftBehind) -> No
 def test_a_success(left: LeftBehind) -> None:
     succeeded(left)
     for path in left.folder.rglob("events.jsonl"):
-        assert [wrong for line in path.read_text().splitlines() for wrong in events.misfits(json.loads(line))] == []
+        assert [wrong for line in path.read_text().splitlines() for wrong in misfits(json.loads(line))] == []
     report = whole.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason, report.culprit, report.troubles) == ("succeeded", 0, "all is well", None, ())
     assert (report.job.name, report.job.method, [node.host for node in report.job.nodes]) == ("bert", "spawn", ["h0", "h1"])
@@ -178,6 +179,21 @@ def test_ranks_that_were_ended_for_their_hang_did_not_move_again() -> None:
     attempt = model.Attempt(1, "succeeded", 0.0, 90.0, rounds=(ended, replace(ended, number=1, failed=None)))
     assert text._was_ended(attempt, model.Hang(10.0, 20.5))
     assert not text._was_ended(attempt, model.Hang(40.0, 50.0))
+
+
+def test_a_second_cause_is_told_by_its_own_words_apart_from_victims(left: LeftBehind) -> None:
+    cause = KnownError("cuda-out-of-memory", "cause", "CUDA out of memory", "", "", "")
+    second = KnownError("python-file-not-found", "cause", "FileNotFoundError: /data/x", "", "", "")
+    lost = KnownError("gloo-peer-connection-lost", "consequence", "Connection closed by peer", "", "", "")
+    failures = (culprit(2, error=second), culprit(3, error=lost), culprit(0, error=cause))
+    left.node().starts(0.0, 1.0, 2.0).ends(5.0, 6.0, "failed", 1).verdict("failed", 1, culprit=culprit(1, error=cause), failures=failures)
+    report = whole.report(str(left.folder))
+    screen = text.shown(report).splitlines()
+    assert "  a second cause: rank 2 on node 0, exit code 1: FileNotFoundError: /data/x" in screen
+    assert "  failed too: rank 3 on node 0, rank 0 on node 0" in screen
+    page = str(html.shown(report))
+    assert "A second cause" in page
+    assert "FileNotFoundError: /data/x" in page
 
 
 def test_killed_in_the_middle(left: LeftBehind) -> None:
@@ -327,7 +343,7 @@ def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["", "a text", '{"a": 1}', "[" * 100_000])
 def test_a_file_that_is_no_verdict_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "README.md").write_text(text)
-    with pytest.raises(ConfigError, match=r"README\.md: no verdict; expected a log folder of ranklaunch"):
+    with pytest.raises(ConfigError, match=r"README\.md: no verdict; expected a log folder of ranklaunch.*; ranklaunch explain "):
         whole.report(str(tmp_path / "README.md"))
 
 

@@ -126,7 +126,8 @@ if "INNER" in os.environ:
     sys.exit()
 if os.environ["RANK"] == "0":
     own = ("TORCHELASTIC", "MASTER", "RANK", "LOCAL", "WORLD", "GROUP", "ROLE")
-    env = {**{name: value for name, value in os.environ.items() if not name.startswith(own)}, "INNER": "yes"}
+    kept = {name: value for name, value in os.environ.items() if name.startswith("RANKLAUNCH") or not name.startswith(own)}
+    env = {**kept, "INNER": "yes"}
     inner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", __file__]
     subprocess.run(inner, env=env, check="needed" in sys.argv)
     open("evaluated", "w").close()

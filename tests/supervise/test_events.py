@@ -7,7 +7,7 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.verdict.events import misfits
+from testbench.judges.events import misfits
 
 
 @pytest.mark.processes

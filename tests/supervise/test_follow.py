@@ -13,7 +13,7 @@ import pytest
 
 from ranklaunch.supervise.output import follow, pipe
 from ranklaunch.supervise.output.follow import Follower
-from ranklaunch.supervise.output.pipe import READ, TAIL, Output, last_lines
+from ranklaunch.supervise.output.pipe import READ, TAIL, Output
 from ranklaunch.system.loop import Loop
 
 PATTERN = r".*/([0-9]+)/std(?:out|err)\.log"
@@ -199,7 +199,7 @@ def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert len(bench.log("0")) < 5 * 1024 * 1024
     with path.open("a") as file:
         file.write("Error: the cause\n")
-    assert last_lines(bench.follower.tail_of("0"))[-1] == "Error: the cause"
+    assert bench.follower.tail_of("0").decode().splitlines()[-1] == "Error: the cause"
     bench.end()
     assert len(bench.trouble) == 1
 

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from ranklaunch.supervise.ends import collect
 from ranklaunch.supervise.output import pipe
 from ranklaunch.supervise.output.pipe import Output, PipeReader, hold_up
 from ranklaunch.system.loop import Loop
@@ -65,7 +66,7 @@ def test_each_has_its_turn_when_the_console_is_slow() -> None:
 def test_the_end_of_a_line_that_is_not_kept_whole_is_not_shown() -> None:
     """What it ends with may be the rest of a secret, which nobody would know for one."""
     whole = b"x" * pipe.TAIL + b"n2 by --token\nError: the cause\n"
-    assert pipe.last_lines(whole[-pipe.TAIL :]) == ("Error: the cause",)
-    assert pipe.last_lines(b"hunter2 --token\nError: the cause\n") == ("hunter2 --token", "Error: the cause")
-    assert pipe.last_lines(b"x" * pipe.TAIL) == ("x" * pipe.TAIL,)
-    assert pipe.last_lines(b"x" * (pipe.TAIL - 1) + b"\n") == ("x" * (pipe.TAIL - 1),)
+    assert collect.shown(whole[-pipe.TAIL :]) == "Error: the cause\n"
+    assert collect.shown(b"hunter2 --token\nError: the cause\n") == "hunter2 --token\nError: the cause\n"
+    assert collect.shown(b"x" * pipe.TAIL) == "x" * pipe.TAIL
+    assert collect.shown(b"x" * (pipe.TAIL - 1) + b"\n") == "x" * (pipe.TAIL - 1)

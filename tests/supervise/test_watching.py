@@ -4,6 +4,7 @@ ranks and clock are values but for one real job."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -16,14 +17,15 @@ import helpers
 import pytest
 
 from ranklaunch.command import launch
+from ranklaunch.ends.records import SCHEMA
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.output.demux import Demux
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.supervise.watching import heard as heard_
+from ranklaunch.supervise.watching import uncaught as uncaught_
 from ranklaunch.supervise.watching import watching
 from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.sampler import Sampler
@@ -180,72 +182,55 @@ def test_who_writes_that_it_waits_says_nothing() -> None:
         assert heard.look({0: output}, 5.0)[0] == counted
 
 
-LABEL = "ValueError: label 1003 out of range"
-IN_MODULE = f'Traceback (most recent call last):\n  File "/job/train.py", line 9, in <module>\n    main()\n{LABEL}\n'
-IN_MAIN = IN_MODULE.replace("<module>", "main")
-CHAINED = "\nDuring handling of the above exception, another exception occurred:\n\n"
-ENDINGS = {
-    "Python's own words": (IN_MODULE, True),
-    "below others": ("step: 7\n" + IN_MODULE, True),
-    "of python -m": (IN_MODULE.replace("/job/train.py", "<frozen runpy>").replace("<module>", "_run_module_as_main"), True),
-    "of PyTorch's hook": ("".join(f"[rank3]: {line}\n" for line in IN_MODULE.splitlines()), True),
-    "printed as that rank's": (f"[rank3]: {IN_MODULE}", False),
-    "printed line by line": ("".join(f"[rank3]: {line}\n" for line in IN_MAIN.splitlines()), False),
-    "raised from another": (IN_MAIN + CHAINED + IN_MODULE, True),
-    "caught in a function": (IN_MAIN, False),
-    "of a module that was imported there": (IN_MODULE + CHAINED + IN_MAIN, False),
-    "of a thread": ("Exception in thread Thread-1:\n" + IN_MAIN.replace("main", "_bootstrap_inner"), False),
-    "of a thread, while the others make steps": (
-        "step 5\nException in thread Thread-1:\n" + IN_MAIN.replace(LABEL, f"{LABEL}\nstep 7\nstep 8").replace("\n", "\nstep 6\n", 1),
-        False,
-    ),
-    "logged": ("2026-01-01 12:00:00 ERROR the loader has failed\n" + IN_MODULE, None),
-    "ignored": ("Exception ignored in: <function f>\n" + IN_MODULE, None),
-    "survived": (IN_MODULE + "step: 8 loss: 0.5\n" * 2, None),
-    "with a long message": (IN_MODULE + "lr\n  Input should be a valid number\nset it to 0.1\n", False),
-    "caught, with more words": (IN_MAIN + "lr\n  Input should be a valid number\nset it to 0.1\n", None),
-    "no exception": ("step: 8 loss: 0.5\n", None),
-}
+def recorded(folder: Path, where: str, message: str, frames: int = 1, pid: int = 77) -> None:
+    """Write what a rank records: its head, and an exception."""
+    common = {"schema": SCHEMA, "node": 0, "host": "h", "pid": pid, "start": 5, "time": 1.0, "monotonic": 5.0}
+    top = {"pid": pid, "start": 5}
+    parent = {"pid": 1, "start": 1, "argv": []}
+    head = {**common, "record": "rank", "top": top, "variables": {"RANK": "3"}, "argv": ["python"], "parent": parent, "launcher": ""}
+    of = [{"file": "/job/train.py", "line": number, "function": f"f{number}"} for number in range(frames)]
+    chain = [{"type": "ValueError", "message": message, "link": "", "frames": of, "library": None}]
+    raised = {**common, "record": "exception", "from": where, "thread": "Thread-1", "number": 1, "chain": chain, "top": top}
+    (folder / f"rank-0-{pid}-5.json").write_text(json.dumps(head))
+    (folder / f"exception-0-{pid}-5-1.json").write_text(json.dumps(raised))
 
 
-def test_exceptions_that_outputs_end_with() -> None:
-    def check(said: str, sure: bool | None) -> None:
-        output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
-        output.feed(said.encode())
-        looks = [Uncaught(lambda rank: b"").look({3: output}, {}, now) for now in (5.5, 65.0)]
-        assert [[(each.rank, each.silent_s, each.sure, each.line) for each in look] for look in looks] == [
-            [], [] if sure is None else [(3, 60.0, sure, LABEL)],
-        ]  # fmt: skip
-
-    helpers.check_each(check, ENDINGS)
+RANKS = {3: tree.Identity(77, 5)}
 
 
-def test_of_a_launchers_rank_standard_error_is_the_last() -> None:
-    """mpirun may pass on what a rank wrote to standard output behind the traceback, which came later."""
-    own, output = (Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None) for _ in range(2))
-    demux = Demux(r"\[1,(?P<rank>[0-9]+)\]<std(?:out|err)>:", own, lambda key: output)
-    demux.feed(b"".join(b"[1,3]<stderr>:" + line for line in IN_MODULE.encode().splitlines(keepends=True)))
-    demux.feed(b"[1,3]<stdout>:step: 9 loss: 0.5\n")
-    assert Uncaught(lambda rank: b"").look({3: output}, {}, 9.0) == []
-    assert [raised.line for raised in Uncaught(lambda rank: demux.tail_of(str(rank))).look({3: output}, {}, 9.0)] == [LABEL]
+@pytest.fixture(autouse=True)
+def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine reads no record in the time of one look; the next look reads on."""
+    monkeypatch.setattr(uncaught_, "MOST_S", 30.0)
 
 
-def test_of_a_long_traceback_the_last_whole_lines_are_told() -> None:
-    output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
-    frames = "".join(f'  File "/job/train.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(60))
-    said = IN_MODULE.replace(LABEL, f"{frames}{LABEL}")
-    output.feed(said.encode())
-    (raised,) = Uncaught(lambda rank: b"").look({3: output}, {3: tree.Identity(77, 0)}, 9.0)
-    assert (raised.sure, raised.pid, len(raised.said) <= 1000) == (True, 77, True)
-    first, *others = raised.said.splitlines()
-    assert first == "Traceback (most recent call last):"
-    assert others == said.splitlines()[-len(others) :]
+@pytest.mark.parametrize(("where", "sure"), [("main", True), ("thread", False)])
+def test_an_exception_that_a_living_rank_recorded(tmp_path: Path, where: str, sure: bool) -> None:
+    uncaught = Uncaught(str(tmp_path))
+    assert uncaught.look(RANKS, 6.0) == []
+    recorded(tmp_path, where, "label 1003")
+    (raised,) = uncaught.look(RANKS, 65.0)
+    assert (raised.rank, raised.silent_s, raised.sure, raised.line, raised.pid) == (3, 60.0, sure, "ValueError: label 1003", 77)
+    assert uncaught.look({}, 66.0) == []  # it has ended
 
 
-def test_no_secret_of_a_traceback_is_told() -> None:
-    output = Output((), "", lambda *lines: None, lambda: 0.0, lambda text: None)
-    output.feed(IN_MODULE.replace(LABEL, "ValueError: api_key='s3cr3t-of-mine'").encode())
-    (raised,) = Uncaught(lambda rank: b"").look({3: output}, {}, 9.0)
+def test_an_exception_of_a_helper_says_nothing_of_its_rank(tmp_path: Path) -> None:
+    recorded(tmp_path, "main", "label 1003")
+    (tmp_path / "rank-0-77-5.json").unlink()
+    assert Uncaught(str(tmp_path)).look(RANKS, 9.0) == []
+
+
+def test_of_a_long_traceback_the_last_whole_lines_are_sent(tmp_path: Path) -> None:
+    recorded(tmp_path, "main", "label 1003", frames=60)
+    (raised,) = Uncaught(str(tmp_path)).look(RANKS, 9.0)
+    first, *others, last = raised.said.splitlines()
+    assert (first, last, len(raised.said) <= 1000) == ("Traceback (most recent call last):", "ValueError: label 1003", True)
+    assert all(line.startswith('  File "/job/train.py", line ') for line in others)
+
+
+def test_no_secret_of_a_traceback_is_sent(tmp_path: Path) -> None:
+    recorded(tmp_path, "main", "api_key='s3cr3t-of-mine'")
+    (raised,) = Uncaught(str(tmp_path)).look(RANKS, 9.0)
     assert "ValueError: api_key=" in raised.said
     assert "s3cr3t" not in raised.said + raised.line
 
@@ -278,7 +263,6 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
         ("raises", "stop", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
         ("raises", "restart", 1, "rank 1 on node 0 exited with code 1: ValueError: label 1003 out of range"),
         ("loses a thread", "stop", 75, "an exception has ended a thread of it: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
-        ("catches", "stop", 75, "; rank 1: its output ends with an exception: ValueError: label 1003 out of range (RANKLAUNCH_HANG=stop)"),
     ],
 )
 def test_a_rank_that_waits_after_an_exception_is_to_blame_where_nobody_caught_it(

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
 from ranklaunch.catalogue.known import folder_of, shipped, with_own
-from ranklaunch.catalogue.reports import before_report, beside_report
-from ranklaunch.catalogue.scripts import reported, since_launcher_went_on
-from ranklaunch.catalogue.search import Finding, find, findings
-from ranklaunch.catalogue.tracebacks import last_exception
+from ranklaunch.catalogue.matcher import Finding, find, findings, peers
+from ranklaunch.catalogue.output import last_exception
 
 __all__ = [
     "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
-    "Finding", "KnownError", "before_report", "beside_report", "find", "findings", "folder_of", "last_exception",
-    "reported", "shipped", "since_launcher_went_on", "with_own",
+    "Finding", "KnownError", "find", "findings", "folder_of", "last_exception", "peers",
+    "shipped", "with_own",
 ]  # fmt: skip

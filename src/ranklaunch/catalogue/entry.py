@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter
 
 from ranklaunch import showing
 from ranklaunch.catalogue.literals import counts_groups, in_scope, needed
-from ranklaunch.typed import Any, NamedTuple, Optional
+from ranklaunch.typed import Any, NamedTuple
 
 KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
 # Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
@@ -24,23 +24,15 @@ SAYS_LESS = frozenset((UNCAUGHT, LAST, FAINT))  # than the line that it was foun
 GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an entry of their own tells
 
 
-class Through(NamedTuple):
-    """Where an entry also explains a traceback whose lines do not name it: one of its exceptions matches `ending`, its frames have all of
-    `frames`, and none of its exceptions has `unless`."""
-
-    ending: str
-    frames: tuple[str, ...]
-    unless: str
-
-
 class KnownError(NamedTuple):
     """pattern: a regular expression that is searched in one line, without what launchers and loggers put in front of it. needed: texts of
     which each match has one at least.
 
     kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
-    be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of
-    RETRIES, "" where nobody knows. settings: names of values in a plan that the remedy is about. survivable: it counts only where the
-    program did not go on after it. device_fault: a device of the host has failed. source: the page, source file or thread that proves it.
+    be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of RETRIES, "" where
+    nobody knows. settings: names of values in a plan that the remedy is about. survivable: it counts only where the program did not go on
+    after it. device_fault: a device of the host has failed. peers: patterns whose first group has the numbers of the ranks that a message
+    waits for; of a cause, of those that failed. source: the page, source file or thread that proves it.
     """
 
     name: str
@@ -55,12 +47,12 @@ class KnownError(NamedTuple):
     settings: tuple[str, ...] = ()
     standing: str = USUAL
     survivable: bool = False
-    through: Optional[Through] = None  # Python 3.9 evaluates it
     device_fault: bool = False
+    peers: tuple[str, ...] = ()
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")
-_MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "through", "examples")
+_MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "peers", "examples")
 _SHIPPED = ("device_fault",)  # not for entries of users
 
 
@@ -94,21 +86,9 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
         raise _wrong(place, "patterns: one matches a line in which nothing stands, and so every line")
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
-    survivable, through = _flag(fields, "survivable", place), _through(fields.get("through"), place)
-    more = (retry, settings, standing, survivable, through, _flag(fields, "device_fault", place))
+    peers = tuple(_compiles(each, "peers", place) for each in _texts(fields, "peers", place)) if "peers" in fields else ()
+    more = (retry, settings, standing, _flag(fields, "survivable", place), _flag(fields, "device_fault", place), peers)
     return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, *more)
-
-
-def _through(fields: Any, place: str) -> Through | None:
-    if fields is None:
-        return None
-    if not isinstance(fields, dict):
-        raise _wrong(place, "through: expected a table")
-    return Through(
-        _compiles(_text(fields, "ending", place), "through: ending", place),
-        tuple(_texts(fields, "frames", place)),
-        _text(fields, "unless", place),
-    )
 
 
 def _compiles(pattern: str, key: str, place: str) -> str:

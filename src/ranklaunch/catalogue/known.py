@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import get_data
 
-from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, Through, of_family
+from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, of_family
 from ranklaunch.errors import unreadable
 from ranklaunch.files import Files, absolute, join
 from ranklaunch.typed import Any
@@ -35,10 +35,8 @@ def shipped() -> tuple[KnownError, ...]:
 
 
 def _row(fields: dict[str, Any]) -> KnownError:
-    through = fields.pop("through", None)
-    made = Through(through["ending"], tuple(through["frames"]), through["unless"]) if through else None
-    lists = {name: tuple(fields.get(name, ())) for name in ("needed", "settings")}
-    return KnownError(**{**fields, **lists, "through": made})
+    lists = {name: tuple(fields.get(name, ())) for name in ("needed", "settings", "peers")}
+    return KnownError(**{**fields, **lists})
 
 
 def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:

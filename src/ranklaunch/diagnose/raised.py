@@ -32,11 +32,14 @@ class Explanation(Value):
 
 
 class Exceptions(NamedTuple):
-    """Last exceptions of a process and of the processes below it, as records; None for none."""
+    """Last exceptions of a process and of the processes below it, as records; None for none. nested: the first of ranks below it.
+    program: of the first Python below a shell."""
 
     main: Optional[Mapping[str, Any]]
     thread: Optional[Mapping[str, Any]]
     child: Optional[Mapping[str, Any]]
+    nested: Optional[Mapping[str, Any]] = None
+    program: Optional[Mapping[str, Any]] = None
 
 
 Rule = Callable[[RankEnd, Exceptions], Optional[Mapping[str, Any]]]
@@ -54,6 +57,11 @@ def in_main_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
     return record
 
 
+def in_program_of_shell(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+    """The program that the rank's shell script runs raised an exception that nobody caught, and the script ended within seconds."""
+    return own.program if own.program and _soon(own.program, _gone(end), SOON_S) else None
+
+
 def in_other_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
     """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
     notices."""
@@ -65,26 +73,47 @@ def in_child(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
     return own.child if own.child and not end.signal and _soon(own.child, _gone(end), CHILD_S) else None
 
 
-RULES: tuple[Rule, ...] = (in_main_thread, in_other_thread, in_child)
+def in_nested_rank(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+    """A rank of a launcher that the rank had started raised an exception, and the rank ended by itself within seconds."""
+    return own.nested if own.nested and not end.signal and _soon(own.nested, _gone(end), CHILD_S) else None
+
+
+RULES: tuple[Rule, ...] = (in_main_thread, in_program_of_shell, in_other_thread, in_child, in_nested_rank)
 
 
 def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
     """Yield the ends of ranks and programs that exceptions explain, in the order of their ends, with these in the order of the rules."""
     alone = sum(end.rank is not None or not end.launcher for end in node.ends) == 1
     for end in node.ends:
-        found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, _below(end, node.others, alone=alone), node.job.node_index)]
+        found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, node, alone=alone)]
         if found:
             yield end, found
 
 
-def _fitting(end: RankEnd, below: Iterable[OtherProcess], node: int) -> Iterator[Explanation]:
-    """Yield the exceptions that fit an end, in the order of the rules. below: other processes of the same rank."""
-    children = [record for process in below for record in process.records]
-    own = Exceptions(_last(end.records, "main"), _last(end.records, "thread"), _last(children, "main", "process"))
+def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
+    """Yield ranks that ended with 0 although their program ended by an exception: the rank, and the exception with its place."""
+    for end in node.ends:
+        if end.rank is None or end.exit_code != 0 or end.launcher:
+            continue
+        programs = (process.records for process in _programs(end, node.others))
+        record = next(filter(None, (last(own, "main") for own in (end.records, *programs))), None)
+        if record:
+            yield end.rank, exceptions.shown(exceptions.line_of(records.chain_of(record)))
+
+
+def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanation]:
+    """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of its node."""
+    children = [record for process in _below(end, node.others, alone=alone) for record in process.records]
+    nested = filter(None, (last(process.records, "main") for process in _nested(end, node.others)))
+    first = min(nested, key=lambda record: record["at"], default=None)
+    programs = [record for process in _programs(end, node.others) for record in process.records]
+    own = Exceptions(
+        last(end.records, "main"), last(end.records, "thread"), last(children, "main", "process"), first, last(programs, "main")
+    )  # fmt: skip
     for rule in RULES:
         record = rule(end, own)
-        if record and not _after_stop(record, end):
-            yield _explanation(record, rule, end, node)
+        if record and not after_stop(record, end):
+            yield _explanation(record, rule, end, node.job.node_index)
 
 
 def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int) -> Explanation:
@@ -94,10 +123,17 @@ def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int)
     of = Of(node, end.rank, frame.file if frame else "", frame.line if frame else 0)
     name = rule.__name__.replace("_", "-")
     line = exceptions.shown(exceptions.bare_line_of(chain))
-    return Explanation(record["at"], line, exceptions.traceback(chain), Because(f"exception-{name}", says, of), rule is in_main_thread)
+    return Explanation(
+        record["at"],
+        line,
+        exceptions.traceback(chain),
+        Because(f"exception-{name}", says, of),
+        rule in (in_main_thread, in_program_of_shell),
+    )
 
 
-def _last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any] | None:
+def last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any] | None:
+    """Return the last exception record from main, thread or process, as `sources` name them."""
     raised = [each for each in found if each["kind"] == records.EXCEPTION and each.get("chain") and each.get("where") in sources]
     return raised[-1] if raised else None
 
@@ -111,11 +147,24 @@ def _below(end: RankEnd, others: Sequence[OtherProcess], *, alone: bool) -> Iter
         if any(each["kind"] == records.LAUNCHER for each in process.records):
             continue
         tops = [each["top"] for each in process.records if each.get("top")]
-        if tops:
-            is_of_end = any((top["pid"], top["start"]) == (end.pid, end.start) for top in tops)
-        else:
-            is_of_end = alone if process.rank is None else process.rank == end.rank
-        if is_of_end:
+        named = alone if process.rank is None else process.rank == end.rank
+        if {"pid": end.pid, "start": end.start} in tops if tops else named:
+            yield process
+
+
+def _programs(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
+    """Yield the heads of a rank whose own process is a shell."""
+    top = {"pid": end.pid, "start": end.start}
+    yield from (each for each in others if any(record["kind"] == records.RANK and record.get("top") == top for record in each.records))
+
+
+def _nested(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
+    """Yield the heads of ranks that a launcher below a rank has started. The launcher's own exception names the top of the rank."""
+    top = {"pid": end.pid, "start": end.start}
+    launchers = {(process.pid, process.start) for process in others if any(each.get("top") == top for each in process.records)}
+    for process in others:
+        parents = [each["parent"] for each in process.records if each["kind"] == records.RANK and each.get("parent")]
+        if any((parent["pid"], parent["start"]) in launchers for parent in parents):
             yield process
 
 
@@ -129,6 +178,6 @@ def _soon(record: Mapping[str, Any], gone: float | None, seconds: float) -> bool
     return gone is None or gone - record["at"] < seconds
 
 
-def _after_stop(record: Mapping[str, Any], end: RankEnd) -> bool:
+def after_stop(record: Mapping[str, Any], end: RankEnd) -> bool:
     """True if the process raised the exception because somebody told it to end."""
     return any(sent.at is not None and sent.at < record["at"] for sent in end.sent)

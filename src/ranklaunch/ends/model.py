@@ -16,6 +16,8 @@ from ranklaunch.verdict.model import Culprit, Failure
 SCHEMA = "ranklaunch.ends/1"
 MOST_OTHERS = 256  # processes besides ranks and children whose records are kept
 MOST_RECORDS = 64  # of one process
+DIES_S = 10.0  # for a process to be gone that the kernel has killed and counted
+_GIB = 1 << 30
 BELOW, DAEMON = "below", "daemon"  # roles besides those of children: a rank that a launcher started; a killed carrier of ranks
 
 
@@ -35,19 +37,14 @@ class Tail(Value):
 
 
 class Launcher(Value):
-    """A process that starts ranks, or did the work of several. ranks_below: generations from it down to its ranks. remote: it also starts
-    ranks on other nodes. announces: its output names the pid of each rank. says_failing: its output tells when it ends its ranks after a
-    failure. says_first: its report of a failure begins before the report is whole. own_pid: the pid that it writes of itself, 0 where
-    that is not known. fails_as: exit code of the job if it fails; 0: its own. watched: how ranklaunch knew its ranks: "announced", "files",
-    or "". expected: ranks that it was to start, where they are watched. reported: what its output says of the rank that failed first.
-    reported_at: when that report began. ends_ranks: it said, or was seen, to end its ranks after a failure. failing: ranklaunch told the
-    other nodes so. dismissed: ranklaunch killed it when its report was complete."""
+    """A process that starts ranks, or did the work of several. says_failing: its output tells when it ends its ranks after a failure.
+    own_pid: the pid that it writes of itself, 0 where that is not known. fails_as: exit code of the job if it fails; 0: its own. watched:
+    how ranklaunch knew its ranks: "announced", "files", or "". expected: ranks that it was to start, where they are watched. reported:
+    what its output says of the rank that failed first. reported_at: when that report began. ends_ranks: it said, or was seen, to end its
+    ranks after a failure. failing: ranklaunch told the other nodes so. dismissed: ranklaunch killed it when its report was complete.
+    by_host: what each host's lines report, where it puts the host's name before them (pdsh); () for one host."""
 
-    ranks_below: int = 0
-    remote: bool = False
-    announces: bool = False
     says_failing: bool = False
-    says_first: bool = False
     own_pid: int = 0
     fails_as: int = 0
     watched: str = ""
@@ -57,6 +54,7 @@ class Launcher(Value):
     ends_ranks: bool = False
     failing: bool = False
     dismissed: bool = False
+    by_host: tuple[Failure, ...] = ()
 
 
 class RankEnd(Value):
@@ -67,7 +65,7 @@ class RankEnd(Value):
     0 for none. at: when the end was seen, None where it was not. sent: signals from ranklaunch, in order. by_itself: False if somebody told
     it to end before, None for a child, whose `sent` tells. surely: its launcher was stopped then, so it cannot have told it. launcher: None
     for what starts no ranks. output: its last output, at most 32 KiB; None if the job succeeded. at_stop: the same when it
-    stopped to count, because the process was told to end. at_ending: the same when the node's end began. records: what the process wrote
+    stopped to count, because the process was told to end. records: what the process wrote
     down of itself."""
 
     node: int
@@ -88,7 +86,6 @@ class RankEnd(Value):
     launcher: Launcher | None = None
     output: str | None = None
     at_stop: Tail | None = None
-    at_ending: Tail | None = None
     records: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -105,7 +102,7 @@ class OtherProcess(Value):
 
 class Decided(Value):
     """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
-    end decided. rank_pid: of the rank below that child. culprit: who is to blame, where no process of this node decided. killed:
+    end decided. culprit: who is to blame, where no process of this node decided. killed:
     ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided."""
 
     outcome: str
@@ -113,7 +110,6 @@ class Decided(Value):
     reason: str
     at: float
     pid: int | None = None
-    rank_pid: int | None = None
     culprit: Culprit | None = None
     killed: bool = False
     hung: bool = False
@@ -137,6 +133,19 @@ class MemoryKills(Value):
     counted: bool = True
     seen: tuple[tuple[float, int], ...] = ()
 
+    def lately(self, at: float) -> int:
+        """Return the kills without those of processes that had died well before `at`."""
+        return self.kills - max((kills for seen, kills in self.seen if seen < at - DIES_S), default=0)
+
+    @property
+    def described(self) -> str:
+        """The count for the end of a sentence."""
+        if not self.limit:
+            return f" ({self.kills} killed)"
+        if not self.peak:  # version 2 of control groups has it since Linux 5.19
+            return f" ({self.kills} killed; {self.limit / _GIB:.2f} GiB allowed)"
+        return f" ({self.kills} killed; at most {self.peak / _GIB:.2f} GiB in use of {self.limit / _GIB:.2f} GiB allowed)"
+
 
 class NodeFacts(Value):
     """A node of the job. slots: ranks on it."""
@@ -148,12 +157,11 @@ class NodeFacts(Value):
 
 
 class Outputs(Value):
-    """Where ranks of a launcher write. ranks: None for what is no rank. marks: what the launcher puts before each line, in the same order.
-    through_launcher: into its output, where each piece has the rank before it; else into a file for each rank."""
+    """Where ranks of a launcher write. ranks: None for what is no rank. marks: what the launcher puts before each line, in the
+    same order."""
 
     ranks: tuple[int | None, ...]
     marks: tuple[str, ...] = ()
-    through_launcher: bool = False
 
 
 class RestartSettings(Value):

@@ -21,6 +21,7 @@ from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Note
 
 BACK_S = 2.0  # for a node that is heard again to take the verdict
 
@@ -276,7 +277,7 @@ class MemberDriver(Driver):
         self.feed(events.Done(finish, unseen))
 
     def report(
-        self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str], state: Mapping[str, Any] = NOTHING
+        self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[Note], state: Mapping[str, Any] = NOTHING
     ) -> None:
         """How this node has ended."""
         self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes), state))

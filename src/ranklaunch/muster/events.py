@@ -8,6 +8,7 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.typed import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Note
 
 INSIDE = 0  # the number of the connection of node 0's own member, which no connection through the door has
 
@@ -193,7 +194,7 @@ class Report(Event):
 
     suspects: tuple[Suspect, ...] = ()
     finishes: tuple[Finish, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     state: Mapping[str, Any] = NOTHING
 
 

@@ -347,7 +347,7 @@ class Member(Speaker):
             "type": "report",
             "suspects": [blame.as_message(suspect) for suspect in event.suspects],
             "finishes": [blame.as_message(finish) for finish in event.finishes],
-            "notes": [note[: blame.LINE] for note in event.notes],
+            "notes": [blame.as_message(note) for note in event.notes],
             **({"state": dict(event.state)} if event.state else {}),
         })  # fmt: skip
 

@@ -12,6 +12,7 @@ from ranklaunch.typed import TYPE_CHECKING, Any, Protocol
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Note
 
 if TYPE_CHECKING:
     from ranklaunch.muster.driver import HubDriver, MemberDriver
@@ -280,7 +281,7 @@ class Nodes:
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
-        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending,
+        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], ending: Ending,
         state: Callable[[], Mapping[str, Any]] = dict,
     ) -> Judgement:  # fmt: skip
         """The job's judgement; this node's own where none comes in time. seen: notes of this node alone. state: for whoever decides whether

@@ -112,7 +112,7 @@ class Reader:
         if _is_verdict(self.json_of(name)):
             self._verdict = name
         elif not self._is_ours(self.top):
-            msg = f"{named}: no verdict; {_EXPECTED}"
+            msg = f"{named}: no verdict; {_EXPECTED}; ranklaunch explain {named} looks for known errors in a log"
             raise ConfigError(msg)
         self.troubles = []
 

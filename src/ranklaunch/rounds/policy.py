@@ -124,7 +124,7 @@ def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
 def _words(culprit: Culprit) -> str:
     """The line that says why, as the catalogue has it, else the last one; without its numbers. Of a kill there is none."""
     error = culprit.error
-    line = error.line if error and error.kind == blame.CAUSE else ""
+    line = error.line if error and error.kind in blame.OF_NO_OTHER else ""
     if not line and not culprit.signal:
         line = next((line for line in reversed(culprit.last_lines) if line.strip()), "")
     return _masked(line)

@@ -35,20 +35,24 @@ from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Note, Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.ranks.left import Leftovers
     from ranklaunch.supervise.rounds.cleaning import Held
+    from ranklaunch.system.bounded import Apart
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
+PRELOAD_S = 0.3  # from the start of the ranks to the imports for a failure: a job that ends sooner needs none of them
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
 
 class Attempt:
     def __init__(self, start: Start, around: Surroundings) -> None:
         self.ending: Ending | None = None
+        self._disks: Apart | None = None  # a look at the file systems
         self._around = around
         self._told = start.told
         self.record = start.record
@@ -108,19 +112,23 @@ class Attempt:
         assert self.ending is not None
         self._hear_of_stop()
         circumstances = self._circumstances()
-        verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self.children.ended, circumstances, self._started)
-        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *closing.of_success(self.plan, self.logs.by_rank))
+        needed = self.ending.outcome != "succeeded" or closing.has_exceptions(self.record, self.plan)
+        node = self._node_ends(circumstances) if needed else None
+        verdict = judge.verdict(self.plan, self._agree(circumstances, node), self.ending, self.children.ended, circumstances, self._started)
+        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *(closing.of_success(self.plan, node) if node else ()))
         notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self.stopper.stuck))
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
-        failing = [child.identity.pid for child in self.children.ended if child.failing]
-        more = failing, self._state_said, self.nodes.lost, self.nodes.run_id
-        closing.keep_ends(self.record, self.say, self.plan, self.ending, self.children.ended, circumstances, *more)
+        node = node or self._node_ends(circumstances)
+        if node:
+            closing.keep_ends(self.record, self.say, node, self._state_said, self.nodes.lost, self.nodes.run_id)
         return verdict
 
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
         self._phases.close()
+        if self._disks:
+            self._disks.close()
         self._recording.close()
         self.companions.close()
         self.loop.close()
@@ -148,6 +156,7 @@ class Attempt:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         self.companions.join(self.attended)
+        self.loop.after(PRELOAD_S, _preload)
 
     def _own_variables(self) -> dict[str, str]:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
@@ -158,7 +167,7 @@ class Attempt:
     def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self.children.running, ranks=self._launchers.living,
-            outputs=lambda: self.logs.by_rank, tail_of=self.logs.tail_of, nodes=self.nodes, loop=self.loop, record=self.record,
+            outputs=lambda: self.logs.by_rank, nodes=self.nodes, loop=self.loop, record=self.record,
             say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, taking=self.companions.taking,
@@ -343,6 +352,7 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self.loop.clock())
+            self._disks = judge.look_at_disks(self.plan) if ending.outcome != "succeeded" else None
             if not ending.from_elsewhere and ending.outcome == "failed":
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
@@ -360,13 +370,22 @@ class Attempt:
         self.children.remember()
         self.logs.remember()
 
-    def _agree(self, circumstances: judge.Circumstances) -> Judgement:
+    def _node_ends(self, circumstances: judge.Circumstances) -> NodeEnds | None:
+        assert self.ending
+        failing = [child.identity.pid for child in self.children.ended if child.failing]
+        return closing.node_ends(self.record, self.plan, self.ending, self.children.ended, circumstances, failing)
+
+    def _agree(self, circumstances: judge.Circumstances, node: NodeEnds | None) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
         self.finishes += () if self._success else self.children.finished(self.plan.job.node_index, self.nodes.wall)
-        suspects = judge.suspects(self.plan, self.ending, self.children.ended, circumstances)
-        unwell = self._launchers.unwell(self.children.ended, suspects, self.logs.at_end, self.stopper.caught)
-        seen = (*judge.notes(self.plan, self.ending, suspects), *self.companions.notes(self.ending, suspects), *unwell)
+        suspects = judge.suspects(self.plan, self.ending, node, self.nodes.wall)
+        late = judge.notes_of_stop(self.plan, self.ending, node, suspects, self.stopper.caught)
+        seen = (
+            *judge.notes(self.plan, self.ending, suspects, self._disks),
+            *map(Note, self.companions.notes(self.ending, suspects)),
+            *late,
+        )
         own = judge.judgement(self.ending, suspects, self.finishes, seen, circumstances)
         agreed = self.nodes.agree(own, suspects, self.finishes, seen, self.ending, self._state)
         return closing.alone(own, self._state(), self.plan, self.ending, circumstances) if agreed is own else agreed
@@ -387,9 +406,7 @@ class Attempt:
         assert self.ending
         return judge.Circumstances(
             memory=self._killed.since(self.nodes.wall), explain=self._launchers.explained, told=self._told,
-            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None, tail_of_rank=self.logs.last_of,
-            wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons, wrote=self.logs.by_then,
-            ends=partial(closing.recorded_ends, self.record, self.plan, self.ending, self.children.ended),
+            tail_of_rank=self.logs.tail_of, wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons,
         )  # fmt: skip
 
     def _report(self, verdict: Verdict) -> None:
@@ -399,3 +416,22 @@ class Attempt:
             return
         closing.report(self.plan, verdict, self.record, self.say, self._began)
         self._around.terminal.flush_own()
+
+
+def _preload() -> None:
+    """Import what a failure needs while the ranks load, so that no import stands between the end of a rank and the verdict. What cannot be
+    imported now is tried again when it is needed."""
+    try:
+        from ranklaunch import catalogue
+        from ranklaunch.diagnose import stopped, suspects
+        from ranklaunch.secrets import said
+        from ranklaunch.supervise import words
+        from ranklaunch.supervise.ends import collect
+        from ranklaunch.supervise.ranks import left, wrapped
+        from ranklaunch.supervise.taking import taking
+        from ranklaunch.system import bounded
+        from ranklaunch.verdict import avoid, decided, endings
+    except (OSError, ImportError, MemoryError):
+        return
+    del avoid, bounded, collect, decided, endings, left, said, stopped, suspects, taking, words, wrapped
+    catalogue.find("RuntimeError: no failure yet\n")

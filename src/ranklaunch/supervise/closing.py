@@ -9,15 +9,14 @@ from ranklaunch import errors, showing
 from ranklaunch.errors import DEFECT
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.output.pipe import TRACEBACK
 from ranklaunch.supervise.ranks.child import LAUNCHER, SERVICE
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
-from ranklaunch.system import tree
+from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import STOPPING
 from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import as_dict
+from ranklaunch.values import as_dict, replace
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.judge import Ending
     from ranklaunch.supervise.output.logs import Logs
-    from ranklaunch.supervise.output.pipe import Output
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.left import Leftovers
     from ranklaunch.supervise.rounds.cleaning import Held
     from ranklaunch.verdict.blame import Judgement, Suspect
 
-MOST_BEHIND = 4  # lines that a script says after its program
+EXCEPTIONS = "exception-"  # begins the name of a record of an exception
+MOST_NAMES = 4096  # in the folder of records, that are looked at
 MOST_SAID = 4  # different exceptions of ranks that have succeeded
 
 
@@ -54,29 +53,24 @@ def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_
         return None
 
 
-def of_success(plan: Plan, outputs: Mapping[int, Output]) -> Iterator[str]:
-    """Ranks that have succeeded by their codes alone. outputs: by rank. A shell's pipeline ends with the code of its last command."""
+def of_success(plan: Plan, node: NodeEnds | None) -> Iterator[str]:
+    """Yield a note for each exception by which programs of ranks ended, although these ended with 0. A shell's pipeline ends with the code
+    of its last command."""
+    from ranklaunch.diagnose import raised  # few jobs that succeed have records of exceptions
+
     program = plan.job.program.stands_for or plan.job.program
     by_line: dict[str, list[int]] = {}
-    for rank, output in sorted(outputs.items()):
-        if TRACEBACK in output.tail and (line := _last_exception(rank, output, program.is_python)):
-            by_line.setdefault(line, []).append(rank)
+    for rank, line in raised.despite_success(node) if node else ():
+        by_line.setdefault(line, []).append(rank)
     why = "" if program.is_python else " (of `python train.py | tee log` a script has the code of tee: set -o pipefail)"
     for line, ranks in list(by_line.items())[:MOST_SAID]:
-        their = "its output ends" if len(ranks) == 1 else "their outputs end"
-        yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} with an exception: {line}{why}"
+        their = "its program ended" if len(ranks) == 1 else "their programs ended"
+        yield f"{errors.numbered(ranks, 'rank')} ended with 0, although {their} by an exception: {line}{why}"
 
 
-def _last_exception(rank: int, output: Output, is_python: bool) -> str:
-    """With which it ends, but for what a script may say after its program."""
-    try:
-        from ranklaunch.catalogue import last_exception, uncaught
-    except (OSError, ImportError):  # no descriptor left
-        return ""
-    said = uncaught.ends_by_exception(output.settled().decode(errors="replace"), rank, 1 if is_python else 1 + MOST_BEHIND)[1]
-    if not is_python and not uncaught.begins_as_program(uncaught.bare_lines(said)):  # but in a function that has caught it, it may be
-        return ""
-    return showing.printable(errors.quoted((last_exception(said),))[0])[: blame.SEEN] if said else ""
+def has_exceptions(record: Record, plan: Plan) -> bool:
+    """True if a process of this node recorded an exception."""
+    return any(name.startswith(EXCEPTIONS) for name in disk.names(folders.records(record.folder, plan.job.node_index), MOST_NAMES))
 
 
 def stuck(left: Iterable[tree.Identity]) -> Iterator[str]:
@@ -185,33 +179,30 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
     return deciding.stopped(own, [state]) or own
 
 
-def recorded_ends(
-    record: Record, plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances
-) -> NodeEnds | None:
-    """Return all ends of this node with records and without outputs; None if they cannot be read."""
+def node_ends(
+    record: Record, plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances, failing: Collection[int] = (),
+) -> NodeEnds | None:  # fmt: skip
+    """Return all ends of this node with the records of their processes; None if they cannot be read."""
     try:
         from ranklaunch.supervise.ends import collect  # only failures need it
 
-        node = collect.of_node(plan, ending, ended, circumstances, output=False)
+        node = collect.of_node(plan, ending, ended, circumstances, failing)
         return collect.of_records(node, folders.records(record.folder, plan.job.node_index), circumstances.wall)
     except (OSError, ImportError, MemoryError):  # no descriptor or memory left
         return None
 
 
 def keep_ends(
-    record: Record, say: Callable[[str], None], plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: judge.Circumstances,
-    failing: Collection[int], state: Mapping[str, Any], lost: Sequence[Suspect], run: str,
-) -> None:  # fmt: skip
-    """Write ends.json. Whatever goes wrong, the job ends as it would without. Arguments are those of collect.of_node."""
+    record: Record, say: Callable[[str], None], node: NodeEnds, state: Mapping[str, Any], lost: Sequence[Suspect], run: str
+) -> None:
+    """Write ends.json. Whatever goes wrong, the job ends as it would without.
+
+    state: as this node told it to node 0. lost: nodes that never reported. run: id of the job.
+    """
     try:
         from ranklaunch.ends.model import as_json
-        from ranklaunch.supervise.ends import collect  # after the verdict, when nobody waits
 
-        node = collect.of_node(plan, ending, ended, circumstances, failing, state, lost, run)
-        try:
-            node = collect.of_records(node, folders.records(record.folder, plan.job.node_index), circumstances.wall)
-        finally:  # without records, the rest counts all the same
-            record.ends(as_json(node))
+        record.ends(as_json(replace(node, job=replace(node.job, run=run), state=dict(state), lost=tuple(lost))))
     except (OSError, ImportError, MemoryError):  # no descriptor or memory left
         return
     except Exception as error:

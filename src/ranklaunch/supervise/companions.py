@@ -28,7 +28,7 @@ PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before 
 class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank.
-    tail_of: the last of that, of a launcher's ranks, as far as it counts. loop: what is asked of it ends with the attempt. say: a line
+    loop: what is asked of it ends with the attempt. say: a line
     for people. fail: ends the attempt, as its first failure. stopper: ends what runs, once it has begun. ended: its own children that
     have, in that order. explained: which rank of a launcher failed first, by what that has written. take: has evidence taken on all
     nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that the
@@ -52,7 +52,6 @@ class Attended(Value):
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]
     alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
-    tail_of: Callable[[int], bytes] = lambda rank: b""
     said: Callable[[], None] = lambda: None
     taking: Callable[[], bool] = lambda: False
 

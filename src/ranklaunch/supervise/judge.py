@@ -6,35 +6,32 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Collection, Iterable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterable, Sequence
 
-from ranklaunch import errors, showing
+from ranklaunch import errors
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.supervise.output.pipe import last_lines
-from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
+from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.record import now
-from ranklaunch.system import disk
+from ranklaunch.system import disk, tree
 from ranklaunch.system.memory import Memory
-from ranklaunch.system.signals import STOPPING, TOLD, name_of
+from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.values import Value, replace
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
+from ranklaunch.verdict.model import WHOLE, Culprit, Failure, Note, Verdict, Victim
 
 if TYPE_CHECKING:
-    from ranklaunch.ends.model import NodeEnds
+    from ranklaunch.ends.model import NodeEnds, RankEnd
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.children import Daemon
+    from ranklaunch.system.bounded import Apart
 
 Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
-_OF_OTHERS = (signal.SIGKILL, *STOPPING, signal.SIGUSR1, signal.SIGUSR2)  # of which no words of the process that they end tell why
 MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
-AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
 class Ending(Value):
@@ -55,52 +52,74 @@ class Ending(Value):
 
 class Circumstances(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
-    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
-    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds, as times are, to those since 1970, by node 0's.
-    wrote: of each rank the last that it had written when the end began, and when. daemons: those that carried ranks here and were killed.
-    stop: the signal of the first stop request, and when. ends: all ends of this node with the records of their processes, with times by
-    the same `wall`; None if they could not be read."""
+    explain: which rank failed, by a launcher's own output. told: what a process that is itself a ranklaunch has found. wall: monotonic
+    seconds, as times are, to those since 1970, by node 0's. daemons: those that carried ranks here and were killed. stop:
+    the signal of the first stop request, and when."""
 
     memory: Memory
     explain: Explain
     told: Told
-    end_of_rank: Callable[[Child, int], Failure | None]
     tail_of_rank: Callable[[int | None], bytes]
     wall: Callable[[float], float]
-    wrote: Callable[[], Iterable[tuple[int, bytes, float]]] = tuple
     daemons: Sequence[Daemon] = ()
     stop: tuple[int, float] | None = None
-    ends: Callable[[Circumstances], NodeEnds | None] = lambda circumstances: None
 
 
 def judgement(
-    ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: tuple[str, ...], circumstances: Circumstances
+    ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], circumstances: Circumstances
 ) -> Judgement:
-    """This node's own, which is the job's where there is no other node to ask. seen: notes()."""
+    """Return this node's own judgement, which is the job's without other nodes. seen: notes()."""
     told = circumstances.told(ending.child.process) if ending.child else None
     if told and ending.child and told.exit_code == ending.child.ended.code:
         return told
     if ending.outcome == "succeeded":
         return Judgement(ending.outcome, ending.exit_code, ending.reason)
     if not suspects:
-        return Judgement(ending.outcome, ending.exit_code, errors.reason(ending.reason), notes=seen)
+        return Judgement(ending.outcome, ending.exit_code, errors.reason(ending.reason), notes=tuple(note.text for note in seen))
     return blame.judge(suspects, finishes, seen)
 
 
-def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = ()) -> tuple[str, ...]:
-    """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
+def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart | None = None) -> tuple[Note, ...]:
+    """Return notes on what was seen here and may have to do with a failure. Node 0 notes who had finished before the failure. look: at the
+    file systems, begun before."""
     if ending.outcome == "succeeded":
         return ()
     own = [placed(plan, errors.reason(ending.reason))] if ending.culprit else []
-    return (*own, *full_disks(plan), *_of_arguments(plan, found), *_waited_for(plan, found))
+    return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, found))), *_together(plan, found))
 
 
-def _waited_for(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
+def notes_of_stop(
+    plan: Plan, ending: Ending, node: NodeEnds | None, found: Sequence[Suspect], heard: Callable[[tree.Identity], bool]
+) -> Sequence[Note]:
+    """Return notes about ranks that failed during the stop. heard: True for a process that had a handler for the signal."""
+    if ending.outcome == "succeeded" or not node:
+        return ()
+    try:
+        from ranklaunch.diagnose import stopped  # only failures need it
+        from ranklaunch.supervise.words import Catalogue
+    except (OSError, ImportError):  # no descriptor left
+        return ()
+    logs = {process.rank: os.path.basename(process.log) for process in plan.processes if process.rank is not None}
+
+    def log_of(rank: int) -> str:
+        return logs.get(rank) or os.path.basename(folders.rank_log("", rank))
+
+    def had_heard(end: RankEnd) -> bool:
+        return heard(tree.Identity(end.pid or 0, end.start or 0))
+
+    return stopped.notes(node, found, Catalogue(plan), had_heard, log_of)
+
+
+def _together(plan: Plan, found: Sequence[Suspect]) -> Iterable[Note]:
+    """Yield what the ends of the ranks of this node say together."""
     try:
         from ranklaunch.verdict import endings  # only failures need it
     except (OSError, ImportError):  # no descriptor left
-        return ()
-    return endings.waited_for(found, plan.job.node.ranks)
+        return
+    node = plan.job.node
+    yield from map(Note, endings.waited_for(found, node.ranks))
+    if len(plan.job.nodes) > 1:
+        yield from (Note(text, WHOLE) for text in endings.of_whole_node(found, node.ranks, blame.place(node.index, node.host)))
 
 
 def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
@@ -124,71 +143,20 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
     return Verdict(*said, victims, started, now(), common.failures, common.notes, common.because)
 
 
-def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
-    """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
-    by then names a cause."""
-    began = circumstances.wall(0.0)  # asked once: a busy machine's second answer could put what came later before what came first
-    circumstances = replace(circumstances, wall=lambda at: began + at)
-    is_own = not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded"
-    found = [_of_ending(plan, ending, circumstances.wall(ending.at))] if is_own else []
-    found += [_of_daemon(plan, each, circumstances.wall(each.at)) for each in circumstances.daemons if each.at < ending.at]
-    for child in ended:
-        if child.failure_code and child.role not in UNJUDGED:
-            found += _of_child(plan, child, circumstances)
-    found = _explained(plan, ending, found, ended, circumstances)
-    if any(each.culprit for each in found):
-        found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
-        found = _words().with_failures(found, lambda each: _words().written_by(each, plan, ended, circumstances.tail_of_rank))
-    if not found and not plan.processes and circumstances.memory.kills:
-        found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
-    return _without_stopped(plan, found, circumstances) if circumstances.stop else found
-
-
-def _explained(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
-    """By exceptions: those that processes recorded, and for processes without records those that their outputs show."""
-    node = circumstances.ends(circumstances) if ending.outcome == "failed" else None
-    if node:
-        from ranklaunch.diagnose import raised
-        from ranklaunch.supervise import by_records
-
-        found = by_records.explained(found, raised.explanations(node), plan, ended, _culprit)
-    return _with_parting(plan, ending, found, ended, circumstances)
-
-
-def _with_parting(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
-    if ending.outcome != "failed":
-        return found
+def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, wall: Callable[[float], float]) -> list[Suspect]:
+    """Return everything on this node that failed by itself, whoever is to blame first. node: its ends; None if they could not be read: then
+    only the ending itself counts."""
+    if ending.outcome == "succeeded":
+        return []
     try:
-        from ranklaunch.supervise.output import parting  # only failures need it
+        from ranklaunch.diagnose.suspects import diagnose  # only failures need it
+        from ranklaunch.supervise.words import Catalogue
+
+        if node:
+            return diagnose(node, Catalogue(plan))
     except (OSError, ImportError):  # no descriptor left
-        return found
-    return parting.with_parting(found, ended, plan, ending, circumstances, _culprit)
-
-
-def _without_stopped(plan: Plan, found: list[Suspect], circumstances: Circumstances) -> list[Suspect]:
-    """Who stops ranklaunch may stop its ranks too, as Slurm does: a rank that died of the same signal at the same time was stopped,
-    and did not fail, although its end was seen first."""
-    assert circumstances.stop
-    number, at = circumstances.stop[0], circumstances.wall(circumstances.stop[1])
-    stopped = [s for s in found if s.culprit and s.culprit.signal == name_of(number) and abs(s.at - at) < OF_A_STOP_S]
-    if not stopped:
-        return found
-    request = Suspect(plan.job.node_index, min(at, *(s.at for s in stopped)), "stopped", 128 + number, stopped_by(number))
-    return [request, *(s for s in found if s not in stopped and s.outcome != "stopped")]
-
-
-def _unseen(plan: Plan, memory: Memory, at: float) -> Suspect:
-    """Of a rank that another node has started here, and sees the end of: that it was for memory is known here alone."""
-    job = plan.job
-    culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", True, (), "a process", job.node.host, blame.iso(at))
-    return Suspect(job.node_index, at, "failed", 137, f"{blame.sentence(culprit)}{memory.described}", culprit)
-
-
-def _of_daemon(plan: Plan, daemon: Daemon, at: float) -> Suspect:
-    """Its launcher, on another node, has lost it, and cannot know why."""
-    node, code = plan.job.node_index, 128 + daemon.signal
-    culprit = Culprit(node, None, daemon.pid, code, name_of(daemon.signal), False, (), daemon.name, plan.job.node.host, blame.iso(at))
-    return Suspect(node, at, "failed", code, "", culprit)
+        pass
+    return [] if ending.from_elsewhere else [first_word(plan, ending, wall)]
 
 
 def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Suspect:
@@ -196,16 +164,19 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     child = ending.child
     if not child:
         return _of_ending(plan, ending, wall(ending.at))
+    failure, at = Failure(child.process.rank, child.failure_code, 0, child.identity.pid), ending.at
     if ending.rank:
-        return _of_rank(plan, child, ending.rank, ending.rank.code, b"", None, wall(ending.rank.ended_at))
-    failure = Failure(child.process.rank, child.failure_code, child.ended.signal, child.identity.pid)
-    culprit = _culprit(plan, child, failure, (), None, wall(child.ended.at))
-    return Suspect(culprit.node, wall(child.ended.at), ending.outcome, ending.exit_code, "", culprit)
+        failure, at = ending.rank.failure(), ending.rank.ended_at
+    elif child.end:
+        failure, at = replace(failure, signal=child.end.signal), child.end.at
+    at = wall(at)
+    culprit = _culprit(plan, child, failure, at)
+    return Suspect(culprit.node, at, ending.outcome, ending.exit_code, "", culprit)
 
 
 def of_launcher(plan: Plan, child: Child, failure: Failure, at: float) -> Suspect:
     """What one has told of a rank before it has ended itself."""
-    culprit = _culprit(plan, child, failure, (), None, at)
+    culprit = _culprit(plan, child, failure, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -213,15 +184,24 @@ def stopped_by(number: int) -> str:
     return f"stopped by {name_of(number)}"
 
 
-def full_disks(plan: Plan) -> Iterable[str]:
-    """File systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason. Nobody waits for
-    one that does not answer."""
+def look_at_disks(plan: Plan) -> Apart | None:
+    """Begin to look at the file systems of the job, in a process of its own: nobody waits for one that does not answer."""
     try:
-        from ranklaunch.system.bounded import within  # at a failure alone
+        from ranklaunch.system.bounded import Apart  # at a failure alone
+
+        return Apart(lambda: json.dumps(disk.full((*stored_in(plan), *named_by(plan)))).encode())
     except (OSError, ImportError):  # no descriptor left
+        return None
+
+
+def full_disks(plan: Plan, look: Apart | None = None) -> Iterable[str]:
+    """Yield file systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason."""
+    look = look or look_at_disks(plan)
+    if not look:
         return ()
-    told = within(lambda: json.dumps(disk.full((*stored_in(plan), *named_by(plan)))).encode())
-    return are_full(plan, json.loads(told or b"[]"))
+    from ranklaunch.system import bounded  # look has loaded it
+
+    return are_full(plan, json.loads(look.answer(bounded.LOOK_S) or b"[]"))
 
 
 def stored_in(plan: Plan) -> tuple[str, ...]:
@@ -255,108 +235,11 @@ def placed(plan: Plan, text: str) -> str:
     return f"{blame.place(plan.job.node_index, plan.job.node.host)}: {text}" if len(plan.job.everyone) > 1 else text
 
 
-def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
-    said = child.said if (child.ended.told or child.had_said_all) and not child.had_begun_to_tell else None
-    tail = child.last_words() if said is None else said
-    told = _words().placed_by(plan, child, _words().explained(decoded(tail), plan, lambda text: circumstances.explain(child, text)))
-    itself = not child.ended.told or bool(told and child.tells_of_ranks and told.exit_code != TOLD)  # it had said so before it was told
-    circumstances = replace(circumstances, stop=None if itself else circumstances.stop)
-    if seen := list(_of_ranks(plan, child, told, circumstances)):
-        yield from seen
-        if child.below and not child.announced:
-            yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
-        return
-    failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
-    at = circumstances.wall(child.ended_at_of(failure.rank) if failure.at is None else failure.at)
-    of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
-    apart = told and plan.outputs and failure.rank in plan.outputs.keys  # what its launcher writes is no rank's own word
-    by_another = child.launcher.starts_ranks and failure.pid == child.identity.pid and failure.signal in _OF_OTHERS
-    own = of_rank or (_words().of_ranks(tail, plan, told, child.pids_of_ranks) if told and itself and not (apart or by_another) else b"")
-    shared = child.launcher.starts_ranks and not of_rank
-    unexplained = by_another or _words().tells_only_of_end(own)  # what its ranks wrote, or said it of others, is not why
-    error = None if unexplained else _words().known(own if told else tail, plan, itself, shared, failure.exit_code)
-    error = error or (_words().of_wrong_call(tail, plan) if told else None)
-    # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
-    of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
-    on_its_way = error and error.kind == blame.CAUSE and not of_signal
-    victims, untold = failure.victims, not told and itself
-    ranks = [*_below(plan, child, failure.exit_code, {failure.rank}, circumstances, victims, untold)] if child.role in DECIDING else []
-    if not (told or error or child.ended.signal):  # it says neither which has failed nor why; one of them may say so itself
-        at = max([at, *(each.at + AFTER for each in ranks if each.culprit and each.culprit.error)])
-    if itself or _killed_by_another(child) or on_its_way:
-        culprit = _culprit(plan, child, failure, last_lines(own if apart else own or tail), error, at)
-        said = own if told and not by_another else None
-        culprit, reason = _words().with_reason(culprit, plan, child, said, of_rank if told else tail, shared=shared)
-        yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
-    yield from ranks
-
-
-def _of_ranks(plan: Plan, child: Child, told: Failure | None, circumstances: Circumstances) -> Iterable[Suspect]:
-    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where it tells more of them, those of
-    one that was ended before it could. told: what it has told of one."""
-    seen = plan.outputs if child.announced else child.ended.told
-    ranks = child.below if seen else None
-    for rank in ranks.ended if ranks else ():
-        tail = circumstances.tail_of_rank(rank.rank)
-        error = _words().known(tail, plan, rank.failed, code=rank.code)
-        exited = rank.code not in (0, TOLD) and not rank.signal  # as far as is known: its launcher may have fetched its end before us
-        if rank.failed or (exited and error and error.kind == blame.CAUSE and not (circumstances.stop and child.had_taken(rank))):
-            code = told.exit_code if told and told.rank == rank.rank and rank.code is None else rank.code
-            yield _of_rank(plan, child, rank, code, tail, error, circumstances.wall(rank.ended_at))
-
-
-def _of_rank(plan: Plan, child: Child, rank: Watched, code: int | None, tail: bytes, error: KnownError | None, at: float) -> Suspect:
-    failure = Failure(rank.rank, 1 if code is None else code, rank.signal, rank.pid, name=rank.name)
-    culprit = _culprit(plan, child, failure, last_lines(tail), error, at)
-    reason = _words().reported(culprit, tail) if error else ""
-    return Suspect(culprit.node, at, "failed", culprit.exit_code, reason, culprit)
-
-
-def _below(
-    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances,
-    victims: Iterable[tuple[int, int]] = (), untold: bool = False,
-) -> Iterable[Suspect]:  # fmt: skip
-    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
-    for sure. victims: as in Failure. untold: it has ended by itself, and named nobody: then whatever a rank wrote last may be why."""
-    by_files = child.below if not child.announced else None
-    ended, by_themselves = (by_files.ended, by_files.failed) if by_files else ([], [])
-    held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]  # which may have been sent before it was held
-    sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
-    failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
-    by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
-    well = {each.rank for each in ended if each.aborted or (circumstances.stop and child.had_taken(each))}
-    for rank in apart.keys if (apart := plan.outputs or plan.kept) else ():
-        end = circumstances.end_of_rank(child, rank)
-        counts = rank not in seen and rank not in well and (not end or end.exit_code)
-        alone = counts and rank in failed
-        end = end or by_launcher.get(rank)
-        if end and (end.signal == signal.SIGTERM or end.exit_code == TOLD) and not alone:
-            continue  # it was told to end; of an exception that was ending it then, with_parting knows
-        error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone) or untold)
-        # Where another is named, an exception that no entry knows may have been caught, of a rank whose end nobody knows.
-        if alone or (error and error.kind == blame.CAUSE and (end or error.meaning or not {*seen} - {None})):
-            at = failed[rank] if alone else circumstances.wall(child.ended.at) + AFTER
-            failure = end or Failure(rank, 1 if 128 <= code <= 192 else code)  # not the code of a signal
-            culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
-            yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
-
-
-def _killed_by_another(child: Child) -> bool:  # by the kernel for memory, most likely, while it was saving what it had
-    return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told and not child.dismissed
-
-
 def decoded(tail: bytes) -> str:
     return tail.decode(errors="replace")
 
 
-def _words() -> ModuleType:
-    from ranklaunch.supervise import words  # large, and only failures need it
-
-    return words
-
-
-def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
-    failure = _words().of_named(failure, error, plan) if error else failure
+def _culprit(plan: Plan, child: Child, failure: Failure, at: float) -> Culprit:
     node = _node(plan, child, failure)
     return Culprit(
         node=node,
@@ -365,11 +248,10 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         exit_code=failure.exit_code,
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=False,
-        last_lines=errors.quoted(lines),
+        last_lines=(),
         name=failure.name or child.process.name,
         host=plan.job.everyone[node].host if len(plan.job.everyone) > max(1, node) else "",
         time=blame.iso(at),
-        error=error and replace(error, line=showing.printable(errors.quoted((error.line,))[0])),
     )
 
 

@@ -36,6 +36,7 @@ WRAPPER_S = 5.0  # for what has read its program's output, which may have much t
 WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
 REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be signalled: for what these wait for was killed
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
+FRESH_S = 0.05  # so old may a look at all processes be
 
 
 class Teller:
@@ -52,6 +53,7 @@ class Teller:
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
         self._behind: dict[tree.Identity, list[tree.Identity]] = {}  # a wrapper, and who was told in its place
         self._spared: list[Spared] = []
+        self._looks: dict[int, tuple[float, Hearing]] = {}  # by signal
         self.says_where = False
         self.aborts: Callable[[tree.Identity], bool] = lambda rank: False  # ends one that hears nothing in a way that says where it is
 
@@ -62,7 +64,7 @@ class Teller:
     def tell_in_turn(self, ranks: Iterable[tree.Identity], number: int, until: float) -> None:
         """Signal ranks whose launcher ends all once one has died: first those that catch the signal, for they may be saving, then the
         others, when these have ended or at `until`."""
-        told, hearing = list(ranks), Hearing(number)
+        told, hearing = list(ranks), self._hearing(number)
         self._bound.update(told)
         first = [rank for rank in told if hearing.of(rank) or heard_behind(rank, hearing)]
         others = list(set(told).difference(first))
@@ -72,7 +74,7 @@ class Teller:
         self.tell(told, number)
 
     def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
-        hearing = Hearing(number)
+        hearing = self._hearing(number)
         for rank in ranks:
             heard = hearing.of(rank)
             if heard and heard != [rank]:
@@ -88,6 +90,14 @@ class Teller:
             if (heard or behind) and any(sent):
                 self.caught.add(rank)
             wake(rank)
+
+    def _hearing(self, number: int) -> Hearing:
+        """Return a look at all processes, maybe of a moment ago: ranks are often signalled one by one, and each look reads all of /proc."""
+        at, hearing = self._looks.get(number, (-FRESH_S, None))
+        if not hearing or self._clock() - at > FRESH_S:
+            hearing = Hearing(number)
+            self._looks[number] = self._clock(), hearing
+        return hearing
 
     def tell_below(self, root: int) -> bool:
         """Send SIGTERM to those processes below root that catch it. Return True if one of these lives."""

@@ -10,7 +10,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import ELSEWHERE, Verdict
 
-_OF_PROGRAM = ("its output ends with an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
+_OF_PROGRAM = ("it raised an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
 
 
 class SuspectHost(Value):

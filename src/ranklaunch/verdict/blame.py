@@ -6,16 +6,15 @@ another rank's failure: consequences never win over causes, however early they w
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable, Sequence
 
 from ranklaunch import errors, showing
 from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, replace
-from ranklaunch.verdict.model import ELSEWHERE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Of
+from ranklaunch.verdict.model import ELSEWHERE, LATE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Note, Of
 
-CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
+CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"
 RETRY = {
     NO: "started as it is, the job ends the same way",
     YES: "to start the job anew may be enough",
@@ -28,6 +27,8 @@ OF_PEERS = ("SIGABRT", 1, 128 + 6)  # how a rank ends, by its framework or its a
 KILLED = "process-killed"  # as a shell says of its program
 # Consequences of what became of a process that the rank itself had started.
 OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
+OF_NO_OTHER = (CAUSE, UNKNOWN)  # kinds of errors that tell neither of another failure nor of a stop
+LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # the output above says why
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 TIMEOUT = "timeout"  # in the name of a known error
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
@@ -40,8 +41,6 @@ WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 300  # characters of the line that says why
-
-_STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )"
 
 
 class Suspect(Value):
@@ -84,8 +83,8 @@ class Judgement(Value):
     because: tuple[Because, ...] = ()
 
 
-def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
-    """At least one suspect is needed."""
+def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[Note] = ()) -> Judgement:
+    """Return the judgement about a job with at least one suspect."""
     first, *others = ordered(_with_proof(list(suspects)))
     culprit = first.culprit
     others = [other for other in others if not _is_same(other.culprit, culprit)]
@@ -94,10 +93,15 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         exit_code=first.exit_code,
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
-        failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
+        failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit and not _only_waited_for(s))[:MOST_FAILURES],
         notes=_noted([*_endings().notes_of([first, *others], sentence, notes)], tuple(_early(first, finishes)), culprit),
         because=_rules(first, others),
     )
+
+
+def _only_waited_for(suspect: Suspect) -> bool:
+    """True for a rank that did not fail as far as is known: another one waited for it in vain."""
+    return suspect.late and bool(suspect.culprit and not suspect.culprit.error)
 
 
 def _endings() -> Any:
@@ -121,27 +125,23 @@ class _Silent:
     notes_of, meaning = staticmethod(lambda of, sentence, notes: notes), staticmethod(lambda of: "")
 
 
-def _noted(notes: list[str], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
-    """What came of being stopped is no reason of the failure: it comes last, and takes no other's place."""
-    own = f"rank {culprit.rank} " if culprit else "-"  # whose node does not know that all take it for the culprit
-    others = (*dict.fromkeys(note for note in notes if not re.search(_STOPPED, note)), *early)[:MOST_NOTES]
-    return (*others, *few([note for note in notes if re.search(_STOPPED, note) and not note.startswith(own)], MOST_NOTES - len(others)))
+def _noted(notes: Sequence[Note], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
+    """Return the texts of notes. A rank that failed during the stop is no reason of the failure: it comes last, and takes no other's
+    place."""
+    texts = (*dict.fromkeys(note.text for note in notes if note.kind != LATE), *early)[:MOST_NOTES]
+    late = [note for note in notes if note.kind == LATE and not (culprit and note.rank is not None and note.rank == culprit.rank)]
+    return (*texts, *(note.text for note in few(late, MOST_NOTES - len(texts))))
 
 
-def failed_while_stopped(rank: int, place: str, code: int, log: str) -> str:
-    """place: with a blank before it, on a job of several nodes."""
-    return f"rank {rank}{place} failed with exit code {code} while it was being stopped: see {log}"
-
-
-def few(notes: Sequence[str], room: int = MOST_NOTES) -> list[str]:
-    """Of such sentences the first ones, and how many more there are; of several nodes' lists, the same for all of them."""
-    counts = [(note, re.search(_STOPPED, note)) for note in notes]
-    named = [note for note, found in counts if not (found and found["more"])]
-    more = sum(int(found["more"]) for _, found in counts if found and found["more"])
-    most = min(MOST_NAMED, room if len(named) <= room and not more else room - 1)
-    more += len(named[max(0, most) :])
+def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
+    """Return the first notes about ranks that failed during the stop, one that counts the others, and all notes of other kinds."""
+    named = [note for note in notes if note.kind == LATE and not note.more]
+    more = sum(note.more for note in notes)
+    most = max(0, min(MOST_NAMED, room if len(named) <= room and not more else room - 1))
+    more += len(named[most:])
     they = "ranks failed while they were" if more > 1 else "rank failed while it was"
-    return [*named[: max(0, most)], *([f"{more} more {they} being stopped"] if more and room > 0 else [])]
+    others = [note for note in notes if note.kind != LATE]
+    return [*named[:most], *([Note(f"{more} more {they} being stopped", LATE, None, more)] if more and room > 0 else []), *others]
 
 
 def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
@@ -200,7 +200,7 @@ def _is_clear(suspect: Suspect) -> bool:
 
 def tells_why(error: KnownError) -> bool:
     """Rather than of another rank's failure."""
-    return error.kind in (CAUSE, STOPPED) or error.name in OF_ITS_OWN
+    return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
 
 
 def name(culprit: Culprit) -> str:
@@ -276,7 +276,9 @@ def iso(at: float) -> str:
 # For the wire: what another node sends is checked field by field, so that one that runs another version cannot break this one.
 
 
-def as_message(value: Suspect | Finish | Judgement) -> dict[str, Any]:
+def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
+    if isinstance(value, Note):
+        value = replace(value, text=_cut(value.text, LINE))
     return as_dict(clipped(value) if isinstance(value, (Suspect, Judgement)) else value)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.verdict.model import ELSEWHERE, Culprit
+from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note
 
 if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Suspect
@@ -46,8 +45,6 @@ OF_COLLECTIVES = (
 _DOWN = ": its host or the network to it is down"
 # Of a node that is lost, or cut off from all others.
 SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answer: |hears none of the )")
-_NOT_ENDED = " had not ended when it was told to"
-_STILL_THERE = re.compile(rf"rank [0-9]{{1,7}}(?: on node .{{1,300}})?{_NOT_ENDED}, but ")
 
 
 def meaning(culprit: Culprit) -> str:
@@ -69,30 +66,24 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], notes: Iterable[str]) -> Iterable[str]:
-    """What they say together, behind what nodes have noted: of ranks that were still there, where it may be what the first lost them for.
-    suspects: whoever is to blame first. sentence: of how one ended."""
+def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], notes: Iterable[Note]) -> Iterator[Note]:
+    """Yield the notes of nodes, then what suspects say together. A rank that had failed without ending counts only if the first suspect may
+    have lost it. suspects: whoever is to blame first. sentence: describes an end."""
+    lost, notes = suspects[0].is_consequence or suspects[0].outcome == "stopped", list(notes)
+    whole = [note for note in notes if note.kind == WHOLE]
+    apart = len(whole) == 1 and len({each.node for each in suspects}) == 1
+    yield from (note for note in notes if (lost or note.kind != WAITING) and (apart or note.kind != WHOLE))
+    yield from map(Note, _texts(suspects, sentence, apart=apart))
+
+
+def _texts(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], *, apart: bool) -> Iterator[str]:
     first, *others = suspects
-    lost = first.is_consequence or first.outcome == "stopped"
-    yield from (note for note in notes if lost or not _STILL_THERE.match(note))
-    yield from _together(suspects)
+    yield from () if apart else _together(suspects)
     silent = (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
     yield from (reason.replace(_DOWN, "") for reason in silent)  # that did not decide: it may be this node's own network
     if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
         early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
         yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
-    elif not lost:
-        yield from islice(_may_have_failed_before(first, others), _MOST_EARLY)
-
-
-def _may_have_failed_before(first: Suspect, others: Sequence[Suspect]) -> Iterable[str]:
-    """Ranks with an exception that they may have caught, or that was ending them. Not what the first said too."""
-    said = first.culprit.last_lines if first.culprit else ()
-    for each in others:
-        error = each.culprit.error if each.culprit else None
-        if each.late and each.culprit and error and each.at < first.at and not any(error.line in line for line in said):
-            who = f"rank {each.culprit.rank} on node {each.culprit.node}"
-            yield f"{first.at - each.at:.1f} s before, {who} had said {error.line}, which it may have caught"
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
@@ -101,7 +92,7 @@ def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
     found = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
     culprits = [*{(culprit.node, culprit.rank): culprit for culprit in reversed(found)}.values()][::-1]  # of whom others may have told too
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
-    if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1 or _needs_another_host(culprits[0]):
+    if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1:
         return
     if said[0].partition(": ")[0] in OF_COLLECTIVES:
         yield f"{len(said)} ranks ended with the same error, which is that they differ: the rank that is named need not be the wrong one"
@@ -111,14 +102,12 @@ def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
         yield f"{len(said)} ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
 
 
-def _needs_another_host(culprit: Culprit) -> bool:
-    return bool(culprit.error and culprit.error.retry == ELSEWHERE)
-
-
-def still_there(rank: int, place: str, *, what: str = "", line: str = "") -> str:
-    """The note of a rank that had not ended. place: with a blank before it, on a job of several nodes. what: it had said or had failed of
-    by then; line: else its last."""
-    return f"rank {rank}{place}{_NOT_ENDED}{f', but {what}' if what else f'; its last line: {line}'}"
+def of_whole_node(suspects: Sequence[Suspect], ranks: Collection[int], place: str) -> Iterable[str]:
+    """Yield a text if all ranks of a node failed with an error of their own. ranks: those of the node. place: the node, for people."""
+    causes = (each.culprit for each in suspects if each.culprit and each.culprit.error and each.culprit.error.kind == "cause")
+    failed = {culprit.rank for culprit in causes}
+    if len(ranks) >= _FEWEST and failed.issuperset(ranks):
+        yield f"all {len(ranks)} ranks of {place} failed with an error of their own, and no rank of another node did"
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:
@@ -132,4 +121,5 @@ def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[
 def _said(culprit: Culprit) -> str:
     """Without what differs from rank to rank. "" where that is no cause."""
     error = culprit.error
-    return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and error.kind == "cause" else ""
+    of_program = error and error.kind in ("cause", "unknown") and error.retry != ELSEWHERE
+    return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and of_program else ""

@@ -5,9 +5,7 @@ Those who read the file go by this table, and the documentation shows it. Fields
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from ranklaunch.typed import Any, NamedTuple
+from ranklaunch.typed import NamedTuple
 
 
 class Field(NamedTuple):
@@ -109,25 +107,3 @@ EVENTS: tuple[Event, ...] = (
     Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),
     Event("end", "everything has ended", (Field("outcome", str), Field("exit_code", int))),
 )  # fmt: skip
-
-BY_NAME: Mapping[str, Event] = {event.name: event for event in EVENTS}
-
-
-def misfits(line: Mapping[str, Any]) -> Iterator[str]:
-    """What of an event, as its line has it, is not as the table says."""
-    event = BY_NAME.get(line.get("event", ""))
-    if event is None:
-        yield f"unknown event {line.get('event')!r}"
-        return
-    fields = {field.name: field for field in (*COMMON, *event.fields)}
-    yield from (f"{event.name}: no field {name}" for name in fields.keys() - line.keys())
-    yield from (f"{event.name}: unknown field {name}" for name in line.keys() - fields.keys())
-    for name in fields.keys() & line.keys():
-        if not _fits(line[name], fields[name]):
-            yield f"{event.name}: {name}={line[name]!r}: expected {fields[name].type.__name__}"
-
-
-def _fits(value: object, field: Field) -> bool:
-    if value is None:
-        return field.may_be_null
-    return isinstance(value, (int, float) if field.type is float else field.type) and not isinstance(value, bool)

@@ -9,13 +9,15 @@ from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 MOST_RULES = 8  # of a verdict
+# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by then; all ranks of a node failed.
+LATE, WAITING, WHOLE = "late", "waiting", "whole"
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 
 
 class KnownError(Value):
-    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's
-    failure, or "stopped": somebody told the process to end. source: where that can be read. retry: whether the job may go well when it is
-    started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
+    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's failure,
+    "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line. source: where that can be read. retry:
+    whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
 
     name: str
     kind: str
@@ -67,6 +69,16 @@ class Because(Value):
     rule: str
     says: str
     of: Of
+
+
+class Note(Value):
+    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more: further ranks of the kind that have no
+    note."""
+
+    text: str
+    kind: str = ""
+    rank: int | None = None
+    more: int = 0
 
 
 class Verdict(Value):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ranklaunch import showing
 from ranklaunch.typed import Any
 from ranklaunch.values import fields
-from ranklaunch.verdict.blame import Finish, Judgement, Suspect, code_of
-from ranklaunch.verdict.model import MOST_RULES, Because, Culprit, KnownError, Of
+from ranklaunch.verdict.blame import LINE, MOST_NOTES, Finish, Judgement, Suspect, code_of
+from ranklaunch.verdict.model import MOST_RULES, Because, Culprit, KnownError, Note, Of
 
 
 def suspect(data: Any) -> Suspect:
@@ -28,6 +28,23 @@ def suspect(data: Any) -> Suspect:
 def finish(data: Any) -> Finish:
     """Raises ValueError where the data are not one."""
     return Finish(_get(data, "node", int), _get(data, "rank", (int, type(None))), _at(data))
+
+
+def notes(data: Any) -> Iterator[Note]:
+    """Yield the notes of a message; leave out what is none. Older versions send texts."""
+    found = data.get("notes", ())
+    for each in found[:MOST_NOTES] if isinstance(found, list) else ():
+        if isinstance(each, str):
+            yield Note(showing.one_line(each)[:LINE])
+            continue
+        try:
+            text, kind, rank, more = (_get(each, key, of) for key, of in _OF_NOTE.items())
+        except ValueError:
+            continue
+        yield Note(text[:LINE], kind, rank, more)
+
+
+_OF_NOTE: dict[str, Any] = {"text": str, "kind": str, "rank": (int, type(None)), "more": int}
 
 
 def judgement(data: Any) -> Judgement:

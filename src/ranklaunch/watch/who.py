@@ -36,8 +36,8 @@ _STATES = {
 
 
 class Raised(NamedTuple):
-    """An exception that a rank's output ends with, and nothing behind it. silent_s: since then. sure: Python itself has printed it, as what
-    nobody caught. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
+    """An exception that a rank recorded, and that has not ended its process. silent_s: since then. sure: it ends the program, which has not
+    ended yet. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
     where its node knows that. of_thread: it has ended a thread of the rank, and no program."""
 
     rank: int
@@ -86,11 +86,11 @@ def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
     """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
-    states, other exceptions, stacks, CPU time, steps, exceptions that were caught, and recorders that have not answered. None where no
+    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where no
     small group is unlike the rest. Beside one that has ended, those are told of which an exception has ended a thread."""
     at = {each.rank: each for each in known}
     found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
-    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step, _by_caught)
+    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
     for kind in kinds:
         found = found or tuple(kind(known))
     if any(each.why == RUNS_ALONE or at[each.rank].state in ENDED for each in found if each.rank in at):  # which may have done all
@@ -126,12 +126,6 @@ def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
     yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], len(known))
 
 
-def _by_caught(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Last resort: yield ranks that caught the exception at the end of their output and are not waiting for a peer."""
-    found = [(each, each.raised) for each in known if each.raised and not _has_ended_its_program(each)]
-    yield from _named_for([(each, raised) for each, raised in found if not _WAITS.search(_frames(each.stack))], len(known))
-
-
 def _has_ended_its_program(known: Known) -> bool:
     """Return False if the stack still shows the program's module: the program caught the exception."""
     return bool(known.raised and known.raised.of_thread) or _MODULE not in known.stack
@@ -142,7 +136,7 @@ def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspe
     if len(found) == of:
         return
     for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
-        what = "an exception has ended a thread of it" if raised.of_thread else "its output ends with an exception"
+        what = "an exception has ended a thread of it" if raised.of_thread else "it raised an exception"
         why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 

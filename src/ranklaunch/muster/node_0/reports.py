@@ -19,6 +19,7 @@ from ranklaunch.muster.words import Kept
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Note
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
 MOST_RANKS = 10_000_000  # of which a node may speak
@@ -56,7 +57,7 @@ class Node:
         self.unseen = 0
         self.suspects: list[Suspect] = []
         self.finishes: list[Finish] = []
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.offers: Mapping[str, str] = {}
         self.state: Mapping[str, object] = {}
         self.readies = -1  # the number of the last word that it is ready
@@ -194,7 +195,7 @@ class Reports:
         self._reported = 0
         self._suspects: list[Suspect] = []  # of nodes that are gone
         self._lost: list[str] = []
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
         self._lost_starts: set[str] = set()
         self._is_cut_off: bool | None = None  # node 0 itself; decided with the first silence that lasts
 
@@ -218,7 +219,7 @@ class Reports:
     def file(self, node: Node, message: Message) -> None:
         node.suspects = [self._own(node, each) for each in message["suspects"]]
         node.finishes = [self._finish(node, each) for each in message["finishes"]]
-        node.notes = [showing.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        node.notes = [*reading.notes(message)]
         state = message.get("state", {})
         node.state = state if isinstance(state, dict) else {}
         self._reported += not node.reported
@@ -257,7 +258,7 @@ class Reports:
             return
         vanished, after_s = self._vanished(node, silent, now), (node.gone_at or 0.0) - self.begun_at
         if self.begun_at and after_s > AFTER_S and vanished.culprit:
-            self._notes.append(f"{blame.sentence(vanished.culprit)}, {after_s:.1f} s after the end of the job had begun")
+            self._notes.append(Note(f"{blame.sentence(vanished.culprit)}, {after_s:.1f} s after the end of the job had begun"))
         else:
             self._suspects.append(vanished)
 

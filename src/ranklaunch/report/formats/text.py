@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model, raised
-from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, clock, lasted, raised_by, unfinished, who
+from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, apart, clock, failure, lasted, raised_by, unfinished, who
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
@@ -59,7 +59,9 @@ def _end(report: Report) -> Iterator[str]:
     yield f"{report.outcome.upper()}{code}: {reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
     yield from _culprit(report.culprit)
-    others = last.failures
+    second = apart(report)
+    yield from (f"  a second cause: {failure(each)}" for each in second)
+    others = [each for each in last.failures if each not in second]
     if others:
         names = ", ".join(who(each) for each in others[:MOST_TOLD])
         yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"

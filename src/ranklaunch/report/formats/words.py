@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report.model import Culprit, Raised
+from ranklaunch.report.model import Culprit, Raised, Report
+from ranklaunch.verdict import blame
 
 OF_EXCEPTIONS = "written down by the processes themselves; an exception explains an end only together with its exit code"
 NO_REASON = "nothing says why"
@@ -48,6 +49,19 @@ def who(culprit: Culprit) -> str:
     name = culprit.name or "a process"
     named = f"rank {culprit.rank}, of {name}," if culprit.rank is not None and name != f"rank {culprit.rank}" else name
     return f"{named} on node {culprit.node}{host}"
+
+
+def apart(report: Report) -> list[Culprit]:
+    """Return failures with a known cause of their own, another one than the culprit's: no victims of the culprit."""
+    first = report.culprit.error if report.culprit else None
+    found = [each for each in report.attempts[-1].failures if each.error and each.error.kind == blame.CAUSE]
+    return [each for each in found if not first or (each.error and (each.error.name, each.error.line) != (first.name, first.line))]
+
+
+def failure(culprit: Culprit) -> str:
+    """Return how a process ended, and its own words."""
+    line = culprit.error.line if culprit.error else ""
+    return ": ".join(filter(None, (f"{who(culprit)}, {end(culprit.exit_code, culprit.signal)}", line)))
 
 
 def end(exit_code: int | None, signal: str) -> str:

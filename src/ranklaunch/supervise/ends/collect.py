@@ -35,40 +35,33 @@ from ranklaunch.supervise.ranks.child import LAUNCHER, UNJUDGED
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system.signals import code_of, signal_of
 from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import NOTHING, replace
+from ranklaunch.values import replace
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Circumstances, Ending
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.children import Daemon
-    from ranklaunch.verdict.blame import Suspect
     from ranklaunch.verdict.model import Failure
 
 RECORDS_S = 1.0  # for reading records; those that are left then are left out
 
 Wall = Callable[[float], float]
-Wrote = Mapping[int, tuple[bytes, float]]  # by rank: its last bytes when the node's end began, and when these came
 
 
-def of_node(
-    plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = (),
-    state: Mapping[str, Any] = NOTHING, lost: Sequence[Suspect] = (), run: str = "", *, output: bool = True,
-) -> NodeEnds:  # fmt: skip
-    """Return all ends of this node. failing: pids of launchers that end their ranks after a failure. output: with what processes wrote."""
+def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = ()) -> NodeEnds:
+    """Return all ends of this node, with what processes wrote unless the job succeeded. failing: pids of launchers that end their ranks
+    after a failure."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
     wall: Wall = lambda at: began + at  # noqa: E731
-    with_output = output and ending.outcome != "succeeded"
-    wrote = {rank: (tail, at) for rank, tail, at in circumstances.wrote()} if with_output else {}
-    collector = _Collector(plan, circumstances, failing, wall, wrote, with_output=with_output)
+    with_output = ending.outcome != "succeeded"
+    collector = _Collector(plan, circumstances, failing, wall, with_output=with_output)
     stop, memory = circumstances.stop, circumstances.memory
     return NodeEnds(
-        job=_job(plan, run),
+        job=_job(plan),
         ending=_decided(ending, wall),
         stop=Stop(stop[0], wall(stop[1])) if stop else None,
         memory=MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen),
-        state=dict(state),
-        lost=tuple(lost),
         ends=tuple(collector.ends(ended)),
     )
 
@@ -87,18 +80,18 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
 
 
 def _decided(ending: Ending, wall: Wall) -> Decided:
-    child, rank = ending.child, ending.rank
+    child = ending.child
     return Decided(
         ending.outcome, ending.exit_code, errors.reason(ending.reason), wall(ending.at), child.identity.pid if child else None,
-        rank.pid if rank else None, ending.culprit, ending.killed, ending.hung, ending.from_elsewhere,
+        ending.culprit, ending.killed, ending.hung, ending.from_elsewhere,
     )  # fmt: skip
 
 
-def _job(plan: Plan, run: str) -> JobFacts:
+def _job(plan: Plan) -> JobFacts:
     job = plan.job
     return JobFacts(
         name=job.name,
-        run=run,
+        run="",
         attempt=job.attempt,
         restart=job.restart,
         platform=job.platform,
@@ -121,26 +114,23 @@ def _node(node: Node) -> NodeFacts:
     return NodeFacts(node.index, node.host, node.slots, node.first_rank)
 
 
-def _outputs(outputs: RankOutputs | None) -> Outputs | None:
-    if not outputs:
+def _outputs(ranks: RankOutputs | None) -> Outputs | None:
+    if not ranks:
         return None
-    marks = tuple(log.tag for log in outputs.logs) if not any(log.log for log in outputs.logs) else ()
-    return Outputs(tuple(log.rank for log in outputs.logs), marks, through_launcher=not outputs.folder)
+    marks = tuple(log.tag for log in ranks.logs) if not any(log.log for log in ranks.logs) else ()
+    return Outputs(tuple(log.rank for log in ranks.logs), marks)
 
 
 class _Collector:
     """with_output: False after a success, whose outputs explain nothing."""
 
-    def __init__(
-        self, plan: Plan, circumstances: Circumstances, failing: Collection[int], wall: Wall, wrote: Wrote, *, with_output: bool
-    ) -> None:
+    def __init__(self, plan: Plan, circumstances: Circumstances, failing: Collection[int], wall: Wall, *, with_output: bool) -> None:
         self._plan = plan
         self._circumstances = circumstances
         self._failing = failing
         self._wall = wall
-        self._wrote = wrote
         self._with_output = with_output
-        self._shown = functools.cache(_shown)  # most outputs are the same at their end and at the stop
+        self._shown = functools.cache(shown)  # most outputs are the same at their end and at the stop
 
     def ends(self, ended: Sequence[Child]) -> Iterator[RankEnd]:
         """Children in the order of their ends, the ranks below them, ranks of which only the output is known, and daemons."""
@@ -159,15 +149,16 @@ class _Collector:
         """Ranks that may have an output, whether their processes were seen or not."""
         reported = [end.launcher.reported for end in found if end.launcher and end.launcher.reported]
         named = {failure.rank for failure in reported if failure.rank is not None}
-        outputs = [outputs.keys for outputs in (self._plan.outputs, self._plan.kept) if outputs]
+        keys = [each.keys for each in (self._plan.outputs, self._plan.kept) if each]
         own = {end.rank for end in found if end.role != BELOW}
-        return {*named, *self._wrote, *self._plan.job.node.ranks, *(rank for keys in outputs for rank in keys)} - own
+        return {*named, *self._plan.job.node.ranks, *(rank for each in keys for rank in each)} - own
 
     def _of_child(self, child: Child) -> RankEnd:
         process, end = child.process, child.ended
         node = self._plan.job.node_index if process.node is None else process.node
         output = child.last_words() if self._with_output else None
         said = child.said if self._with_output else None
+        reported = output if said is None or child.had_begun_to_tell or not (end.told or child.had_said_all) else said
         rank = process.rank
         if rank is None and child.role == LAUNCHER and self._plan.runs == PROGRAM:
             rank = self._plan.job.node.first_rank  # the output of such a program is that of its first rank
@@ -175,30 +166,37 @@ class _Collector:
             node, process.rank, process.local_rank, *child.identity, process.name, child.role,
             status=end.status, exit_code=end.code, signal=end.signal, at=self._wall(end.at),
             sent=tuple(Sent(number, None if at is None else self._wall(at)) for number, at in zip_longest(end.told, _sent_at(child))),
-            launcher=self._launcher(child, output if said is None else said) if child.launcher.starts_ranks else None,
+            launcher=self._launcher(child, reported) if child.launcher.starts_ranks else None,
             output=None if output is None else self._shown(output),
             at_stop=None if said is None else Tail(None if said == output else self._shown(said)),
-            at_ending=self._at_ending(rank, output),
         )  # fmt: skip
 
     def _launcher(self, child: Child, output: bytes | None) -> Launcher:
         launcher, failed = child.launcher, child.failure_code and child.role not in UNJUDGED and output is not None
+        reported = self._reported(child, output) if failed and output is not None else None
         return Launcher(
-            ranks_below=launcher.DEPTH,
-            remote=bool(launcher.CARRIERS),
-            announces=bool(launcher.STARTS),
             says_failing=bool(launcher.ENDS_RANKS),
-            says_first=bool(launcher.REPORTS),
             own_pid=child.own_pid,
             fails_as=child.process.fails_as,
             watched="announced" if child.announced else "files" if child.below else "",
             expected=tuple(sorted(child.below.expected)) if child.below else (),
-            reported=self._reported(child, output) if failed and output is not None else None,
+            reported=reported,
             reported_at=None if child.reported_at is None else self._wall(child.reported_at),
             ends_ranks=child.ends_ranks,
             failing=child.identity.pid in self._failing,
             dismissed=child.dismissed,
+            by_host=tuple(self._by_host(child, output)) if output is not None and reported and reported.rank is None else (),
         )
+
+    def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
+        """Yield what the lines of each host report, where the launcher puts the host's name before them."""
+        from ranklaunch.diagnose import outputs  # only failures of launchers need it
+
+        names = outputs.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
+        for name, lines in outputs.of_hosts(output.decode(errors="replace"), names).items():
+            reported = self._reported(child, lines.encode())
+            if reported:
+                yield replace(reported, node=names[name])
 
     def _reported(self, child: Child, output: bytes) -> Failure | None:
         failure = self._circumstances.explain(child, output.decode(errors="replace"))
@@ -211,17 +209,17 @@ class _Collector:
             parent=child.identity.pid, status=rank.status, exit_code=None if rank.status is None else code_of(rank.status),
             signal=0 if rank.status is None else signal_of(rank.status), at=self._wall(rank.ended_at) if rank.ended else None,
             by_itself=rank.by_itself, surely=rank.surely,
-            output=None if output is None else self._shown(output), at_ending=self._at_ending(rank.rank, output),
+            output=None if output is None else self._shown(output),
         )  # fmt: skip
 
     def _unseen(self, launcher: Child, rank: int) -> RankEnd | None:
         """A rank of which only the output is known, None if there is none."""
         output = self._circumstances.tail_of_rank(rank) if self._with_output else b""
-        if not output and rank not in self._wrote:
+        if not output:
             return None
         return RankEnd(
             self._node_of(rank), rank, self._local(rank), None, None, f"rank {rank}", BELOW, parent=launcher.identity.pid,
-            output=self._shown(output), at_ending=self._at_ending(rank, output),
+            output=self._shown(output),
         )  # fmt: skip
 
     def _of_daemon(self, daemon: Daemon) -> RankEnd:
@@ -229,12 +227,6 @@ class _Collector:
             self._plan.job.node_index, None, None, daemon.pid, None, daemon.name, DAEMON,
             status=daemon.signal, exit_code=128 + daemon.signal, signal=daemon.signal, at=self._wall(daemon.at),
         )  # fmt: skip
-
-    def _at_ending(self, rank: int | None, output: bytes | None) -> Tail | None:
-        if rank is None or rank not in self._wrote:
-            return None
-        tail, at = self._wrote[rank]
-        return Tail(None if tail == output else self._shown(tail), self._wall(at))
 
     def _node_of(self, rank: int | None) -> int:
         """The node of a rank, which may be another one with mpirun."""
@@ -252,7 +244,7 @@ def _sent_at(child: Child) -> Sequence[float]:
     return child.sent_at[: len(child.ended.told)]
 
 
-def _shown(tail: bytes) -> str:
+def shown(tail: bytes) -> str:
     """An output without secrets. A line whose beginning is missing may be the end of a secret, and is left out."""
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
     text = (rest if rest.strip() else begun).decode(errors="replace")

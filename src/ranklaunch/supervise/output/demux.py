@@ -37,9 +37,6 @@ class Demux:
     def tail(self) -> bytes:
         return self._own.tail
 
-    def settled(self, *, ended: bool = False) -> bytes:
-        return self._own.settled(ended=ended)
-
     def tail_of(self, key: str) -> bytes:
         """The last of what a rank has written, and of what came together, standard error last: a traceback is the last that it wrote."""
         output = self._by_key.get(key.encode())

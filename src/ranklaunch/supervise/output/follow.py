@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.supervise.output.files import Files
@@ -91,23 +90,12 @@ class Follower:
         output = self._outputs.get(key)
         if output and self._spent:
             output.tail = self._last_of(key)
-        return output.settled() if output else b""
-
-    def tail_of_others(self, rank: int | None) -> bytes:
-        """The same of the last launcher that a rank has started. Of one whose rank is not known, where it is the only one."""
-        key = _key_of_others(rank)
-        return self.tail_of(key if key in self._outputs or len(self._keys) != 1 else OTHERS)
+        return output.tail if output else b""
 
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
         self._visit(self._folder)
-        return self._rounds.get(key, ""), self._last_of(key, ended=True)
-
-    def written_at(self, key: str) -> float:
-        """When a rank wrote last, by its files: it may have been read much later. In seconds of the loop's clock; where none is there, the
-        end of time."""
-        at = max(map(self._files.written_at, self._newest.get(key, ())), default=0) / 1e9
-        return self._loop.clock() - max(0.0, time.time() - at) if at else math.inf
+        return self._rounds.get(key, ""), self._last_of(key)
 
     def newest(self, key: str) -> list[str]:
         """The files that a rank writes now."""
@@ -148,7 +136,7 @@ class Follower:
                 self._copy(path, store)
                 bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
         rests = [] if self._spent else sorted(self._seen, key=self._files.order)
-        tails = {output: self._last(key)[0] for key, output in self._outputs.items() if rests}
+        tails = {output: self._last_of(key) for key, output in self._outputs.items() if rests}
         for path in rests:  # ends without a line end come behind all lines of their rank
             rest, output = self._block(path), self._output_of(path)
             if output and rest:
@@ -325,19 +313,16 @@ class Follower:
             self._grown.clear()
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
-    def _last_of(self, key: str, ended: bool = False) -> bytes:
-        return self._outputs[key].settled(*self._last(key), ended)
-
-    def _last(self, key: str) -> tuple[bytes, int]:
-        """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it
-        tells why its rank ended. A line without its end stands before what was copied of that file since. And how much is not copied."""
+    def _last_of(self, key: str) -> bytes:
+        """Return the last of one output: what has been copied, and behind it what only is in its files, the file that was written to last
+        as the last, for it tells why its rank ended. A line without its end stands before what was copied of that file since."""
         paths = sorted(self._newest[key], key=self._files.order)
         if self._spent:  # nothing is copied any more
-            return joined(*(self._files.end_of(path) for path in paths)), 0
+            return joined(*(self._files.end_of(path) for path in paths))
         *others, end = [b"", *(self._files.end_of(path, self._offsets.get(path, 0)) for path in paths)]
         tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
         cut = len(tail) if last not in paths[-1:] or any(map(_whole, others)) else max(0, len(tail) - size)
-        return joined(tail[:cut], *others, tail[cut:] + end), sum(map(len, (*others, end)))
+        return joined(tail[:cut], *others, tail[cut:] + end)
 
 
 def _key_of_others(rank: int | None) -> str:

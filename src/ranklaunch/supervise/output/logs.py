@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
-from ranklaunch.supervise.output.pipe import TAIL, TRACEBACK, Output, PipeReader, Sink, hold_up
+from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
@@ -52,10 +52,8 @@ class Logs:
         self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
         self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
         self.by_rank: dict[int, Output] = {}
-        self._by_then: list[tuple[int, bytes, float]] = []
         # Of a program that starts its ranks itself: what all of them write.
         self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
-        self._filtered = not (plan.job.program.stands_for or plan.job.program).is_python
         self._programs = [process for process in plan.processes if process.rank is None]
         self._trouble: list[str] = []
         self._letting_go = False
@@ -139,7 +137,7 @@ class Logs:
     def tail_of(self, rank: int | None) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:
-            return self._continued(rank, self._said[rank])
+            return self._said[rank]
         if not self._tells_why(rank):
             return b""
         key = self._outputs.key(rank) if self._outputs else ""
@@ -147,37 +145,8 @@ class Logs:
             return self._demux.tail_of(key)
         folder, last = self._at_end.get(rank, ("", b""))
         if not self._follower or (rank in self._at_end and self._follower.is_newest(key, folder)):
-            return self._continued(rank, last)
+            return last
         return self._follower.tail_of(key)
-
-    def last_of(self, rank: int | None) -> bytes:
-        """The same, with what the ranks of a launcher have written that this one had started."""
-        tail, others = self.tail_of(rank), self._follower.tail_of_others(rank) if self._follower else b""
-        try:
-            from ranklaunch.supervise.output import late  # only failures need it
-        except (OSError, ImportError):  # no descriptor left
-            return tail
-        return late.with_others(tail, others) if others else tail
-
-    def at_end(self, rank: int | None) -> bytes:
-        """The last of what such a rank has written at all, whatever of that counts for others."""
-        if not self._tells_why(rank):
-            return b""
-        key = self._outputs.key(rank) if self._outputs else ""
-        if self._demux:
-            return self._demux.tail_of(key)
-        followed = self._follower.tail_of(key) if self._follower else b""
-        return self._at_end.get(rank, ("", b""))[1] or followed or self.tail_of(rank)
-
-    def _continued(self, rank: int | None, last: bytes) -> bytes:
-        """What a rank had written when it ended, with what a filter of the user's has passed on since of its traceback."""
-        if not self._filtered or TRACEBACK not in last or rank not in self.by_rank:
-            return last
-        try:
-            from ranklaunch.supervise.output import late  # only failures need it
-        except (OSError, ImportError):  # no descriptor left
-            return last
-        return late.continued(last, self.by_rank[rank].tail)[-TAIL:]
 
     def rank_ended(self, rank: int | None) -> None:
         """What its workers write from now on to its files is about that."""
@@ -208,7 +177,7 @@ class Logs:
         else:
             tag = self._terminal.painted(tag, rank)
         times = self._times if loud else None
-        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud, self._filtered)
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud)
         if rank is not None:
             self.by_rank[rank] = output
         return output
@@ -244,18 +213,10 @@ class Logs:
     # The end
 
     def let_go(self) -> None:
-        """Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line. What they had written by
-        now, nobody had told them to."""
-        self._by_then = [(rank, *_last_of(output)) for rank, output in self.by_rank.items() if output.written_at]
+        """Stop waiting for a slow console: ranks that save a checkpoint on the way out must not wait for a reader. Their files have every
+        line."""
         self._letting_go = True
         self._pause(False)
-
-    def by_then(self) -> list[tuple[int, bytes, float]]:
-        """Of each rank that had written when the end began, the last of it, and when that came: by its files, where it has some, for they
-        may have been read much later."""
-        own = self._outputs.keys if self._follower and self._outputs else {}
-        files = {rank: self._follower.written_at(key) for rank, key in own.items()} if self._follower else {}
-        return [(rank, tail, min(at, files.get(rank, at))) for rank, tail, at in self._by_then]
 
     def remember(self) -> None:
         """What ranks write from now on does not count."""
@@ -376,12 +337,6 @@ def _whose(folder: str) -> int | None:
     except (OSError, ImportError):  # no descriptor left
         return None
     return inner.rank_behind(folder)
-
-
-def _last_of(output: Output) -> tuple[bytes, float]:
-    """And when it came; of an exception that a filter's last line came behind, when that did."""
-    tail = output.settled()
-    return tail, (output.written_at or 0.0) if tail == output.tail else output.together_since
 
 
 def _age(at: float | None, now: float) -> str:

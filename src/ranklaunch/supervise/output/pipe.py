@@ -22,11 +22,7 @@ PIPE = 1024 * 1024
 HEAP = 4 * 1024 * 1024
 F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
-LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
-TRACEBACK = b"Traceback (most recent call last):"
-STROKE_S = 0.005  # between two reads of what a filter passes on at its end
-BURST_S, LONGEST_BURST_S = 0.25, 0.5  # between two parts of what came at once, and in all
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
 
@@ -35,8 +31,7 @@ class Output:
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
     many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
     first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
-    heard: called when some came. together_since: when the last that came at once began to come. filtered: whether a filter of the user's
-    may pass on what the program writes."""
+    heard: called when some came."""
 
     def __init__(
         self,
@@ -49,12 +44,8 @@ class Output:
         after: Callable[[float, Callable[[], None]], object] | None = None,
         times: Times | None = None,
         aloud: Callable[..., None] | None = None,
-        filtered: bool = False,
     ) -> None:
         self.written_at: float | None = None
-        self._filtered = filtered
-        self._together, self.together_since = 0, 0.0  # bytes of the tail that came at once
-        self._stroke = 0  # and without a pause
         self.taken = self.unshown = 0
         self.heard: Callable[[], None] | None = None
         self._after = after
@@ -75,19 +66,6 @@ class Output:
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
-    def settled(self, tail: bytes = b"", more: int = 0, ended: bool = False) -> bytes:
-        """tail, with the words by which Python ended last, where what was said before them has come behind them. tail: the output's own,
-        with so many more bytes that have come since. ended: whether the program has."""
-        tail = tail or self.tail
-        if not self._filtered or TRACEBACK not in tail:
-            return tail
-        try:
-            from ranklaunch.supervise.output import late  # only failures need it
-        except (OSError, ImportError):  # no descriptor left
-            return tail
-        together = self._together if not more or self.clock() - (self.written_at or 0.0) < BURST_S else 0
-        return late.settled(tail, together + more, self._stroke + more if ended else 0)
-
     def feed(self, data: bytes) -> None:
         self.store(data)
         self._ahead = b""
@@ -104,12 +82,7 @@ class Output:
         self._show_lines = self._count
 
     def store(self, data: bytes) -> None:
-        now = self.clock()
-        if now - (self.written_at or 0.0) > BURST_S or now - self.together_since > LONGEST_BURST_S:
-            self._together, self.together_since = 0, now
-        self._together += len(data)
-        self._stroke = len(data) + (self._stroke if now - (self.written_at or 0.0) < STROKE_S else 0)
-        self.written_at = now
+        self.written_at = self.clock()
         self.taken += len(data)
         if self._on_first:
             self._on_first()
@@ -229,19 +202,6 @@ def joined(*parts: bytes) -> bytes:
     return text[-TAIL:]
 
 
-def last_lines(tail: bytes) -> tuple[str, ...]:
-    """What a verdict shows of an output. Without the end of a line whose beginning is not kept: it may be that of a secret."""
-    begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
-    lines = with_returns_told((rest if rest.strip() else begun).decode(errors="replace")).replace("\r\n", "\n").split("\n")
-    drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-    written = [line for line in drawn if line.strip()]
-    try:
-        from ranklaunch.supervise.output import excerpt  # only failures need it
-    except OSError:  # no descriptor left
-        return tuple(written[-LAST_LINES:])
-    return excerpt.of(written, LAST_LINES)
-
-
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
     """What a terminal would show of a line that was redrawn: its last non-empty state."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
@@ -260,7 +220,6 @@ class Sink(Protocol):
 
     @property
     def tail(self) -> bytes: ...
-    def settled(self, *, ended: bool = False) -> bytes: ...
     def feed(self, data: bytes) -> None: ...
     def finish(self) -> None: ...
 

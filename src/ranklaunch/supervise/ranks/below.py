@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from signal import SIGABRT, SIGKILL
+from signal import SIGKILL
 
 from ranklaunch.plan.model import RankOutputs
 from ranklaunch.supervise.output.follow import key_and_round
@@ -61,11 +61,6 @@ class Watched:
     @property
     def failed(self) -> bool:
         return bool(self.code) and self.by_itself
-
-    @property
-    def aborted(self) -> bool:
-        """Return True if ranklaunch has ended it by SIGABRT, so that Python writes its stacks."""
-        return self.signal == SIGABRT and not self.by_itself
 
     def failure(self) -> Failure:
         return Failure(self.rank, self.code or 0, self.signal, self.pid, at=self.ended_at, name=self.name)
@@ -157,10 +152,6 @@ class Below:
         """Return what the launcher reports, by what was seen of its ranks. signalled: the launcher itself. has_failed: by its exit code, or
         as it ends its ranks."""
         raise NotImplementedError
-
-    def end_of(self, rank: int) -> Failure | None:
-        """Return how a rank ended, where its launcher does not tell; with 0 it is no failure."""
-        return None
 
     def look(self) -> None:
         """Note ends of which the loop has not heard yet. Of several, whoever ended as one does that is told to ended last."""
@@ -323,9 +314,6 @@ class ByFiles(Below):
             return self.failed[0].failure() if self.failed else failure if self.unknown else None
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
         return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
-
-    def end_of(self, rank: int) -> Failure | None:
-        return next((end.failure() for end in self.ended if end.rank == rank and end.code is not None), None)
 
     def _end(self, rank: Watched) -> None:
         """Note whether the launcher is held: then it cannot have signalled the rank."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import ModuleType
 
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
@@ -19,7 +19,7 @@ from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
-    from ranklaunch.supervise.ranks.below import Below, Watched
+    from ranklaunch.supervise.ranks.below import Below
     from ranklaunch.supervise.ranks.unread import Unread
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
@@ -28,7 +28,6 @@ RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step
 DECIDING = (RANK, LAUNCHER)
 UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
-TELLS_S = 1.0  # that a launcher takes at most to act on a failure that it has seen
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 SILENT_S = 5.0  # for one whose ranks are all gone to end itself after a failure, while it only waits
 BUSY = "RD"  # states of a process, as /proc has them, that runs or waits for a disk
@@ -111,11 +110,6 @@ class Child:
         return self.below if self.launcher.STARTS else None
 
     @property
-    def pids_of_ranks(self) -> Collection[int]:
-        """Return the pids of the ranks that the launcher has announced."""
-        return self.announced.pids if self.announced else ()
-
-    @property
     def own_pid(self) -> int:
         """Return the pid that the launcher writes of itself; 0 if a template starts it through another program."""
         name = self.process.argv[0].rpartition("/")[2] if self.process.argv else ""
@@ -145,15 +139,6 @@ class Child:
         """Return True if later output comes from orphans. A launcher's output counts to its end, with what its ranks wrote into it, unless
         it was killed."""
         return self.role == RANK or self.ended.signal == signal.SIGKILL
-
-    def had_taken(self, rank: Watched) -> bool:
-        """Return True if the launcher reaped this rank at least TELLS_S before the stop and reported no failure."""
-        return rank.status is None and rank.by_itself and self.told_at is not None and rank.ended_at < self.told_at - TELLS_S
-
-    @property
-    def tells_of_ranks(self) -> bool:
-        """Return True if the output of a signalled launcher counts: it had begun to report a failure, or says when it ends its ranks."""
-        return self.ends_ranks or self.had_begun_to_tell or bool(self.launcher.ENDS_RANKS and self.said is not None)
 
     @property
     def had_begun_to_tell(self) -> bool:
@@ -205,17 +190,9 @@ class Child:
         if pattern and self.reported_at is None and re.search(pattern.encode(), said):
             self.reported_at = now
 
-    def ended_at_of(self, rank: int | None) -> float:
-        """Return when a rank of a signalled launcher ended, if that was seen; else when the launcher began to report, or ended."""
-        ranks = self.below.ended if self.below and self.ended.told and not self.announced else ()
-        return next((each.ended_at for each in ranks if each.rank == rank), self.reported_at or self.ended.at)
-
     def last_words(self) -> bytes:
-        """Return the output tail; for exit code 1, that of a Python exception, with stdout and stderr in the order of writing."""
-        output = self.reader.output if self.reader else None
-        if not output:
-            return b""
-        return output.settled(ended=bool(self.end)) if not self.end or self.end.code == 1 else output.tail
+        """Return the output tail."""
+        return self.reader.output.tail if self.reader else b""
 
     def ranks(self) -> list[tree.Identity]:
         """Return the launcher's ranks that live; every process in their place, if its files do not tell them."""

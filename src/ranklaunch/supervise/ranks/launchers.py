@@ -161,21 +161,6 @@ class Launchers:
 
         return counted.success(self._attempt.plan, ended)
 
-    def unwell(
-        self, ended: Sequence[Child], suspects: Sequence[Suspect], tail_of: Callable[[int | None], bytes],
-        caught: Callable[[tree.Identity], bool],
-    ) -> Sequence[str]:  # fmt: skip
-        """Return notes about ranks that failed during the stop, with a launcher or without."""
-        ending = self._attempt.ending
-        if not ending or ending.outcome == "succeeded":
-            return ()
-        try:
-            from ranklaunch.supervise.ranks import unwell
-        except (OSError, ImportError):  # no descriptor left
-            return ()
-        plan, asked = self._attempt.plan, ending.outcome == "stopped"
-        return unwell.notes(plan, ended, suspects, tail_of, caught, from_elsewhere=ending.from_elsewhere, asked=asked)
-
     # Signals for ranks
 
     def offer(self, number: int) -> tuple[bool, list[str]]:

@@ -16,7 +16,6 @@ from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
-from ranklaunch.supervise import words
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import UNJUDGED, Child
@@ -26,6 +25,7 @@ from ranklaunch.verdict import blame, folders
 from ranklaunch.watch import frames, who
 
 if TYPE_CHECKING:
+    from ranklaunch.plan.model import Plan
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.system.loop import Timer
     from ranklaunch.verdict.blame import Suspect
@@ -177,13 +177,13 @@ class Taking(Companion):
         output = self._attended.outputs().get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
-        error = words.of_others(tail, self._attended.plan())
+        error = _error_of_others(tail, self._attended.plan())
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
     def _words_of_any(self) -> str:
         """Where nobody knows which rank it was: what others may be to blame for says it in one of them."""
         for rank, output in self._attended.outputs().items():
-            error = words.of_others(output.tail, self._attended.plan())
+            error = _error_of_others(output.tail, self._attended.plan())
             if error:
                 return f"rank {rank} tells of {error}"
         return ""
@@ -333,3 +333,10 @@ def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     rest = {"number": told["number"], "folder": told["folder"], "bytes": told["bytes"], "behind": told["behind"]}
     for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
         yield {**rest, "ranks": dict(ranks[i : i + RANKS_A_MESSAGE]), "more": i + RANKS_A_MESSAGE < len(ranks)}
+
+
+def _error_of_others(tail: bytes, plan: Plan) -> str:
+    """Return the name of the error in an output if another rank may be to blame for it, else ""."""
+    from ranklaunch.supervise import words  # large, and only failures need it
+
+    return words.of_others(tail, plan)

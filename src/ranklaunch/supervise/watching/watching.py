@@ -19,6 +19,7 @@ from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.tree import Identity
 from ranklaunch.typed import Any
+from ranklaunch.verdict import folders
 from ranklaunch.watch import devices, expect, steps
 from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
@@ -42,7 +43,7 @@ class Watching(Companion):
         self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
         self._here = plan.job.node_index
         self._sampler = Sampler()
-        self._uncaught = Uncaught(self._of.tail_of)
+        self._uncaught = Uncaught(folders.records(attended.record.folder, plan.job.node_index))
         self._window = Window()
         self._count = 0
         self._rests = 0  # looks that are left out, since evidence was being taken
@@ -134,7 +135,7 @@ class Watching(Companion):
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),
             hears=self._any_hears(),
-            raised=tuple(self._uncaught.look(outputs, self._of.ranks(), now)),
+            raised=tuple(self._uncaught.look(self._of.ranks(), now)),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:

@@ -77,9 +77,13 @@ def _told(report: Report) -> Iterator[tuple[str, Iterable[object]]]:
     last = report.attempts[-1]
     if report.culprit:
         yield from _blame(report.culprit)
-    if last.failures:
-        others = ", ".join(words.who(each) for each in last.failures[:MOST_FAILURES])
-        more = len(last.failures) - MOST_FAILURES
+    second = words.apart(report)
+    if second:
+        yield "A second cause", (joined(tag("p", words.failure(each)) for each in second),)
+    rest = [each for each in last.failures if each not in second]
+    if rest:
+        others = ", ".join(words.who(each) for each in rest[:MOST_FAILURES])
+        more = len(rest) - MOST_FAILURES
         yield "Failed too", (f"{others}{f' and {more} more' if more > 0 else ''}",)
     if last.because:
         yield "Why this verdict", ("; ".join(last.because),)

@@ -1,9 +1,12 @@
-"""What is shown of a long output: the end of it, in which a long traceback of Python leaves room for what the program has to do with."""
+"""Last lines of an output for people: a long traceback of Python leaves out frames in libraries. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+
+from ranklaunch.showing import with_returns_told
+from ranklaunch.verdict.blame import LINES
 
 _BEFORE = r"(?:\[rank ?[0-9]+\]:? ?)?"  # of PyTorch
 _MARKS = re.compile(rf"{_BEFORE}\s{{4,}}[~^][~^ ]*")  # below a source line, since Python 3.11
@@ -13,9 +16,11 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[0-9.]+/|^<frozen ")
 _INDENT = re.compile(rf"{_BEFORE}(\s*)")
 
 
-def of(lines: Sequence[str], most: int) -> tuple[str, ...]:
-    """At most so many of them, the last ones. Of the last traceback, where it is too long, the frames in libraries are left out, and its
-    beginning stays."""
+def last_lines(text: str, most: int = LINES) -> tuple[str, ...]:
+    """Return the last lines of an output that are not empty; of a line that was redrawn, its last state. A traceback that is too long keeps
+    its beginning and leaves out frames in libraries."""
+    drawn = [line.rstrip("\r").rpartition("\r")[2] for line in with_returns_told(text).replace("\r\n", "\n").split("\n")]
+    lines = [line for line in drawn if line.strip()]
     plain = [line for line in lines if not _MARKS.fullmatch(line)]
     if len(plain) > most and any(map(_HEAD.match, plain)):
         plain = list(_without_libraries(plain))
@@ -27,7 +32,7 @@ def of(lines: Sequence[str], most: int) -> tuple[str, ...]:
 
 
 def _reaches(rest: Sequence[str], most: int) -> bool:
-    """Whether a traceback goes on to what is shown."""
+    """True if a traceback goes on to the lines that are shown."""
     return all(_depth(line) for line in rest[: max(0, len(rest) - most)])
 
 

@@ -1,0 +1,228 @@
+"""Processes of one node that failed: who, when, and by whose word. Pure.
+
+The kernel's word comes first: the exit status and the time of the end. A launcher's report tells of ranks whose end nobody saw.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+
+from ranklaunch.diagnose import outputs
+from ranklaunch.ends.model import BELOW, NodeEnds, RankEnd
+from ranklaunch.values import Value, replace
+from ranklaunch.verdict.model import Failure
+
+RANK, EXPERIMENT = "rank", "experiment"  # roles of children
+ANNOUNCED = "announced"  # in Launcher.watched: it names the pid of each rank
+TELLS_S = 1.0  # that a launcher takes at most to act on a failure that it has seen: a rank that ended earlier has not failed
+AFTER_S = 1e-6  # tie-break: keeps the order of suspects with equal times
+_SIGTERM, _SIGABRT, _SIGKILL = map(int, (signal.SIGTERM, signal.SIGABRT, signal.SIGKILL))
+_TERMINATED = 128 + _SIGTERM
+_OF_SIGNALS = range(128, 128 + 65)
+_BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)), _SIGTERM, _SIGKILL)
+
+
+class Failed(Value):
+    """A process that failed. node, pid: of the process, None where only a launcher's report tells of it. at: seconds since 1970 by node 0's
+    clock. job_code: exit code of the job if no other failure comes before. output: the last that the process wrote, as far as that is known
+    apart. lines: what people are shown of it. shared: other ranks write into the same output. by_itself: nobody had told it to end.
+    only_cause: nobody knows whether it failed, so it counts only if its output names a cause. only_known:
+    the cause must be an error of an entry of its own, and not any exception. launcher: the launcher that reports it."""
+
+    node: int | None
+    rank: int | None
+    pid: int | None
+    name: str
+    exit_code: int
+    signal: int
+    at: float
+    job_code: int
+    output: str = ""
+    lines: str = ""
+    shared: bool = False
+    by_itself: bool = True
+    only_cause: bool = False
+    only_known: bool = False
+    launcher: RankEnd | None = None
+
+
+def failed(node: NodeEnds) -> Iterator[Failed]:
+    """Yield the processes of a node that failed, or may have."""
+    for end in node.ends:
+        if end.role in (BELOW, EXPERIMENT) or not failure_code(end, node):
+            continue
+        yield from _of_launcher(end, node) if end.launcher else _of_child(end)
+
+
+def failure_code(end: RankEnd, node: NodeEnds) -> int:
+    """Return the exit code of a child; that of its first rank that failed if the child itself ended with 0 all the same."""
+    launcher = end.launcher
+    if end.exit_code or not launcher:
+        return int(end.exit_code or 0)
+    codes = [rank.exit_code or 0 for rank in _below(end, node) if rank.by_itself and launcher.watched == ANNOUNCED]
+    return next(filter(None, codes), int(launcher.ends_ranks))
+
+
+def _of_child(end: RankEnd) -> Iterator[Failed]:
+    told = {sent.signal for sent in end.sent}
+    output = at_stop(end) if end.role == RANK or end.sent else end.output or ""
+    code, is_own = end.exit_code or 0, not told or (end.signal == _SIGKILL and _SIGKILL not in told)
+    found = Failed(end.node, end.rank, end.pid, end.name, code, end.signal, end.at or 0.0, code, output, output, by_itself=not told)
+    if is_own or not (end.signal or code - 128 in told):
+        yield replace(found, only_cause=not is_own)
+
+
+# Ranks of a launcher
+
+
+def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
+    """Yield the rank that a launcher reports, the ranks below it, and the launcher itself if nothing else tells of a failure."""
+    assert end.launcher
+    reports = _reports(end, node)
+    report = reports[0] if reports else None
+    ranks = [rank for rank in _below(end, node) if rank.at is not None]
+    seen = [rank for rank in ranks if _failed_for_sure(rank, end)]
+    is_own = not end.sent or bool(report and _had_reported(end) and report.exit_code != _TERMINATED)
+    if report:
+        for i, each in enumerate(_reported(each, end, node) for each in reports):
+            yield replace(each, at=each.at + i * AFTER_S, by_itself=is_own, only_cause=not is_own)
+    elif not seen:
+        yield _itself(end, node, by_itself=is_own)
+    left = [rank for rank in ranks if not report or rank.rank != report.rank]
+    for rank in left:
+        if rank in seen:
+            found = _rank(rank, rank.exit_code or 1, rank.signal, rank.at or end.at or 0.0)
+            shared = not found.output and not node.job.outputs
+            words = outputs.of_rank(words_of(end), Failure(rank.rank, found.exit_code, rank.signal), node.job) if shared else found.output
+            yield replace(found, output=words, lines=words, shared=shared, launcher=end if shared else None)
+    yield from _with_a_cause(end, [rank for rank in left if rank not in seen], report, node)
+
+
+def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
+    """True if a rank ended by itself with a failure.
+
+    A launcher that was not signalled may have ended its ranks before anybody saw it. Then only two things are sure: an end while the
+    launcher was stopped, and an exit code while it was known to send nothing but SIGTERM and SIGKILL.
+    """
+    assert launcher.launcher
+    if not rank.by_itself or not rank.exit_code:
+        return False
+    if launcher.launcher.watched == ANNOUNCED or launcher.sent:
+        return True
+    if rank.surely:
+        return rank.signal != _SIGTERM
+    return launcher.launcher.ends_ranks and rank.signal not in (_SIGTERM, _SIGKILL)
+
+
+def _rank(rank: RankEnd, code: int, number: int, at: float) -> Failed:
+    output = rank.output or ""
+    return Failed(rank.node, rank.rank, rank.pid, rank.name, code, number, at, code, output, output)
+
+
+def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None, node: NodeEnds) -> Iterator[Failed]:
+    """Yield ranks that failed only if their output names a cause: the launcher ended them, or fetched their end before anybody saw it."""
+    assert end.launcher
+    known = {rank.rank for rank in _below(end, node)}
+    unseen = [each for each in node.ends if each.role == BELOW and each.parent == end.pid and each.pid is None and each.rank is not None]
+    code = end.exit_code or 1
+    for rank in (*ranks, *(each for each in unseen if each.rank not in known and (not report or each.rank != report.rank))):
+        number, own = rank.signal, rank.exit_code
+        is_told = number == _SIGTERM or own == _TERMINATED or (number == _SIGABRT and not rank.by_itself)
+        if own == 0 or is_told or (node.stop and (rank.at or 0.0) < node.stop.at - TELLS_S):
+            continue
+        at = (rank.at if end.launcher.watched == ANNOUNCED or end.sent else None) or (end.at or 0.0) + AFTER_S
+        found = _rank(rank, own or (1 if code in _OF_SIGNALS else code), number, at)
+        yield replace(found, by_itself=not report and not end.sent, only_cause=True, only_known=own is None and bool(report))
+
+
+def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
+    """Return the failure of a launcher that names no rank."""
+    assert end.launcher
+    code = failure_code(end, node)
+    output = words_of(end)
+    job_code = code if end.signal else end.launcher.fails_as or code
+    return Failed(
+        end.node, end.rank, end.pid, end.name, end.exit_code or 0, end.signal, end.launcher.reported_at or end.at or 0.0, job_code,
+        "" if end.signal in _BY_OTHERS else output, output, shared=True, by_itself=by_itself, only_cause=not by_itself,
+    )  # fmt: skip
+
+
+def _reported(report: Failure, end: RankEnd, node: NodeEnds) -> Failed:
+    """Return the rank that a launcher reports, with its own output where that is known apart."""
+    assert end.launcher
+    own = next((each for each in node.ends if each.role == BELOW and report.rank is not None and each.rank == report.rank), None)
+    at = report.at or end.launcher.reported_at or end.at or 0.0
+    job = node.job
+    apart = job.outputs and report.rank in job.outputs.ranks
+    output = (own.output or "") if own else ""
+    shared = not output
+    if not output and not apart:
+        output = "" if report.pid == end.pid and report.signal in _BY_OTHERS else outputs.of_rank(words_of(end), report, job)
+    lines = output if apart else output or words_of(end)
+    name = report.name or end.name
+    return Failed(
+        report.node, report.rank, report.pid, name, report.exit_code, report.signal, at, report.exit_code, output, lines, shared,
+        launcher=end,
+    )  # fmt: skip
+
+
+def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
+    """Return what a launcher reports, first to last: of each host, if it tells hosts apart, but for ranks that were told to end."""
+    assert end.launcher
+    names, report = outputs.names_of(node.job.nodes), end.launcher.reported
+    if not report:
+        return []
+    first, *more = [_marked(_placed(each, end, node, names), end, node) for each in (report, *end.launcher.by_host)]
+    if not more or (first.node is not None and first.node not in {each.node for each in more}):
+        return [first]  # of a node whose own lines report nothing: the others ended later
+    ordered = sorted(more, key=lambda each: each.node != first.node)
+    return [each for each in ordered if each.signal != _SIGTERM] or ordered
+
+
+def _marked(report: Failure, end: RankEnd, node: NodeEnds) -> Failure:
+    """Return a report of a node with the rank that has marked the lines of its exception. It failed with code 1, whatever ended it then."""
+    of = next((each for each in node.job.nodes if report.rank is None and each.index == report.node), None)
+    lines = outputs.of_rank(words_of(end), report, node.job) if of else ""
+    rank = outputs.marked_rank(lines, range(of.first_rank, of.first_rank + of.slots)) if of else None
+    return report if rank is None else replace(report, rank=rank, exit_code=1, signal=0)
+
+
+def _placed(report: Failure, end: RankEnd, node: NodeEnds, names: Mapping[str, int]) -> Failure:
+    """Return a report with the node, and with the number of the rank where its pid tells that, or only one rank can be meant."""
+    assert end.launcher
+    if report.rank is not None and report.rank >= sum(each.slots for each in node.job.nodes):  # whatever has written that
+        report = replace(report, rank=None)
+    report = replace(report, node=names.get(report.host)) if report.node is None else report
+    if report.rank is not None or report.pid == end.pid:
+        return report
+    meant = [rank for rank in _below(end, node) if rank.pid == report.pid]
+    return replace(report, rank=meant[0].rank) if len(meant) == 1 else report
+
+
+def _below(launcher: RankEnd, node: NodeEnds) -> list[RankEnd]:
+    """Return the ranks of a launcher whose processes were seen, in the order of their ends."""
+    return [each for each in node.ends if each.role == BELOW and each.parent == launcher.pid and each.pid is not None]
+
+
+def _had_reported(end: RankEnd) -> bool:
+    """True if a launcher had begun to report a failure before it was told to end, or says when it ends its ranks."""
+    launcher = end.launcher
+    assert launcher
+    return _had_begun(end) or bool(launcher.says_failing and end.at_stop)
+
+
+def _had_begun(end: RankEnd) -> bool:
+    told = min((sent.at for sent in end.sent if sent.at is not None), default=float("inf"))
+    begun = end.launcher.reported_at if end.launcher else None
+    return begun is not None and begun < told
+
+
+def words_of(end: RankEnd) -> str:
+    """Return the output of a launcher, as it was at the stop unless it had begun to report a failure before."""
+    return at_stop(end) if (end.sent or end.signal == _SIGKILL) and not _had_begun(end) else end.output or ""
+
+
+def at_stop(end: RankEnd) -> str:
+    """Return the output of a process when it stopped to count; all of it if it always counted."""
+    return end.output or "" if not end.at_stop or end.at_stop.text is None else end.at_stop.text

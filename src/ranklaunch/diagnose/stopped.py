@@ -1,0 +1,87 @@
+"""Ranks that failed while they were being stopped, and ranks that had failed without ending when the stop came. Pure.
+
+The failure that decided came before. So these ranks are victims, but they did not do what a rank does then, such as saving its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from ranklaunch.diagnose import failures, raised
+from ranklaunch.diagnose.suspects import Known
+from ranklaunch.ends import exceptions, records
+from ranklaunch.ends.model import BELOW, NodeEnds, RankEnd
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import LATE, WAITING, Note
+
+MOST = 4  # ranks that had said something before
+_OF_SIGNALS = range(128, 128 + 65)
+
+
+def notes(
+    node: NodeEnds, suspects: Sequence[Suspect], known: Known, heard: Callable[[RankEnd], bool], log_of: Callable[[int], str]
+) -> list[Note]:
+    """Return a note for each such rank.
+
+    suspects: those of this node, whoever is to blame first. heard: True for a process that had a handler for the signal; another process
+    that ended with a code of its own had done so before the signal came. log_of: name of the log of a rank.
+    """
+    asked, elsewhere = node.ending.outcome == "stopped", node.ending.from_elsewhere
+    first = None if elsewhere or not suspects else suspects[0]
+    own = first.culprit.rank if first and first.culprit and first.culprit.node == node.job.node_index else None
+    ends = [end for end in node.ends if end.rank is not None and end.rank != own and _was_told(end)]
+    failed = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or heard(end)}
+    found = [Note(_failed(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(failed.items()) if code]
+    if asked or elsewhere or (first and first.is_consequence):
+        left = [end for end in ends if not failed.get(end.rank or 0)]
+        before = ((end, text) for end in left if (text := _before(end, node, known, asked=asked)))
+        found += [Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in islice(before, MOST)]
+    return blame.few(found)
+
+
+def _was_told(end: RankEnd) -> bool:
+    return end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+
+
+def _own_code(end: RankEnd, known: Known) -> int:
+    """Return the exit code of a rank that failed by an error of its own, 0 for none."""
+    code = end.exit_code or 0
+    if not code or end.signal or code in _OF_SIGNALS:
+        return 0
+    record = raised.last(end.records, "main")
+    error = known(exceptions.traceback(records.chain_of(record)) if record else end.output or "", code=code)
+    return code if not error or blame.tells_why(error) else 0
+
+
+def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
+    """Return what a rank that had not ended had failed of by then, "" for nothing: an exception that it recorded; an error in its output
+    that it may have caught."""
+    for record in end.records:
+        if record["kind"] == records.EXCEPTION and record["at"] < node.ending.at and not raised.after_stop(record, end):
+            line = exceptions.shown(exceptions.bare_line_of(records.chain_of(record)))
+            of_thread = record.get("where") == "thread"
+            return f"its thread {record.get('thread') or 'without a name'} had failed: {line}" if of_thread else f"it had raised: {line}"
+    if asked:
+        return ""
+    error = known(failures.at_stop(end))
+    return f"it had said: {error.line[: blame.SEEN]}" if error and error.kind in blame.OF_NO_OTHER else ""
+
+
+def _place(rank: int | None, node: NodeEnds) -> str:
+    """Return the node of a rank, with a blank before it; "" on a job of one node."""
+    nodes, own = node.job.nodes, node.job.node_index
+    if len(nodes) + len(node.job.idle) < 2:
+        return ""
+    of = next((each for each in nodes if rank is not None and each.first_rank <= rank < each.first_rank + each.slots), None)
+    index = of.index if of else own
+    return f" on {blame.place(index, next((each.host for each in nodes if each.index == index), ''))}"
+
+
+def _failed(rank: int, code: int, node: NodeEnds, log: str) -> str:
+    return f"rank {rank}{_place(rank, node)} failed with exit code {code} while it was being stopped: see {log}"
+
+
+def _still_there(rank: int | None, node: NodeEnds, what: str) -> str:
+    return f"rank {rank}{_place(rank, node)} had not ended when it was told to, but {what}"
