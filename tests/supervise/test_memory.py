@@ -8,12 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ranklaunch.ends.model import DIES_S, MemoryKills
+from ranklaunch.supervise.ends.collect import memory_kills
 from ranklaunch.system import memory
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.memory import DIES_S, GIB, LOOK_S, Kills, Memory
+from ranklaunch.system.memory import LOOK_S, Kills, Memory
 
 V1 = "5:devices:/docker/abc\n4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n1:name=systemd:/docker/abc\n"
 V2 = "0::/system.slice/docker-abc.scope\n"
+GIB = 1 << 30
 UNLIMITED = "9223372036854771712"  # what v1 writes where there is no limit
 
 
@@ -86,7 +89,7 @@ def test_no_proc(tmp_path: Path) -> None:
 def test_without_a_limit(tmp_path: Path) -> None:
     found = look(tmp_path / "", "0::/\n", v2(limit="max"))
     assert found == Memory(2, GIB, 0)
-    assert found.described == " (2 killed)"
+    assert memory_kills(found).described == " (2 killed)"
 
 
 def test_without_a_limit_in_v1(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_without_a_limit_in_v1(tmp_path: Path) -> None:
 
 
 def test_described() -> None:
-    assert Memory(1, 3 * GIB, 4 * GIB).described == " (1 killed; at most 3.00 GiB in use of 4.00 GiB allowed)"
+    assert MemoryKills(1, 3 * GIB, 4 * GIB).described == " (1 killed; at most 3.00 GiB in use of 4.00 GiB allowed)"
 
 
 def test_a_peak_that_the_kernel_does_not_tell_is_not_told(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_a_peak_that_the_kernel_does_not_tell_is_not_told(tmp_path: Path) -> Non
     del files["./memory.peak"]
     found = look(tmp_path, "0::/\n", files)
     assert found == Memory(2, 0, 2 * GIB)
-    assert "0.00" not in found.described
+    assert "0.00" not in memory_kills(found).described
 
 
 def test_since() -> None:
@@ -122,7 +125,9 @@ def test_kills_are_known_by_when_they_were_seen(monkeypatch: pytest.MonkeyPatch)
     found = kills.since(lambda at: 1000 + at)
     assert (found.kills, found.seen) == (4, ((1000 + 2 * LOOK_S, 1), (1000 + 4 * LOOK_S, 3), (1000 + 5 * LOOK_S, 4)))
     second = 1000 + 2 * LOOK_S
-    assert [found.lately(at) for at in (second, second + DIES_S + 0.1, second + 2 * LOOK_S + DIES_S + 0.1, second + 1000)] == [4, 3, 1, 0]
+    assert [
+        memory_kills(found).lately(at) for at in (second, second + DIES_S + 0.1, second + 2 * LOOK_S + DIES_S + 0.1, second + 1000)
+    ] == [4, 3, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -146,4 +151,4 @@ def test_a_number_that_only_looks_like_one(tmp_path: Path) -> None:
 def test_garbage_is_no_error(tmp_path: Path, proc: str, text: str) -> None:
     found = look(tmp_path, proc, {"memory.events": text, "memory.max": text, "memory.peak": text, "memory/memory.oom_control": text})
     assert found.kills >= 0
-    assert found.described
+    assert memory_kills(found).described

@@ -19,7 +19,7 @@ TELLS_S = 1.0  # that a launcher takes at most to act on a failure that it has s
 AFTER_S = 1e-6  # tie-break: keeps the order of suspects with equal times
 _SIGTERM, _SIGABRT, _SIGKILL = map(int, (signal.SIGTERM, signal.SIGABRT, signal.SIGKILL))
 _TERMINATED = 128 + _SIGTERM
-_OF_SIGNALS = range(128, 128 + 65)
+OF_SIGNALS = range(128, 128 + 65)
 _BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)), _SIGTERM, _SIGKILL)
 
 
@@ -132,7 +132,7 @@ def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None
         if own == 0 or is_told or (node.stop and (rank.at or 0.0) < node.stop.at - TELLS_S):
             continue
         at = (rank.at if end.launcher.watched == ANNOUNCED or end.sent else None) or (end.at or 0.0) + AFTER_S
-        found = _rank(rank, own or (1 if code in _OF_SIGNALS else code), number, at)
+        found = _rank(rank, own or (1 if code in OF_SIGNALS else code), number, at)
         yield replace(found, by_itself=not report and not end.sent, only_cause=True, only_known=own is None and bool(report))
 
 

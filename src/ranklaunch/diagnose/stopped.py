@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from ranklaunch.diagnose import failures, raised
-from ranklaunch.diagnose.suspects import Known
+from ranklaunch.diagnose.suspects import Known, host_of, node_of
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.model import BELOW, NodeEnds, RankEnd
 from ranklaunch.verdict import blame
@@ -17,7 +17,6 @@ from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Note
 
 MOST = 4  # ranks that had said something before
-_OF_SIGNALS = range(128, 128 + 65)
 
 
 def notes(
@@ -48,7 +47,7 @@ def _was_told(end: RankEnd) -> bool:
 def _own_code(end: RankEnd, known: Known) -> int:
     """Return the exit code of a rank that failed by an error of its own, 0 for none."""
     code = end.exit_code or 0
-    if not code or end.signal or code in _OF_SIGNALS:
+    if not code or end.signal or code in failures.OF_SIGNALS:
         return 0
     record = raised.last(end.records, "main")
     error = known(exceptions.traceback(records.chain_of(record)) if record else end.output or "", code=code)
@@ -71,12 +70,10 @@ def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
 
 def _place(rank: int | None, node: NodeEnds) -> str:
     """Return the node of a rank, with a blank before it; "" on a job of one node."""
-    nodes, own = node.job.nodes, node.job.node_index
-    if len(nodes) + len(node.job.idle) < 2:
+    if len(node.job.nodes) + len(node.job.idle) < 2:
         return ""
-    of = next((each for each in nodes if rank is not None and each.first_rank <= rank < each.first_rank + each.slots), None)
-    index = of.index if of else own
-    return f" on {blame.place(index, next((each.host for each in nodes if each.index == index), ''))}"
+    index = node_of(rank, node)
+    return f" on {blame.place(index, host_of(index, node))}"
 
 
 def _failed(rank: int, code: int, node: NodeEnds, log: str) -> str:

@@ -22,7 +22,6 @@ from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Because, Culprit, KnownError, Of
 
-OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 _KILLED = 137  # exit code after SIGKILL, also of a shell whose program it was
 _OF_PEERS = (1, 134, 143)  # exit codes of a rank that has lost another one
 _OF_ALL = "; among the last lines of all ranks: "
@@ -72,9 +71,9 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
     if ending.pid is not None or ending.from_elsewhere:
         return
     if ending.killed:
-        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", False, (), "ranklaunch", _host(node, index), blame.iso(ending.at))
+        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", False, (), "ranklaunch", host_of(index, node), blame.iso(ending.at))
     several = len(node.job.nodes) + len(node.job.idle) > 1
-    place = f"{blame.place(index, _host(node, index))}: " if several else ""
+    place = f"{blame.place(index, host_of(index, node))}: " if several else ""
     reason = "" if ending.culprit else f"{place}{ending.reason}"
     yield Suspect(culprit.node if culprit else index, ending.at, ending.outcome, ending.exit_code, reason, culprit)
 
@@ -175,9 +174,9 @@ def _named(suspect: Suspect, rank: int, node: NodeEnds) -> Suspect | None:
     culprit = suspect.culprit
     if not culprit or culprit.rank == rank or rank >= sum(each.slots for each in node.job.nodes):
         return None
-    index = _node_of(rank, node)
+    index = node_of(rank, node)
     return replace(
-        suspect, node=index, culprit=replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=_host(node, index))
+        suspect, node=index, culprit=replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=host_of(index, node))
     )
 
 
@@ -288,7 +287,7 @@ def _lost_a_process(culprit: Culprit) -> bool:
 def _unseen(node: NodeEnds) -> Suspect:
     """Return a rank that another node has started here: its end is seen there, the kernel's count here."""
     at, index = node.ending.at, node.job.node_index
-    culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", _host(node, index), blame.iso(at))
+    culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
     return Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
 
 
@@ -297,7 +296,7 @@ def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
     does."""
     assert node.stop
     name, at = name_of(node.stop.signal), node.stop.at
-    stopped = [each for each in found if each.culprit and each.culprit.signal == name and abs(each.at - at) < OF_A_STOP_S]
+    stopped = [each for each in found if each.culprit and each.culprit.signal == name and abs(each.at - at) < blame.OF_A_STOP_S]
     if not stopped:
         return [*found]
     first = min(at, *(each.at for each in stopped))
@@ -309,21 +308,21 @@ def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
 
 
 def _suspect(failed: Failed, node: NodeEnds) -> Suspect:
-    index = failed.node if failed.node is not None else _node_of(failed.rank, node)
+    index = failed.node if failed.node is not None else node_of(failed.rank, node)
     culprit = Culprit(
         index, failed.rank, failed.pid, failed.exit_code, name_of(failed.signal) if failed.signal else None, False,
-        errors.quoted(last_lines(failed.lines)), failed.name, _host(node, index), blame.iso(failed.at),
+        errors.quoted(last_lines(failed.lines)), failed.name, host_of(index, node), blame.iso(failed.at),
     )  # fmt: skip
     return Suspect(index, failed.at, "failed", failed.job_code, "", culprit)
 
 
-def _node_of(rank: int | None, node: NodeEnds) -> int:
+def node_of(rank: int | None, node: NodeEnds) -> int:
     """Return the node of a rank, which may be another one; None: this node."""
     own = node.job.node_index
     return own if rank is None else next((n.index for n in node.job.nodes if n.first_rank <= rank < n.first_rank + n.slots), own)
 
 
-def _host(node: NodeEnds, index: int) -> str:
+def host_of(index: int, node: NodeEnds) -> str:
     """Return the host of a node, "" on a job of one node."""
     everyone = (*node.job.nodes, *node.job.idle)
     return next((each.host for each in everyone if each.index == index), "") if len(everyone) > 1 else ""

@@ -303,7 +303,7 @@ class Attempt:
         """The first failure decides; success needs every process."""
         failed = closing.failure(child)
         if failed and closing.may_be_stopped(child):
-            self.loop.after(judge.OF_A_STOP_S, partial(self.fail, failed))
+            self.loop.after(blame.OF_A_STOP_S, partial(self.fail, failed))
         elif failed:
             self.fail(failed)
         elif child.role == STEP or child.process.may_end:

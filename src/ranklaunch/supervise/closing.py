@@ -158,7 +158,7 @@ def is_stop_too(plan: Plan, ending: Ending, number: int, now: float) -> bool:
     """Whether an attempt that ends for a failure is stopped by this signal too: no round follows, or whoever sent it has sent it to the
     ranks as well, as Slurm does, and one has died of it first."""
     end = ending.child.end if ending.child else None  # a launcher whose rank has failed may live yet
-    together = end and end.signal == number and now - end.at < judge.OF_A_STOP_S
+    together = end and end.signal == number and now - end.at < blame.OF_A_STOP_S
     return ending.outcome == "failed" and bool(plan.rounds or together)
 
 

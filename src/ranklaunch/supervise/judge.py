@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
-OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 
 

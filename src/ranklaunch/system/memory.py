@@ -25,14 +25,13 @@ _PLACES = (
     ),
 )
 LOOK_S = 15.0  # between two looks at the kernel's count
-DIES_S = 10.0  # for a process to be gone that the kernel has killed and counted
 _NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
-GIB = 1 << 30
 
 
 class Memory(Value):
-    """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say. counted:
-    whether it says how many it has killed. seen: by when so many had been killed, in the order of time; the last of them may be missing."""
+    """The kernel's count of processes of this container that were killed for memory. kills: since a start. peak, limit: bytes, 0 where the
+    kernel does not say. counted: False where the kernel counts nothing. seen: (time of a look, kills until then), oldest first; kills after
+    the last look are missing."""
 
     kills: int = 0
     peak: int = 0
@@ -40,20 +39,8 @@ class Memory(Value):
     counted: bool = True
     seen: tuple[tuple[float, int], ...] = ()
 
-    def lately(self, at: float) -> int:
-        """As kills, without those that were dead before: of whoever has died then. at: by the clock of seen."""
-        return self.kills - max((kills for seen, kills in self.seen if seen < at - DIES_S), default=0)
-
-    @property
-    def described(self) -> str:
-        """For the end of a sentence."""
-        if not self.limit:
-            return f" ({self.kills} killed)"
-        if not self.peak:  # not told before Linux 5.19 by version 2
-            return f" ({self.kills} killed; {self.limit / GIB:.2f} GiB allowed)"
-        return f" ({self.kills} killed; at most {self.peak / GIB:.2f} GiB in use of {self.limit / GIB:.2f} GiB allowed)"
-
     def since(self, before: Memory) -> Memory:
+        """Return the count without the kills of an earlier count."""
         return replace(self, kills=max(0, self.kills - before.kills))
 
 
@@ -61,7 +48,7 @@ UNKNOWN = Memory(counted=False)
 
 
 class Kills:
-    """Looks now and again from now on, for the kernel does not say when it has killed."""
+    """Read the kernel's count every LOOK_S seconds: the kernel does not say when it killed."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -70,7 +57,7 @@ class Kills:
         loop.after(LOOK_S, self._look)
 
     def since(self, wall: Callable[[float], float]) -> Memory:
-        """wall: the loop's clock to that of the answer."""
+        """Return the kills since the start. wall: from seconds of the loop's clock to the times in `seen`."""
         return replace(look().since(self._before), seen=tuple((wall(seen), kills) for seen, kills in self._seen))
 
     def _look(self) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.below import Watched
     from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.children import Daemon
+    from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.model import Failure
 
 RECORDS_S = 1.0  # for reading records; those that are left then are left out
@@ -61,7 +62,7 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
         job=_job(plan),
         ending=_decided(ending, wall),
         stop=Stop(stop[0], wall(stop[1])) if stop else None,
-        memory=MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen),
+        memory=memory_kills(memory),
         ends=tuple(collector.ends(ended)),
     )
 
@@ -77,6 +78,11 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
             kept.append(records.as_mapping(replace(record, at=wall(record.monotonic))))
     return with_records(node, {process: each for process, each in found.items() if each})
+
+
+def memory_kills(memory: Memory) -> MemoryKills:
+    """Return the kernel's count as ends.json has it."""
+    return MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen)
 
 
 def _decided(ending: Ending, wall: Wall) -> Decided:
