@@ -40,12 +40,12 @@ def _row(fields: dict[str, Any]) -> KnownError:
 
 
 def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
-    """Those that say much before those that say little; else as they come."""
+    """Return the entries by standing, the most telling first. Entries of equal standing keep their order."""
     return tuple(sorted(entries, key=lambda entry: STANDINGS.index(entry.standing)))
 
 
 def folder_of(given: str, working_folder: str) -> str:
-    """Where the user's own are. Raises ValueError for a URL: as part of a path, a password in it would be shown."""
+    """Return the folder of the user's own entries. Raise ValueError for a URL: a password in a URL would be shown as part of the path."""
     if "://" in given:
         msg = "expected a folder, not a URL"
         raise ValueError(msg)

@@ -120,8 +120,7 @@ def _since_restart(text: str) -> str:
 
 
 def peers(text: str, kind: str) -> tuple[int, ...]:
-    """Return the ranks that the last message of such an entry names: of a CONSEQUENCE those that it waits for, of a CAUSE those that
-    failed."""
+    """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that failed."""
     patterns = (pattern for error in shipped() if error.kind == kind for pattern in error.peers)
     matches = [match for pattern in patterns for match in _compiled(pattern).finditer(end_of(text))]
     last = max(matches, key=lambda match: match.start(), default=None)

@@ -31,11 +31,15 @@ class Known(Protocol):
     """The catalogue of known errors."""
 
     def __call__(self, output: str, *, by_itself: bool = True, shared: bool = False, code: int | None = None) -> KnownError | None:
-        """Return what an output says of the end of a process. by_itself: nobody had told it to end. shared: several ranks write into
-        it."""
+        """Return the known error in the last lines of an output, None for none.
+
+        by_itself: nobody had told the process to end. shared: several ranks write into the output. code: exit code of the process, None
+        where nobody knows it.
+        """
 
     def peers(self, output: str, kind: str) -> tuple[int, ...]:
-        """Return the ranks that the last message of this kind names: those that it waits for; of a cause, those that failed."""
+        """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that
+        failed."""
 
 
 class Evidence(NamedTuple):
@@ -79,7 +83,7 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
 
 
 def _daemons(node: NodeEnds) -> Iterator[Suspect]:
-    """Yield killed carriers of another node's ranks: the launcher there has lost them and cannot know why."""
+    """Yield daemons here that carried another node's ranks and were killed. The launcher on that node cannot know why."""
     for end in node.ends:
         if end.role == DAEMON and (end.at or 0.0) < node.ending.at:
             code = end.exit_code or 0
@@ -145,7 +149,7 @@ def _explained(suspect: Suspect, of: Evidence) -> Suspect | None:
 
 
 def waited_for(suspect: Suspect, of: Evidence, node: NodeEnds) -> Iterator[Suspect]:
-    """A rank that failed names the rank that it waited for in vain. This counts if no other failure says why."""
+    """Yield the ranks that a failed rank waited for in vain, by its own message. They count if no other failure names a cause."""
     error = suspect.culprit.error if suspect.culprit else None
     if error and error.kind == blame.CONSEQUENCE:
         for rank in of.known.peers(_text(of), blame.CONSEQUENCE):
@@ -159,7 +163,7 @@ def waited_for(suspect: Suspect, of: Evidence, node: NodeEnds) -> Iterator[Suspe
 
 
 def _of_named(suspect: Suspect, of: Evidence, node: NodeEnds) -> Suspect:
-    """Return the rank that a cause names as the one that failed, where all ranks raise the same exception; else the suspect itself."""
+    """Return the failed rank that a cause names, where all ranks raise the same exception; else the suspect itself."""
     error = suspect.culprit.error if suspect.culprit else None
     ranks = of.known.peers(_text(of), blame.CAUSE) if error and error.kind == blame.CAUSE else ()
     return (_named(suspect, ranks[0], node) if ranks else None) or suspect
@@ -181,7 +185,7 @@ def _named(suspect: Suspect, rank: int, node: NodeEnds) -> Suspect | None:
 
 
 def _in_output(failed: Failed, known: Known) -> KnownError | None:
-    """Return the catalogue's word of an output; of the launcher's report where only that names a cause, such as a wrong call of MPI."""
+    """Return the known error in a rank's output, or else a cause in the launcher's report, such as a wrong call of MPI."""
     output = failed.output
     error = known(output, by_itself=failed.by_itself, shared=failed.shared, code=failed.exit_code) if output else None
     if error or not failed.launcher or failed.signal:
@@ -191,7 +195,7 @@ def _in_output(failed: Failed, known: Known) -> KnownError | None:
 
 
 def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation, KnownError]]:
-    """Return the recorded exception behind each end, with the catalogue's word of it. One that tells why goes before others."""
+    """Return the recorded exception behind each end, with the known error in it. An exception nearer to the reason goes first."""
     found = []
     for end, fitting in raised.explanations(node) if node.ending.outcome == "failed" else ():
         errors_of = [(each, _of_exception(each, known)) for each in fitting]
@@ -200,7 +204,8 @@ def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation
 
 
 def _distance(error: KnownError) -> int:
-    """Return how far an exception is from the reason: it tells why; it tells of a process of the rank, or of a command; of another rank."""
+    """Return how far an exception is from the reason. 0: it is the reason. 1: a process or a command of the rank failed. 2: another rank
+    failed."""
     if error.kind == blame.CAUSE and error.name not in blame.LOST_CHILDREN:
         return 0
     return 1 if blame.tells_why(error) else 2
@@ -226,8 +231,8 @@ def _is_of(suspect: Suspect, end: RankEnd) -> bool:
 def _raised_first(
     found: Sequence[Suspect], exceptions: Sequence[tuple[RankEnd, Explanation, KnownError]], node: NodeEnds
 ) -> Iterator[Suspect]:
-    """Yield ranks that an exception was ending before anybody told them to end: they failed with code 1, whatever ended them then. A rank
-    that waited in vain counts too: others notice when it leaves."""
+    """Yield ranks whose uncaught exception came before any signal to them. Their exit code is 1, whatever ended them later. A rank that
+    timed out counts too: its peers fail when it leaves."""
     first = min((each.at for each in found if each.culprit), default=0.0)
     for end, exception, error in exceptions:
         known = any(_is_of(each, end) for each in found)
@@ -239,8 +244,8 @@ def _raised_first(
 
 
 def _told_at(end: RankEnd, first: float) -> float:
-    """Return when somebody told a process to end; its end where nobody did. first: when the first failure was seen, after which a launcher
-    tells its ranks to end, and nobody sees when."""
+    """Return the time of the first signal to a process, or of its end without one. first: time of the first failure, used for a rank of a
+    launcher: nobody sees the launcher's signals."""
     if end.by_itself is False:
         return first
     times = [sent.at for sent in end.sent if sent.at is not None]
@@ -248,14 +253,15 @@ def _told_at(end: RankEnd, first: float) -> float:
 
 
 def _silent_last(found: Sequence[Suspect]) -> list[Suspect]:
-    """Put a launcher that names neither rank nor reason behind its ranks that say why they failed."""
+    """Order a launcher without a rank and without an error behind its ranks with an error."""
     why = max((each.at for each in found if each.culprit and each.culprit.rank is not None and each.culprit.error), default=None)
     silent = [each for each in found if each.culprit and each.culprit.rank is None and not each.culprit.error and not each.culprit.signal]
     return [replace(each, at=max(each.at, why + AFTER_S)) if why and each in silent else each for each in found]
 
 
 def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
-    """Mark as many killed processes as the kernel has killed for memory, the first first; else one that lost a process of its own."""
+    """Mark as many killed processes as the kernel counts kills for memory, the earliest first. A rank that lost a process of its own
+    counts as one."""
     memory, left, result = node.memory, node.memory.kills, []
     for suspect in sorted(found, key=attrgetter("at")):
         culprit = suspect.culprit
@@ -292,8 +298,7 @@ def _unseen(node: NodeEnds) -> Suspect:
 
 
 def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
-    """Take ranks that died of a stop request's signal at its time for stopped: whoever stops ranklaunch may stop its ranks too, as Slurm
-    does."""
+    """Replace ranks that died of the stop request's signal, at its time, by the stop request. Slurm, for one, signals ranks as well."""
     assert node.stop
     name, at = name_of(node.stop.signal), node.stop.at
     stopped = [each for each in found if each.culprit and each.culprit.signal == name and abs(each.at - at) < blame.OF_A_STOP_S]

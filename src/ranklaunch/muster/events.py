@@ -289,7 +289,7 @@ class Stop(Action):
 
 
 class Judged(Action):
-    """What the job died of, or that it has succeeded."""
+    """The judgement of the whole job: its failure, or its success."""
 
     judgement: Judgement
 

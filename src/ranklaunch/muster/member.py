@@ -352,18 +352,18 @@ class Member(Speaker):
         })  # fmt: skip
 
     def _say_word(self, event: events.Word) -> None:
-        """Says it, and keeps it until it was heard."""
+        """Send a word to node 0, and keep the message until node 0 has acknowledged it."""
         message = self._worded(event)
         self._words.add(message)
         self._say(message)
 
     def _leave(self, event: events.Leave) -> None:
-        """It leaves before the others."""
+        """Say good-bye: this node leaves before the others."""
         self._say({"type": "bye"})
         self.state = OVER
 
     def _take_leave(self, event: events.Leave) -> None:
-        """It has written down how the job ended, and waits for node 0 to let it go."""
+        """Say good-bye: this node has written its verdict, and waits for node 0 to release it."""
         self._say({"type": "bye"})
 
     def _let_go(self, event: Broken) -> None:

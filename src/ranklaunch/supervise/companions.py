@@ -232,7 +232,7 @@ class Companions:
             self._timer = self._loop.after(PATIENCE_S, self.hurry)
 
     def hurry(self) -> None:
-        """Nobody is waited for any more."""
+        """Go on with the stop without waiting for companions."""
         go_on, self._go_on = self._go_on, None
         if self._timer:
             self._timer.cancel()
@@ -277,7 +277,8 @@ class Companions:
 
 
 class StandIn(Companion):
-    """Stands in for one that nobody may need. make: imports it, and raises OSError or ImportError where no descriptor is left for that."""
+    """Stand-in for a companion that few jobs need. make: imports and returns it; raises OSError or
+    ImportError without a free descriptor."""
 
     def __init__(self, attended: Attended, make: Join) -> None:
         self._attended = attended
@@ -304,7 +305,7 @@ class StandIn(Companion):
 
 
 class AtStop(StandIn):
-    """Of one that is made when a stop request comes, or is to come."""
+    """Stand-in for a companion that joins at a stop request, or at the warning of a deadline."""
 
     def on_deadline(self, ways: Sequence[str]) -> None:
         self._join()
@@ -328,7 +329,7 @@ class AtStop(StandIn):
 
 
 class Later(StandIn):
-    """Of one that a job needs only once it has lasted so many seconds. what: nobody does without it."""
+    """Stand-in for a companion that joins after `seconds`. what: its work as a verb, for the message of a companion that cannot be made."""
 
     def __init__(self, attended: Attended, seconds: float, make: Join, what: str) -> None:
         super().__init__(attended, make)

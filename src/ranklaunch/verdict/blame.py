@@ -45,9 +45,9 @@ SEEN = 300  # characters of the line that says why
 
 
 class Suspect(Value):
-    """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty. late:
-    it was told to end, and may have caught what it says that it died of. because: rules that explained it by records; () for the plain ones
-    of verdict.decided."""
+    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
+    culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
+    records; () where the rules of verdict.decided do."""
 
     node: int
     at: float
@@ -229,8 +229,8 @@ def sentence(culprit: Culprit) -> str:
 
 
 def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
-    """A line for the console, and what stands below it: what it wrote last, where it is of this node; the others have it in their
-    verdicts."""
+    """Return a heading for the console and the culprit's last lines. here: the culprit is of this node; elsewhere the heading names the
+    console that has the lines."""
     if not culprit.last_lines:
         return f"{name(culprit)} wrote nothing" if here and culprit.rank is not None else "", ()
     if here:

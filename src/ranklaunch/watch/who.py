@@ -85,9 +85,11 @@ class Suspect(NamedTuple):
 def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
-    """By the first kind of evidence that says anything, the most trusted first: exceptions that nobody caught, recorders, NCCL's RAS,
-    states, other exceptions, stacks, CPU time, steps, and recorders that have not answered. None where no
-    small group is unlike the rest. Beside one that has ended, those are told of which an exception has ended a thread."""
+    """Return the suspects by the first kind of evidence that sets a small group of ranks apart; () for none.
+
+    Kinds, the most trusted first: uncaught exceptions, recorders of collectives, NCCL's RAS, process states, other exceptions, stacks, CPU
+    time, steps, recorders without an answer. Ranks with a thread that an exception ended go before a rank that has ended.
+    """
     at = {each.rank: each for each in known}
     found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
     kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
@@ -106,7 +108,7 @@ def groups(known: Iterable[Known]) -> list[str]:
 
 
 def sentence(found: Sequence[Suspect]) -> str:
-    """For the console."""
+    """Return the suspects as one sentence, ranks with the same reason together."""
     if not found:
         return NOBODY
     by_reason: dict[str, list[int]] = {}
@@ -116,13 +118,14 @@ def sentence(found: Sequence[Suspect]) -> str:
 
 
 def _by_uncaught(known: Sequence[Known]) -> tuple[Suspect, ...]:
-    """With those that may have caught one, where any has not."""
+    """Return ranks with an exception, if one of these exceptions surely ends its program; else ()."""
     found = tuple(_by_exception(known))
     return found if any(each.raised for each in found) else ()
 
 
 def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Where not all have one, the first that came first. Who is still in its program has caught it, unless a thread has ended by it."""
+    """Yield ranks with an exception, the oldest first, unless all ranks have one. A rank whose stack shows its program has caught
+    the exception, unless the exception ended a thread."""
     yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], len(known))
 
 
@@ -151,7 +154,8 @@ def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspe
 
 
 def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Where not all are so. Where most have ended, or none of the others waits for anybody, those that have not are apart."""
+    """Yield ranks in a state that not all share. If most ranks have ended, or the running ones wait for no peer, the running ones are the
+    suspects."""
     running = [each for each in known if each.state not in ENDED]
     most_ended = 2 * len(running) < len(known)
     alone = 0 < len(running) < len(known) and all(each.stack and not _WAITS.search(_frames(each.stack)) for each in running)
@@ -188,7 +192,7 @@ def _elsewhere(known: Known) -> Suspect:
 
 
 def _by_cpu(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Who computes while the others wait, or waits while the others spin."""
+    """Yield ranks that compute while the others wait, or wait while the others spin."""
     measured = [each for each in known if each.cpu is not None]
     busy = [each for each in measured if each.full or (each.cpu or 0) >= 0.5]
     idle = [each for each in measured if each not in busy]
@@ -198,7 +202,7 @@ def _by_cpu(known: Sequence[Known]) -> Iterable[Suspect]:
 
 
 def _by_step(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Who is behind."""
+    """Yield ranks behind the last step that any rank has reported."""
     stepped = [each for each in known if each.step >= 0]
     last = max((each.step for each in stepped), default=0)
     behind = [each for each in stepped if each.step < last]
@@ -207,7 +211,7 @@ def _by_step(known: Sequence[Known]) -> Iterable[Suspect]:
 
 
 def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
-    """by_kind: what sets them apart says more than their number."""
+    """True for a group that is small enough to stand out. by_kind: the difference itself is telling, so any part of all will do."""
     return 0 < count < of and (by_kind or (2 * count < of and (count <= FEW * of or count <= LEAST_FEW)))
 
 

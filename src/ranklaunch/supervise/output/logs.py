@@ -149,17 +149,17 @@ class Logs:
         return self._follower.tail_of(key)
 
     def rank_ended(self, rank: int | None) -> None:
-        """What its workers write from now on to its files is about that."""
+        """Note where a rank's output ended. What its workers write behind that is about its end."""
         if self._follower and self._outputs and rank is not None:
             self._at_end[rank] = self._follower.end_of(self._outputs.key(rank))
 
     def hush(self) -> None:
-        """What a launcher whose ranks have failed, or that is told to end, writes about that is in its log."""
+        """Keep the launchers' further lines off the console: they tell of the end, and the log has them."""
         for _, output in self._launchers:
             output.hush()
 
     def say_last_output(self) -> None:
-        """When each rank has written last."""
+        """Show on the console how long ago each rank wrote its last line."""
         now = self._loop.clock()
         ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
         alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]

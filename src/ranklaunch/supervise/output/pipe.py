@@ -78,7 +78,7 @@ class Output:
             self._look_later()
 
     def hush(self) -> None:
-        """From here on its lines go to its files alone, while there are any."""
+        """Write further lines to the files alone, as long as a file takes them."""
         self._show_lines = self._count
 
     def store(self, data: bytes) -> None:

@@ -99,7 +99,7 @@ class Taking(Companion):
         self._take_if(self._suspicious(ending))
 
     def died(self, launcher: Child, rank: Watched) -> None:
-        """The launcher is held until the others' evidence is there: it would end them within a tenth of a second."""
+        """Stop a launcher by SIGSTOP until the evidence of its other ranks is taken: it would end them within 0.1 s."""
         if self._at_stop or self._attended.ending() or launcher.held:
             return
         launcher.hold()
@@ -115,7 +115,7 @@ class Taking(Companion):
             self._let_go()
 
     def _take_if(self, why: str) -> bool:
-        """Whether it is taken for that, or was already."""
+        """Have evidence taken for a reason, unless it was taken before. Return False without a reason."""
         if why and not self._at_stop:
             self._at_stop = why
             self._alone = self._attended.loop.after(HEARS_S, self._go_alone)
@@ -136,7 +136,7 @@ class Taking(Companion):
         return True
 
     def stopped(self) -> None:
-        """What ranks wrote as they were ended by SIGABRT, and what recorders have dumped since."""
+        """Add the stacks that ranks wrote at SIGABRT, and what recorders dumped since the evidence was taken."""
         self._read()  # what was held up by the stop is lost
         if not self._taken:
             return
@@ -148,7 +148,8 @@ class Taking(Companion):
                 folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
     def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        """Where a connection has broken, who is not there yet may only not have heard of it. The reason of an alarm says it already."""
+        """Return a note on who holds the job up, after a timeout. The reason of an alarm has it already. After other
+        failures a rank may be outside a collective because it has not noticed the broken connection yet."""
         names = [suspect.culprit.error.name for suspect in found if suspect.culprit and suspect.culprit.error]
         in_vain = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
         return (self._holds_up,) if self._holds_up and in_vain and not ending.hung else ()
@@ -164,7 +165,7 @@ class Taking(Companion):
     # Taking
 
     def _suspicious(self, ending: Ending) -> str:
-        """Why, where the words of who failed first say that another may be to blame; "" else."""
+        """Return why another rank may be to blame, by the words of the rank that failed first; "" if they blame nobody."""
         child = ending.child
         if not child or child.role in UNJUDGED:
             return ""
@@ -181,7 +182,7 @@ class Taking(Companion):
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
     def _words_of_any(self) -> str:
-        """Where nobody knows which rank it was: what others may be to blame for says it in one of them."""
+        """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
         for rank, output in self._attended.outputs().items():
             error = _error_of_others(output.tail, self._attended.plan())
             if error:
@@ -189,7 +190,7 @@ class Taking(Companion):
         return ""
 
     def _go_alone(self) -> None:
-        """Node 0 has not answered."""
+        """Take evidence of this node alone: node 0 has not answered."""
         self._alone = None
         if self._pipe < 0:
             self._begin(self._number + 1, self._at_stop, True)
