@@ -24,11 +24,14 @@ _BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SI
 
 
 class Failed(Value):
-    """A process that failed. node, pid: of the process, None where only a launcher's report tells of it. at: seconds since 1970 by node 0's
-    clock. job_code: exit code of the job if no other failure comes before. output: the last that the process wrote, as far as that is known
-    apart. lines: what people are shown of it. shared: other ranks write into the same output. by_itself: nobody had told it to end.
-    only_cause: nobody knows whether it failed, so it counts only if its output names a cause. only_known:
-    the cause must be an error of an entry of its own, and not any exception. launcher: the launcher that reports it."""
+    """A process that failed, or may have.
+
+    node, pid: None where only a launcher's report tells of the process. at: seconds since 1970 by node 0's clock. job_code: exit code of
+    the job if this failure is the first. output: the last lines of the process, as far as they are known apart. lines: those for people.
+    shared: other ranks write into the same output. by_itself: nobody had told the process to end. only_cause: nobody knows whether the
+    process failed, so it counts only if its output names a cause. only_known: the cause must be an entry of its own in the catalogue.
+    launcher: the launcher that reports the process, or whose output is searched.
+    """
 
     node: int | None
     rank: int | None
@@ -77,25 +80,18 @@ def _of_child(end: RankEnd) -> Iterator[Failed]:
 
 
 def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
-    """Yield the rank that a launcher reports, the ranks below it, and the launcher itself if nothing else tells of a failure."""
-    assert end.launcher
+    """Yield the ranks that a launcher reports, the ranks below it, and the launcher itself if nothing else tells of a failure."""
     reports = _reports(end, node)
     report = reports[0] if reports else None
     ranks = [rank for rank in _below(end, node) if rank.at is not None]
     seen = [rank for rank in ranks if _failed_for_sure(rank, end)]
     is_own = not end.sent or bool(report and _had_reported(end) and report.exit_code != _TERMINATED)
-    if report:
-        for i, each in enumerate(_reported(each, end, node) for each in reports):
-            yield replace(each, at=each.at + i * AFTER_S, by_itself=is_own, only_cause=not is_own)
-    elif not seen:
+    for i, each in enumerate(_reported(each, end, node) for each in reports):
+        yield replace(each, at=each.at + i * AFTER_S, by_itself=is_own, only_cause=not is_own)
+    if not report and not seen:
         yield _itself(end, node, by_itself=is_own)
     left = [rank for rank in ranks if not report or rank.rank != report.rank]
-    for rank in left:
-        if rank in seen:
-            found = _rank(rank, rank.exit_code or 1, rank.signal, rank.at or end.at or 0.0)
-            shared = not found.output and not node.job.outputs
-            words = outputs.of_rank(words_of(end), Failure(rank.rank, found.exit_code, rank.signal), node.job) if shared else found.output
-            yield replace(found, output=words, lines=words, shared=shared, launcher=end if shared else None)
+    yield from (_seen(rank, end, node) for rank in left if rank in seen)
     yield from _with_a_cause(end, [rank for rank in left if rank not in seen], report, node)
 
 
@@ -120,20 +116,40 @@ def _rank(rank: RankEnd, code: int, number: int, at: float) -> Failed:
     return Failed(rank.node, rank.rank, rank.pid, rank.name, code, number, at, code, output, output)
 
 
+def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
+    """Return the failure of a rank below a launcher, with the launcher's output where the rank's own is not known apart."""
+    found = _rank(rank, rank.exit_code or 1, rank.signal, rank.at or launcher.at or 0.0)
+    if found.output or node.job.outputs:
+        return found
+    words = outputs.of_rank(words_of(launcher), Failure(rank.rank, found.exit_code, rank.signal), node.job)
+    return replace(found, output=words, lines=words, shared=True, launcher=launcher)
+
+
 def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None, node: NodeEnds) -> Iterator[Failed]:
     """Yield ranks that failed only if their output names a cause: the launcher ended them, or fetched their end before anybody saw it."""
     assert end.launcher
-    known = {rank.rank for rank in _below(end, node)}
-    unseen = [each for each in node.ends if each.role == BELOW and each.parent == end.pid and each.pid is None and each.rank is not None]
     code = end.exit_code or 1
-    for rank in (*ranks, *(each for each in unseen if each.rank not in known and (not report or each.rank != report.rank))):
-        number, own = rank.signal, rank.exit_code
-        is_told = number == _SIGTERM or own == _TERMINATED or (number == _SIGABRT and not rank.by_itself)
-        if own == 0 or is_told or (node.stop and (rank.at or 0.0) < node.stop.at - TELLS_S):
+    for rank in (*ranks, *_never_seen(end, report, node)):
+        if not _may_have_failed(rank, node):
             continue
         at = (rank.at if end.launcher.watched == ANNOUNCED or end.sent else None) or (end.at or 0.0) + AFTER_S
-        found = _rank(rank, own or (1 if code in OF_SIGNALS else code), number, at)
-        yield replace(found, by_itself=not report and not end.sent, only_cause=True, only_known=own is None and bool(report))
+        found = _rank(rank, rank.exit_code or (1 if code in OF_SIGNALS else code), rank.signal, at)
+        yield replace(found, by_itself=not report and not end.sent, only_cause=True, only_known=rank.exit_code is None and bool(report))
+
+
+def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[RankEnd]:
+    """Return the ranks of a launcher that only their output is known of, without the rank that the launcher reports."""
+    known = {rank.rank for rank in _below(end, node)} | ({report.rank} if report else set())
+    ranks = (each for each in node.ends if each.role == BELOW and each.parent == end.pid and each.pid is None)
+    return [each for each in ranks if each.rank is not None and each.rank not in known]
+
+
+def _may_have_failed(rank: RankEnd, node: NodeEnds) -> bool:
+    """False for a rank that succeeded, was told to end, or ended so long before the stop that its launcher would have acted on a failure."""
+    number, own = rank.signal, rank.exit_code
+    if own == 0 or number == _SIGTERM or own == _TERMINATED or (number == _SIGABRT and not rank.by_itself):
+        return False
+    return not node.stop or (rank.at or 0.0) >= node.stop.at - TELLS_S
 
 
 def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:

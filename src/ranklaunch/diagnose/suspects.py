@@ -149,7 +149,7 @@ def _explained(suspect: Suspect, of: Evidence) -> Suspect | None:
 
 
 def waited_for(suspect: Suspect, of: Evidence, node: NodeEnds) -> Iterator[Suspect]:
-    """Yield the ranks that a failed rank waited for in vain, by its own message. They count if no other failure names a cause."""
+    """The last message of a failed rank names a rank that did not answer. That rank counts if no other failure names a cause."""
     error = suspect.culprit.error if suspect.culprit else None
     if error and error.kind == blame.CONSEQUENCE:
         for rank in of.known.peers(_text(of), blame.CONSEQUENCE):
