@@ -3,7 +3,7 @@
 1. Each line belongs to the first entry that matches.
 2. The last traceback of each process, and where nothing else is known the last lines, are matched with entries for words of any program.
 3. Findings after which the program worked on are dropped.
-4. RANKS chooses the best of the rest; of several in one row the earliest line wins.
+4. ROWS chooses the best of the rest; of several in one row the earliest line wins.
 
 No pattern matches the end of a line.
 """
@@ -42,8 +42,8 @@ from ranklaunch.typed import NamedTuple
 
 Matches = dict[int, KnownError]  # by the line's number
 
-# Kinds and standings, the best first.
-RANKS = (
+# Kinds and standings of entries, the best row first.
+ROWS = (
     ((CAUSE,), (USUAL,)),
     ((CAUSE,), (VAGUE, REPORT, WORDS, UNCAUGHT, LAST)),
     ((CONSEQUENCE, STOPPED), (USUAL,)),
@@ -51,7 +51,7 @@ RANKS = (
     ((CAUSE, CONSEQUENCE, STOPPED), (WAIT, FAINT)),
     ((CAUSE, CONSEQUENCE, STOPPED), (AFTERMATH,)),
 )
-_OF_WARNINGS = 5  # the rank of what a program says that it goes on after
+_OF_WARNINGS = 5  # row of an error in a warning: the program went on
 _MOST_OF_ENTRY = 400  # lines that have a text that an entry needs, the last
 _MOST_LAST = 40  # lines that are not empty: what stands before them is no last word
 _MOST_FAINT = 12  # of those, where the words are faint
@@ -108,7 +108,7 @@ def findings(
     if code == _BY_SIGKILL:
         matches = {number: error for number, error in matches.items() if _may_be_killed(error)}
     end = max((line.number for line in output.lines if line.text.strip()), default=0) if code in _NOT_RUN else -1
-    best_first = sorted(matches.items(), key=lambda match: (match[0] != end, _rank(match[1], output.lines[match[0]]), match[0]))
+    best_first = sorted(matches.items(), key=lambda match: (match[0] != end, _row(match[1], output.lines[match[0]]), match[0]))
     return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in best_first]
 
 
@@ -127,9 +127,10 @@ def peers(text: str, kind: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d{1,7}", last[1]))) if last else ()
 
 
-def _rank(error: KnownError, line: Line) -> int:
-    rank = next(rank for rank, (kinds, standings) in enumerate(RANKS) if error.kind in kinds and error.standing in standings)
-    return max(rank, _OF_WARNINGS) if error.kind == CAUSE and warns(line) else rank
+def _row(error: KnownError, line: Line) -> int:
+    """Return the index of an entry's row in ROWS; that of warnings at least for a cause in a warning."""
+    row = next(row for row, (kinds, standings) in enumerate(ROWS) if error.kind in kinds and error.standing in standings)
+    return max(row, _OF_WARNINGS) if error.kind == CAUSE and warns(line) else row
 
 
 def _leaves_open(error: KnownError) -> bool:

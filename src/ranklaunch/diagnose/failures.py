@@ -145,7 +145,7 @@ def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[Ra
 
 
 def _may_have_failed(rank: RankEnd, node: NodeEnds) -> bool:
-    """False for a rank that succeeded, was told to end, or ended so long before the stop that its launcher would have acted on a failure."""
+    """False for a rank that succeeded, or was told to end, or ended so early that its launcher would have acted on a failure."""
     number, own = rank.signal, rank.exit_code
     if own == 0 or number == _SIGTERM or own == _TERMINATED or (number == _SIGABRT and not rank.by_itself):
         return False
