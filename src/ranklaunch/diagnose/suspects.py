@@ -71,15 +71,11 @@ def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
 
 def _own(node: NodeEnds) -> Iterator[Suspect]:
     """Yield ranklaunch's own end: asked to stop, in vain waiting, killed."""
-    ending, index, culprit = node.ending, node.job.node_index, node.ending.culprit
-    if ending.pid is not None or ending.from_elsewhere:
-        return
-    if ending.killed:
-        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", False, (), "ranklaunch", host_of(index, node), blame.iso(ending.at))
-    several = len(node.job.nodes) + len(node.job.idle) > 1
-    place = f"{blame.place(index, host_of(index, node))}: " if several else ""
-    reason = "" if ending.culprit else f"{place}{ending.reason}"
-    yield Suspect(culprit.node if culprit else index, ending.at, ending.outcome, ending.exit_code, reason, culprit)
+    ending, index = node.ending, node.job.node_index
+    if ending.pid is None and not ending.from_elsewhere:
+        own = Suspect(index, ending.at, ending.outcome, ending.exit_code, ending.reason, ending.culprit)
+        several = len(node.job.nodes) + len(node.job.idle) > 1
+        yield blame.of_ranklaunch(own, host_of(index, node), several=several, killed=ending.killed)
 
 
 def _daemons(node: NodeEnds) -> Iterator[Suspect]:

@@ -221,12 +221,10 @@ def are_full(plan: Plan, found: Iterable[tuple[str, str]]) -> Iterable[str]:
 
 
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
-    """Of ranklaunch itself: asked to stop, in vain waiting, killed."""
-    job, culprit = plan.job, ending.culprit
-    if ending.killed:
-        culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", False, (), "ranklaunch", job.node.host, blame.iso(at))
-    reason = "" if ending.culprit else placed(plan, errors.reason(ending.reason))
-    return Suspect(culprit.node if culprit else job.node_index, at, ending.outcome, ending.exit_code, reason, culprit)
+    """Return ranklaunch's own end: asked to stop, in vain waiting, killed."""
+    job, reason = plan.job, errors.reason(ending.reason)
+    own = Suspect(job.node_index, at, ending.outcome, ending.exit_code, reason, ending.culprit)
+    return blame.of_ranklaunch(own, job.node.host, several=len(job.everyone) > 1, killed=ending.killed)
 
 
 def placed(plan: Plan, text: str) -> str:

@@ -199,8 +199,15 @@ def _is_clear(suspect: Suspect) -> bool:
     return (culprit.signal or culprit.exit_code) not in OF_PEERS
 
 
+def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool) -> Suspect:
+    """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL."""
+    culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, iso(own.at)) if killed else own.culprit
+    where = f"{place(own.node, host)}: " if several else ""
+    return replace(own, node=culprit.node if culprit else own.node, reason="" if own.culprit else f"{where}{own.reason}", culprit=culprit)
+
+
 def tells_why(error: KnownError) -> bool:
-    """Rather than of another rank's failure."""
+    """True if an error is the reason itself, not the mark of another rank's failure."""
     return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
 
 
