@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared import communication
+from ranklaunch.adapters.launchers.shared import communication, starters
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
@@ -312,6 +312,20 @@ def _rules() -> str:
     return _table(("rule", "it matches if"), rows)
 
 
+def _starters() -> str:
+    return _table(("command", "starts ranks", "method of ranklaunch in its place"), map(_starter, starters.shipped()))
+
+
+def _starter(row: starters.Starter) -> tuple[str, ...]:
+    conditions = [f"with {_codes(row.if_any, ' or ')}"] if row.if_any else []
+    conditions += [f"without {_codes(row.if_none, ', ')}"] if row.if_none else []
+    return _codes(row.names, ", "), " and ".join(conditions) or "always", row.method
+
+
+def _codes(words: Iterable[str], between: str) -> str:
+    return between.join(f"`{word}`" for word in words)
+
+
 def _docstring(rule: object) -> str:
     return " ".join((rule.__doc__ or "").split())
 
@@ -325,6 +339,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "events": _events,
     "exit codes": _exit_codes,
     "rules of verdicts": _rules,
+    "commands that start ranks": _starters,
     "order of platforms": _order_of_platforms,
     "places": _places,
     "spec values": _spec_values,

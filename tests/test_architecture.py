@@ -357,8 +357,8 @@ def test_the_outer_process_of_run_stays_small() -> None:
 # cost one more: its own __init__.py, mostly.
 WITHOUT_ROOMS = 51
 # What an attempt is given, who goes along, its last words, all ends and their making; what few plans have; records, their reading and
-# their values; the base of launchers; typing; showing values; four of secrets.
-SINCE = 16
+# their values; the base of launchers, commands that start ranks and their words; typing; showing values; four of secrets.
+SINCE = 19
 BESIDE_THE_PACKAGE = 1  # where the command begins, before any module of the program can stand in for one of ours
 TOO_LARGE = ("typing", "dataclasses", "argparse", "selectors", "subprocess", "zlib")  # of the standard library
 ROOMS_OF_A_START = (

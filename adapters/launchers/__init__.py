@@ -19,8 +19,8 @@ from ranklaunch.read.settings import BY_MPI, METHOD
 from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.own_launcher import Found
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
+    from ranklaunch.adapters.launchers.shared.starters import Found
 
 METHODS = (
     "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
@@ -59,7 +59,7 @@ def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
         reader.problem(problem)
         return LAUNCHERS["plain"], "a method was asked for that is refused"
     script = own_script(job, reader) if asked not in ONCE else None
-    own = None if script else own_launcher(job.program)
+    own = None if script else own_launcher(job, reader)
     if own:
         _refuse_twice(job, reader, own, asked)
     if script:
@@ -91,7 +91,9 @@ def _problem(job: Job, reader: Reader, method: str) -> str:
 
 def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
     """Refuse a program that is a launcher if its ranks, or the job, would be started more than once."""
-    alone = own.alone(len(job.nodes), reader.env) if len(job.nodes) > 1 and not asked else ""
+    from ranklaunch.adapters.launchers.shared import against, own_place  # most programs are no launchers
+
+    wrong = against.reason(own, own_place.of(job, reader), reader.env) if not asked else ""
     if own.is_run_within(job.program):
         reader.problem(
             f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT "
@@ -102,25 +104,30 @@ def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
             f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
             f"{own.instead}, or choose method plain, which starts it once on each node"
         )
-    elif alone:
+    elif wrong:
         reader.problem(
-            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes, "
+            f"{len(job.nodes)} nodes, and the program is {own.name}, {wrong}: write {own.instead}, which starts the ranks of all nodes, "
             "or choose method plain, which starts it as it is on each node"
         )
 
 
 def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
     """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for."""
+    from ranklaunch.adapters.launchers.shared import own_place  # most programs are no scripts that start ranks
+
     why = f"{script.path} starts ranks itself ({script.name})"
     name = "megatron" if asked == "megatron" else "plain"
-    alone = script.alone(len(job.nodes)) if len(job.nodes) > 1 else ""
-    if alone:
+    place = own_place.of(job, reader)
+    wrong = script.wrong(place)
+    if wrong:
         reader.problem(
-            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {alone}: give it what the script finds in NNODES, NODE_RANK, "
+            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {wrong}: give it what the script finds in NNODES, NODE_RANK, "
             f"NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT; or write {script.starts[0].instead}, which starts the ranks of all nodes; or "
             "choose method plain, which starts the script as it is on each node"
         )
-    elif asked and name != asked:
+    if not wrong and script.shows_when_it_runs(place):
+        why = f"{why}; for which nodes, shows when it runs"
+    if not wrong and asked and name != asked:
         reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
     return name, why
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import base, contradictions, words
-from ranklaunch.adapters.launchers.shared.accelerate.options import PARSER as OPTIONS
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
+from ranklaunch.adapters.launchers.shared.accelerate import usual
 from ranklaunch.adapters.launchers.shared.base import (
     METHOD,
     File,
@@ -25,6 +24,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 
 NAME = "accelerate"
+OPTIONS = parsers.ACCELERATE
 MODULE = "accelerate.commands.launch"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
@@ -41,10 +41,6 @@ CONFIG = Variable(
     "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate's, YAML or JSON",
     default_text="accelerate/default_config.yaml in its cache, where it is there",
 )  # fmt: skip
-HF_HOME = Variable("hf_home", ("HF_HOME",), parse.text, "", "Hugging Face's cache", "image", default_text="huggingface in XDG_CACHE_HOME")
-CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches of the user's programs", "image", default_text="~/.cache")
-HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image", default_text="the account's")
-
 _MEETING = ("--main_process_ip", "--main_process_port")
 _FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
@@ -100,7 +96,7 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         path, source = reader.get(CONFIG), CONFIG.names[0]
         where = f"{source}={showing.clipped(path)}"
     else:
-        path = where = "" if "--cpu" in options else _usual(reader)
+        path = where = "" if "--cpu" in options else usual.path(reader)
         source = "accelerate's own place"
     if not path:
         return ours
@@ -109,21 +105,6 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
     path = absolute(path, reader.cwd)
     reader.ledger.note(CONFIG.value, path, source)
     return merge.merged(job, reader, path, where, ours, options)
-
-
-def _usual(reader: Reader) -> str:
-    """The file that accelerate takes by itself, "" where there is none."""
-    cache = _text(reader, HF_HOME) or join(_text(reader, CACHE) or "~/.cache", "huggingface")
-    if re.match("~(/|$)", cache):
-        cache = f"{_text(reader, HOME) or reader.account.home}{cache[1:]}"
-    folder = join(absolute(cache, reader.cwd), "accelerate")
-    names = (join(folder, name) for name in ("default_config.yaml", "default_config.json"))
-    return next((name for name in names if reader.files.exists(name)), "")
-
-
-def _text(reader: Reader, variable: Variable[str]) -> str:
-    """Return a variable's text, without a note of it in the plan."""
-    return next((found.value for found in reader.candidates(variable)), "")
 
 
 def _without_file(extra: tuple[str, ...]) -> tuple[str, ...]:
@@ -182,7 +163,7 @@ class Accelerate(torchrun.Torchrun):
     """torch's agent, inside of `accelerate launch`."""
 
     NAME = NAME
-    VARIABLES = (base.MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
+    VARIABLES = (base.MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, usual.HF_HOME, usual.CACHE, usual.HOME)
     plan = staticmethod(plan)
 
     @staticmethod

@@ -78,15 +78,13 @@ def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None,
 def _unknown(script: Script, job: Job) -> str:
     """Why nobody knows what a script's ranks are told, "" where that is known. What is behind an option is its value."""
     if len(script.starts) > 1:
-        return f"it starts ranks in {len(script.starts)} places"
+        return f"it starts ranks in {len(script.starts)} places or ways"
     args = script.starts[0].words
     for before, word in zip(("", *args), args):
         name = word.partition("=")[0]
         may_be_more = words.UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(words.UNKNOWN))
-        if words.UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
-            return (
-                f"what stands behind {showing.clipped(before.replace(words.UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
-            )
+        if words.is_unknown(word) and (before in _LAYOUT or name in _LAYOUT or may_be_more):
+            return f"what stands behind {showing.clipped(words.shown(before) or 'the launcher')!r} is known only when it runs"
     nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
     counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
     if len(counts) == 2 and counts[0] * counts[1] != job.world_size:

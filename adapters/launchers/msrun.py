@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared import base, contradictions, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
 from ranklaunch.adapters.launchers.shared.base import (
     After,
     Failure,
@@ -95,15 +95,7 @@ _EFFECTS = {
     **dict.fromkeys(("--log_dir", "--worker_log_name"), ": the lines of ranks have no tags and no logs of their own then"),
     "--join": ": unless it is True, msrun does not wait for its ranks, and the job ends at once",
 }
-# Of MindSpore 2.10.
-OPTIONS = words.Parser(
-    (
-        "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
-        "--bind_core", "--bind_numa", "--sim_level", "--sim_rank_id", "--rank_table_file", "--worker_log_name", "--tail_worker_log",
-    ),
-    ("--help",),
-    {"-h": "--help"},
-)  # fmt: skip
+OPTIONS = parsers.MSRUN
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:

@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared import base, contradictions, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
 from ranklaunch.adapters.launchers.shared.base import (
     GRACE_S,
     MASTER_ADDR,
@@ -92,17 +92,7 @@ _VIRTUAL = "--virtual_local_rank"
 _SHUTDOWN = "--shutdown_timeout"
 _LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
-# Of torch 1.11 to 2.13.
-_WITH_VALUE = (
-    "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
-    "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
-    "--duplicate_stdout_filters", "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port", "--local_addr",
-    "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
-)  # fmt: skip
-_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
-OPTIONS = words.Parser(
-    _WITH_VALUE, _SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
-)  # fmt: skip
+OPTIONS = parsers.TORCHRUN
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:

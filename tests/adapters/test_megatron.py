@@ -243,11 +243,11 @@ def test_what_a_script_says_must_fit(text: str, env: dict[str, str], said: str) 
     ("text", "said"),
     [
         (SCRIPT.replace("TP=${TP:-2}", "TP=$(count)"), "what stands behind '--tensor-model-parallel-size' is known only when it runs"),
-        (SCRIPT.replace("TP=${TP:-2}", "TP=3; if big; then TP=4; fi"), "what stands behind '--tensor-model-parallel-size'"),
+        (SCRIPT.replace("TP=${TP:-2}", "TP=3; if big; then TP=4; fi"), "it starts ranks in 2 places or ways"),
         (SCRIPT.replace("MORE", "$(more)"), "what stands behind '...'"),
         (SCRIPT.replace("TP=${TP:-2}", "TP=3\n. env.sh"), "is known only when it runs"),
         (SCRIPT.replace("${GPUS_PER_NODE:-8}", "4"), "it starts 8 ranks, and this job has 16"),
-        (f"{SCRIPT}torchrun again.py", "it starts ranks in 2 places"),
+        (f"{SCRIPT}torchrun again.py", "it starts ranks in 2 places or ways"),
     ],
 )
 def test_what_is_not_known_of_a_script_is_not_guessed(text: str, said: str) -> None:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers.shared.own_launcher import KINDS, MENTIONS
 from ranklaunch.adapters.launchers.shared.scripts import shell
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 
-SCRIPT = '#!/bin/bash\nset -e\nexport A=1\nexec torchrun --nnodes $NNODES \\\n  --nproc_per_node 2 train.py "$@"\n'
+OTHERS = {
+    "inner.sh": "torchrun --nnodes $1 --node_rank $NODE_RANK --master_addr $MASTER_ADDR t.py\n",
+    "two.yaml": "num_machines: 2\nmachine_rank: 0\nmain_process_ip: n0\n",
+    "three.yaml": "num_machines: 3\n",
+}
+SCRIPT = "#!/bin/bash\nset -e\nexport A=1\nexec torchrun --nnodes $NNODES \\\n --node_rank=$NODE_RANK"
+SCRIPT += ' --master_addr $MASTER_ADDR --nproc_per_node 2 train.py "$@"\n'
 
 
 def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]:
-    """Return each command as a line; ? stands for text that is not known."""
+    """Return each command as a line; ? stands for words that are not known, . for a part of one."""
     found = shell.commands(text, {"N": "2", "E": "", **(env or {})}, args)
-    return [" ".join(f"<{word}>" if " " in word or not word else word for word in line.words).replace("\0", "?") for line in found]
+    return [
+        " ".join(f"<{word}>" if " " in word or not word else word for word in line.words)
+        .replace("\0", "?")
+        .replace("\1", ".")
+        .replace("$(hostname)", "@")
+        for line in found
+    ]
 
 
 @helpers.for_each(
@@ -35,12 +46,13 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("while ! a; do b; done; { c; }; (d)", ["a", "b", "c", "d"]),
         ("case $N in\n torchrun) a;;\n x|y) b\nesac\nc", ["a", "b", "c"]),
         ("f() { a; }\nfunction g { b; }\nf", ["a", "b", "f"]),
-        ("a $(torchrun x; y) `torchrun z` $((1+1)) ${#N} ${N%x} $'x'", ["a ? ? ? ? ? ?"]),
+        ("a $(torchrun x; y) `torchrun z` $((1+1)) ${#N} ${N%x} $'x'", ["a ? ? . ? ? ."]),
+        ('a $(which b) `command -v /c/d` "$(which b 2>/dev/null)" $(hostname) `hostname -i` $(uname -n):1', ["a b /c/d b @ @ @:1"]),
         ("a <(torchrun x) b", ["a b"]),
         ("X=1 Y=2 a $X", ["a"]),
         ("X=1; Y=$X$N; a ${X}b \"$Y c\" '$X' \\$X", ["a 1b <12 c> $X $X"]),
         ('a $NOT ${NOT} "$NOT" ${E:-d} ${E-d} ${NOT-d e} ${NOT:-"d e"} ${N:-d} ${NOT:-${N}}', ["a d d e d e 2 2"]),
-        ("a $RANDOM $PWD $? $$ x$HOSTNAME", ["a ? ? ? ? x?"]),
+        ("a $RANDOM $PWD $? $$ x$HOSTNAME", ["a . . ? ? x@"]),
         (": ${X:=4}; a $X", [": 4", "a 4"]),
         ("L=(--x 1 # c\n '2 3'); L+=(4); a \"${L[@]}\" ${L[@]} $L", ["a --x 1 <2 3> 4 --x 1 2 3 4 --x 1 2 3 4"]),
         ("S='--x  1'; S+=' 2'; a $S \"$S\" y$S-z", ["a --x 1 2 <--x  1 2> y--x 1 2-z"]),
@@ -50,9 +62,12 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         (f"a ${{{'9' * 5000}}}; shift {'9' * 5000}; a $1", ["a", "a ?"]),
         ("A=(1 2)\n" + 'A+=("${A[@]}")\n' * 60 + "a ${A[@]}; b", ["a ?", "b"]),  # of 2^61 values
         ("set -ex; a $1; set -- z; a $1", ["set -ex", "a p", "a ?"]),
-        ("if b; then X=1; else X=2; fi; a $X", ["b", "a ?"]),
-        ("X=1; if b; then X=1; fi; a $X", ["b", "a ?"]),
-        ("[ b ] && X=1; a $X", ["[ b ]", "a ?"]),
+        ("if b; then X=1; else X=2; fi; a $X", ["b", "a 2", "a 1", "a"]),
+        ("X=1; if b; then X=1; fi; a $X", ["b", "a 1"]),
+        ("X=1; if b; then X=$X$X; fi; a $X", ["b", "a 11", "a 1"]),
+        ("[ b ] && X=1; a $X $X", ["[ b ]", "a 1 1", "a"]),
+        ("if b; then X='c d'; fi; C=\"$X e\"; eval $C; $C", ["b", "c d e", "e", "c d e", "e"]),
+        ('X="$(b)"; a "$X" $X y"$(b)"', ["a . ? y."]),
         ("(X=1; a $X)", ["a 1"]),
         ("for X in 1 2; do a $X; done", ["a ?"]),
         ("X=1; read X Y; unset N; a $X $N", ["a ? ?"]),
@@ -93,7 +108,8 @@ def test_no_text_is_too_much(text: str) -> None:
 def plan(
     script: str | ValueError | None, *args: str, nodes: int = 1, slots: str = "2", node: int = 0, program: str = "run.sh", **env: str
 ) -> Plan:
-    return helpers.plan({**helpers.local(nodes, slots, node), **env}, *args, program=program, files={f"{helpers.CWD}/run.sh": script})
+    files = {f"{helpers.CWD}/{name}": text for name, text in {**OTHERS, "run.sh": script}.items()}
+    return helpers.plan({**helpers.local(nodes, slots, node), **env}, *args, program=program, files=files)
 
 
 @helpers.for_each(
@@ -149,7 +165,9 @@ def test_one_node_meets_within_it() -> None:
 
 
 def test_what_the_script_itself_reads_stays_as_the_platform_has_it() -> None:
-    found = plan("torchrun --nnodes ${WORLD_SIZE:-1} --node_rank $RANK t.py", nodes=2, WORLD_SIZE="2", RANK="0", LOCAL_RANK="0")
+    found = plan(
+        "torchrun --nnodes ${WORLD_SIZE:-1} --node_rank $RANK --master_addr=n0 t.py", nodes=2, WORLD_SIZE="2", RANK="0", LOCAL_RANK="0"
+    )
     assert found.processes[0].unset == ("LOCAL_RANK",)
 
 
@@ -175,7 +193,36 @@ def test_methods_that_start_once_are_left(method: str) -> None:
         ("torchrun --nnodes=${WORLD_SIZE:-1} train.py", "and its --nnodes is 1"),
         ("deepspeed --bind_cores_to_rank cifar10_deepspeed.py", "ranklaunch run --method deepspeed -- cifar10_deepspeed.py"),
         ("cd x && mpirun -np 4 python t.py", "of which one starts the ranks of all nodes"),
-        ("torchrun --nnodes $N train.py", ""),
+        ("torchrun --nnodes $N train.py", "without --node_rank each node would be node 0: give it"),
+        ("torchrun --nnodes $N --node_rank 0 train.py", "its --node_rank is 0, where this is node 1"),
+        ("torchrun --nnodes $N --node_rank $NODE_RANK train.py", "without --master_addr each node would wait for the others on itself"),
+        (
+            "torchrun --nnodes 2 --node_rank 1 --master_addr 127.0.0.1 t.py",
+            "its --master_addr is 127.0.0.1, which",
+        ),
+        (
+            "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $(hostname):29500 t.py",
+            "its --rdzv_endpoint is $(hostname):29500, which",
+        ),
+        ("torchrun --nnodes 2 --rdzv-backend=c10d --rdzv-endpoint=localhost:1 t.py", "its --rdzv_endpoint is localhost:1, which"),
+        ("torchrun --nnodes 2:4 --rdzv_backend c10d --rdzv_endpoint n0:29500 t.py", ""),
+        ("torchrun --nnodes 3:4 --rdzv_backend c10d --rdzv_endpoint n0:29500 t.py", "its --nnodes is 3:4"),
+        ("torchrun --nproc-per-node $(nproc) --master_port $((RANDOM + 1)) t.py --config $(c)", "without --nnodes"),
+        ('torchrun --nproc-per-node "$X" "$(t)"', "without --nnodes"),
+        ("torchrun --stand --nnodes 2 t.py", "with --standalone each node would train alone"),
+        ("if [ $1 ]; then N=1; else N=3; fi; torchrun --nnodes $N t.py", "its --nnodes is 3"),
+        ("if [ $1 ]; then N=1; else N=2; fi; torchrun --nnodes $N --node_rank 1 --master_addr n0 t.py", ""),
+        ("$(which torchrun) t.py", "without --nnodes"),
+        ("srun torchrun t.py", "without --nnodes"),
+        ("bash inner.sh 1", "its --nnodes is 1"),
+        ("bash inner.sh 2", ""),
+        ("accelerate launch --config_file two.yaml --machine_rank $NODE_RANK t.py", ""),
+        ("accelerate launch --config_file three.yaml t.py", "its --num_machines is 3"),
+        ("accelerate launch --config_file two.yaml t.py", "its --machine_rank is 0"),
+        ("accelerate launch --config_file none.yaml t.py", ""),
+        ("msrun --worker_num=4 --local_worker_num=4 --master_addr n0 t.py", "its --worker_num, 4, is that of one node"),
+        ("llamafactory-cli train c.yaml", ""),
+        ("composer -n 2 t.py", ""),
         ("torchrun --nnodes $(count) train.py", ""),
         ("torchrun $ARGS train.py; eval $(x)", "without --nnodes"),
         (". env.sh; torchrun $ARGS train.py", ""),
@@ -189,19 +236,14 @@ def test_methods_that_start_once_are_left(method: str) -> None:
 )
 def test_where_each_node_would_train_alone_is_refused(text: str, said: str) -> None:
     if not said:
-        assert plan(text, "--nnodes", "2", "train.py", nodes=2, N="2").method == "plain"
+        assert plan(text, "--nnodes", "2", "--node_rank=1", "--master_addr=n0", "train.py", nodes=2, node=1, N="2").method == "plain"
         return
     with pytest.raises(ConfigError) as caught:
-        plan(text, nodes=2)
+        plan(text, nodes=2, node=1, N="2")
     assert said in str(caught.value)
-    assert plan(text, nodes=2, RANKLAUNCH_METHOD="plain").method == "plain"
+    assert plan(text, nodes=2, node=1, N="2", RANKLAUNCH_METHOD="plain").method == "plain"
 
 
 @pytest.mark.parametrize("script", [None, "", ValueError("it is no text"), "torchrum train.py"])
 def test_other_scripts_are_ranks(script: str | ValueError | None) -> None:
     assert plan(script).method == "torchrun"
-
-
-@helpers.for_each([*KINDS])
-def test_names_of_launchers_are_looked_for(name: str) -> None:
-    assert MENTIONS.search(name)

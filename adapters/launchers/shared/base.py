@@ -22,7 +22,7 @@ from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, 
 from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
 from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program, make_nodes
+from ranklaunch.read.job import SHELLS, Job, Node, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import (
     DEBUG,
@@ -34,6 +34,7 @@ from ranklaunch.read.settings import (
     MASTER_ADDR,
     METHOD,
     MUSTER,
+    STARTERS_FILE,
     WAIT_S,
     WHERE_IT_STANDS,
     spread,
@@ -45,8 +46,8 @@ from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.own_launcher import Found
     from ranklaunch.adapters.launchers.shared.scripts.own import Script
+    from ranklaunch.adapters.launchers.shared.starters import Found, Starters
 
 
 # Names of other rooms that launchers need.
@@ -76,22 +77,12 @@ MASTER_PORT = Variable(
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
 
-# How the names of launchers begin, and of the interpreter that many are modules of.
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "msrun", "mpi", "horovodrun", "orterun", "prterun", "ranklaunch", "python")
-
-
-def own_launcher(program: Program) -> Found | None:
+def own_launcher(job: Job, reader: Reader) -> Found | None:
     """Return the launcher that the program is; None for most programs, which are not looked at for long."""
-    program = program.stands_for or program
-    if not _may_start_ranks(program):
+    program = job.program.stands_for or job.program
+    if (program.is_python and not program.module) or program.is_shell:
         return None
-    from ranklaunch.adapters.launchers.shared import own_launcher as known
-
-    return known.find(program)
-
-
-def _may_start_ranks(program: Program) -> bool:
-    return bool(program.module) or program.name.startswith(_LAUNCHERS) or program.name in (*WRAPPERS, *SHELLS)
+    return starters(reader).find(program, reader.env)
 
 
 def own_script(job: Job, reader: Reader) -> Script | None:
@@ -101,18 +92,32 @@ def own_script(job: Job, reader: Reader) -> Script | None:
         return None
     from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
 
-    def place() -> dict[str, str]:
-        """Return this node's place by names that no launcher takes for its own settings."""
-        return {
-            "NNODES": str(len(job.nodes)),
-            "NODE_RANK": str(job.node_index),
-            "NPROC_PER_NODE": str(job.node.slots),
-            "GPUS_PER_NODE": str(job.node.slots),
-            "MASTER_ADDR": meeting_host(job, reader),
-            "MASTER_PORT": str(reader.get(MASTER_PORT)),
-        }
+    return own.find(job, reader, starters(reader), lambda: place_by_env(job, reader))
 
-    return own.find(job, reader, place)
+
+def starters(reader: Reader) -> Starters:
+    """Return the commands that are known to start ranks themselves, the user's own among them."""
+    from ranklaunch.adapters.launchers.shared import starters as known  # most programs are none of them
+
+    path = reader.get(STARTERS_FILE)
+    try:
+        own = known.read(reader.files, absolute(path, reader.cwd)) if path else ()
+    except (ValueError, RecursionError) as error:
+        msg = f"{reader.quoted(STARTERS_FILE)}: {unreadable(error)}"
+        raise ConfigError(msg) from None
+    return known.Starters(own)
+
+
+def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
+    """Return this node's place, for a program that starts ranks itself, by names that no launcher takes for its own settings."""
+    return {
+        "NNODES": str(len(job.nodes)),
+        "NODE_RANK": str(job.node_index),
+        "NPROC_PER_NODE": str(job.node.slots),
+        "GPUS_PER_NODE": str(job.node.slots),
+        "MASTER_ADDR": meeting_host(job, reader),
+        "MASTER_PORT": str(reader.get(MASTER_PORT)),
+    }
 
 
 def attempt_dir(job: Job) -> str:
@@ -122,9 +127,12 @@ def attempt_dir(job: Job) -> str:
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
     """The program once on each node. script: where it is one that starts ranks itself."""
-    waits = master_waits(job, reader) if script else ()
+    own = None if script else own_launcher(job, reader)
+    starts = bool(script or (own and not own.starter.same_job and not job.among))
+    waits = master_waits(job, reader) if starts else ()
     # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
-    unset = only_secrets(reader.env) if job.among or own_launcher(job.program) else misleading(reader.env)
+    unset = only_secrets(reader.env) if job.among or own else misleading(reader.env)
+    given = script.env if script else place_by_env(job, reader) if starts else {}
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     process = Process(
@@ -133,7 +141,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         log=rank_log(job, job.node_index),
         rank=job.node_index,
         local_rank=job.among[0] if job.among else 0,
-        env={**common_env(job, reader), **(script.env if script else {})},
+        env={**common_env(job, reader), **given},
         unset=script.unset if script else unset,
     )
     return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM)

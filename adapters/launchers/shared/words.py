@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ranklaunch.typed import NamedTuple
 
 Spell = Callable[[str], str]
-UNKNOWN = "\0"  # in a word of a script: text that is known only when the script runs
+UNKNOWN = "\0"  # among the words of a script: any number of words that are known only when the script runs
+PIECE = "\1"  # in a word of a script: text that is known only then, and is no word of its own
+HOSTNAME = "$(hostname)"  # in a word of a script: the name of the host that it runs on
+
+
+def is_unknown(word: str) -> bool:
+    """Return True if a part of a script's word is known only when the script runs."""
+    return UNKNOWN in word or PIECE in word
+
+
+def shown(word: str) -> str:
+    """Return a script's word for messages."""
+    return word.replace(UNKNOWN, "...").replace(PIECE, "...")
 
 
 def with_underscores(name: str) -> str:

@@ -46,7 +46,8 @@ SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 # Behind which another program may stand.
 WRAPPERS = (
     "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
-    "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "nsys", "ncu", "strace",
+    "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "pixi", "nsys", "ncu", "strace",
+    "py-spy", "catchsegv", "apptainer", "singularity", "srun",
 )  # fmt: skip
 
 

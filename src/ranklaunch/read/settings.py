@@ -121,6 +121,10 @@ CHECK_BATCH = Variable(
 KNOWN_ERRORS = Variable(
     "known_errors", ("RANKLAUNCH_KNOWN_ERRORS",), parse.text, "", "folder of your own known errors, JSON or TOML", option="--known-errors",
 )  # fmt: skip
+STARTERS_FILE = Variable(
+    "starters_file", ("RANKLAUNCH_STARTERS_FILE",), parse.text, "",
+    "file with rows of your own for commands that start ranks themselves, TOML or JSON",
+)  # fmt: skip
 MAX_RESTARTS = Variable(
     "max_restarts", ("RANKLAUNCH_MAX_RESTARTS",), parse.count, 0, "restarts of all ranks in place without progress, after a failure",
 )  # fmt: skip
@@ -239,7 +243,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,
     HOSTS, NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
-    CHECK_BATCH, KNOWN_ERRORS, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
+    CHECK_BATCH, KNOWN_ERRORS, STARTERS_FILE, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     MAX_RESTARTS, *OF_TASKS,
 )  # fmt: skip
 

@@ -11,20 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import parsers
 from ranklaunch.adapters.launchers.shared.base import Job, Reader, Value, Variable, absolute, number, parse, showing, text_of
 
-SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
-_WITH_VALUE = """
-    --hostfile --include --exclude --num_nodes --num_gpus --num_accelerators --min_elastic_nodes --max_elastic_nodes --master_port
-    --master_addr --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --bind_core_list --ssh_port --venv_script
-    --log_level --slurm_comment
-"""
-_SWITCHES = """
-    --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid --bind_cores_to_rank --quiet --elastic_training
-    --detect_nvlink_pairs --help
-"""
-PARSER = words.Parser(tuple(_WITH_VALUE.split()), tuple(_SWITCHES.split()), SHORT)
+PARSER = parsers.DEEPSPEED
 spelled = PARSER.spelled
 
 
@@ -41,7 +31,7 @@ def parsed(given: Iterable[str]) -> tuple[Option, ...]:
     rest = iter(given)
     for word in rest:
         written, equals, value = word.partition("=")
-        if word[:2] in SHORT and len(word) > len("-i"):
+        if word[:2] in PARSER.short and len(word) > len("-i"):
             written, equals, value = word[:2], "=", word[2:].lstrip("=")
         name = spelled(written)
         following = tuple(islice(rest, 1)) if name in PARSER.with_value and not equals else ()

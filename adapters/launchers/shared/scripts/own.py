@@ -9,63 +9,64 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ranklaunch.adapters.launchers.shared import own_launcher
+from ranklaunch.adapters.launchers.shared import against, starters
+from ranklaunch.adapters.launchers.shared.against import Place
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.adapters.launchers.shared.own_launcher import Found
+from ranklaunch.adapters.launchers.shared.starters import Found, Start, Starters
 from ranklaunch.files import absolute
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader
 from ranklaunch.values import Value
 
-MOST_BYTES = 1024 * 1024
-
 
 class Script(Value):
-    """path: as the user wrote it. starts: its commands that start ranks; reached: none of them depends on a condition. env: variables that
-    it gets; unset: variables that it must not inherit."""
+    """path: as the user wrote it. commands: those that start ranks, a command once for each way in which it may be written. env: variables
+    that the script gets; unset: variables that it must not inherit."""
 
     path: str
-    starts: tuple[Found, ...]
-    reached: bool
+    commands: tuple[Start, ...]
     env: dict[str, str]
     unset: tuple[str, ...]
+
+    @property
+    def starts(self) -> Sequence[Found]:
+        return [command.found for command in self.commands]
 
     @property
     def name(self) -> str:
         return self.starts[0].name
 
-    def alone(self, nodes: int) -> str:
-        """Return why each of its launchers would be alone on its node, as the end of a sentence; "" if one is not, or nobody knows."""
-        reasons = [found.alone(nodes, {}) for found in self.starts]
-        return reasons[0] if self.reached and all(reasons) else ""
+    def wrong(self, place: Place) -> str:
+        """Return why no launcher in it starts this node's ranks of the job, as the end of a sentence; "" if one does, or nobody knows."""
+        reasons = [against.reason(found, place) for found in self.starts]
+        return reasons[0] if all(command.reached for command in self.commands) and all(reasons) else ""
+
+    def shows_when_it_runs(self, place: Place) -> bool:
+        """Return True if only the run shows whether its launchers start this node's ranks of a job of several nodes."""
+        if place.nodes < 2 or self.wrong(place):
+            return False
+        return any(not command.reached or against.is_open(command.found) or not command.found.starter.nodes for command in self.commands)
 
 
-def find(job: Job, reader: Reader, place: Callable[[], dict[str, str]]) -> Script | None:
+def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str, str]]) -> Script | None:
     """Return the script that the program is, if it starts ranks. job: with the slots of the platform. place: variables that it gets."""
     path, *args = _file(job.program) or [""]
+    cwd = job.folder or reader.cwd
     try:
-        text = reader.files.text(absolute(path, job.folder or reader.cwd), MOST_BYTES) if path else None
+        text = reader.files.text(absolute(path, cwd), starters.MOST_BYTES) if path else None
     except ValueError:  # too large, or no text
         return None
-    if not text or not own_launcher.MENTIONS.search(text):
+    if not text or not known.may_start(text):
         return None
     env = place()
     # What the script reads stays as it is: the script was written for the platform's value.
     stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
     unset = tuple(name for name in misleading(reader.env) if name not in stays)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
-    found = tuple(own_launcher.in_script(text, {**inherited, **env}, args))
-    starts = tuple(launcher for launcher, _ in found)
-    return Script(path, starts, all(reached for _, reached in found), env, unset) if found else None
+    found = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, cwd))
+    return Script(path, found, env, unset) if found else None
 
 
 def _file(program: Program) -> Sequence[str]:
     """Return a shell script and its arguments, nothing if the shell's commands are not in a file."""
-    if program.is_shell:
-        return (program.path, *program.args)
-    for at, word in enumerate(program.args):
-        if re.fullmatch("-[a-z]*[cs]", word):
-            break
-        if not word.startswith(("-", "+")):
-            return program.args[at:]
-    return ()
+    return (program.path, *program.args) if program.is_shell else starters.file_of(program.args)

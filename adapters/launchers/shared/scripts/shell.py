@@ -1,12 +1,14 @@
 """Simple commands of a shell script, in order, with the values of parameters that are known before the script runs.
 
-    N=2; if test -e x; then exec torchrun --nnodes $N $(more); fi
+    N=2; if test -e x; then exec torchrun --nnodes $N --master_port "$(port)" $(more); fi
 
-has two commands: `test -e x`, and `exec torchrun --nnodes 2 UNKNOWN`. Both stand in a condition, so neither is reached for sure.
+has two commands: `test -e x`, and `exec torchrun --nnodes 2 --master_port PIECE UNKNOWN`. Both stand in a condition, so neither is reached
+for sure. A command with a variable that a condition sets, or a loop or function, is yielded once for each of its values.
 
 Limits:
-- UNKNOWN: $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`, and a variable that is set in a condition, a loop or a
-  function. What a subshell sets holds behind it too.
+- UNKNOWN (any number of words): $(...), backticks, ${NAME%x}, arguments after `shift` or `set -- ARGS`. PIECE (a part of one word): the
+  same within quotes, $((...)), and what the shell itself sets ($RANDOM, $?). $(which X) and $(command -v X) are X; $(hostname) is HOSTNAME.
+- What a subshell sets holds behind it too. Of the values of a variable the last eight count.
 - A here-document without its last line is read as commands.
 - "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
 - Not seen: commands within $(...), empty words, brackets more than five deep.
@@ -19,11 +21,12 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.words import UNKNOWN
+from ranklaunch.adapters.launchers.shared.words import HOSTNAME, PIECE, UNKNOWN
 from ranklaunch.typed import NamedTuple
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
 _MOST = 1_000_000  # characters of all values that are put into words; later ones are UNKNOWN
+_MOST_VALUES = 8  # of a variable that conditions set
 
 _BLOCKS = ("if", "while", "until", "case", "{")
 _OPENING = (*_BLOCKS, "for", "select")
@@ -32,8 +35,9 @@ _BEFORE_COMMANDS = (*_BLOCKS, *_CLOSING, "then", "else", "elif", "do", "!")
 _TESTS = ("[", "[[", "test")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _SETS_NAMES = ("read", "mapfile", "readarray", "getopts", "printf", "let", "unset", "for", "select")
+_CONDITIONS = ("if", "elif", "while", "until", "!")
 _SET_BY_SHELL = re.compile(
-    r"S?RANDOM|SECONDS|LINENO|HOSTNAME|PWD|OLDPWD|E?UID|PPID|SHLVL|OSTYPE|HOSTTYPE|MACHTYPE|BASH\w*|PIPESTATUS|FUNCNAME|IFS|OPT\w+|"
+    r"S?RANDOM|SECONDS|LINENO|PWD|OLDPWD|E?UID|PPID|SHLVL|OSTYPE|HOSTTYPE|MACHTYPE|BASH\w*|PIPESTATUS|FUNCNAME|IFS|OPT\w+|"
     r"REPLY|DIRSTACK|GROUPS|EPOCH\w+|_|[0?$!#-]"
 )
 
@@ -66,14 +70,20 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _PIECE_IN_QUOTES = re.compile(rf"""{_EXPANSION}|\\(?P<escaped>[$`"\\])|(?P<text>[^\\$`]+|.)""", re.DOTALL)
+_NAMED = re.compile(r"(?:\$\(|`)\s*(?:which|command\s+-v|type\s+-p)\s+([\w./-]+)\s*(?:2>\s*/dev/null\s*)?[)`]", re.ASCII)
+_OWN_NAME = re.compile(r"(?:\$\(|`)\s*(?:/bin/|/usr/bin/)?(?:hostname(?:\s+-[fsiIA]+)?|uname\s+-n)\s*(?:\|[^)`]*)?[)`]")
+_ARITHMETIC = re.compile(r"\$\(\(.*\)\)", re.DOTALL)
 _IN_BRACES = re.compile(r"\{(\w+|[@*])(?:\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTALL)
 
 
 class Command(NamedTuple):
-    """reached: in no condition, loop or function."""
+    """A command of a script. reached: in no condition, loop or function. judged: the script looks at its exit status: it is a condition
+    itself, or && or || follows. piped: the shell takes the exit status of another command of the same pipeline."""
 
     words: tuple[str, ...]
     reached: bool
+    judged: bool = False
+    piped: bool = False
 
 
 def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[Command]:
@@ -104,11 +114,14 @@ class _Shell:
         every = _NEXT + _NEXT.join(args or ())
         self._args = None if args is None else {"@": every, "*": every, **{str(at): arg for at, arg in enumerate(args, 1)}}
         self._env = env
-        self._assigned: dict[str, str] = {}
+        self._assigned: dict[str, list[str | None]] = {}  # values that a variable may have, the newest last
         self._rest = _MOST
         self._level = 0  # conditions, loops and functions that are open
         self._asked = False  # the command depends on a test or on a failure before && or ||
         self._in_eval = False
+        self._nth = 0  # which of its values each variable has, counted from the newest
+        self._most = 1  # values that a variable of the command has
+        self._condition = False  # from if, while or until to then or do
 
     def commands(self, text: str) -> Iterator[Command]:
         words: list[str] = []
@@ -118,6 +131,7 @@ class _Shell:
                 word = token[kind]
                 if not words:
                     self._level = max(0, self._level + (word in _OPENING) - (word in _CLOSING))
+                    self._condition = word in _CONDITIONS or (self._condition and word not in ("then", "do"))
                 if words or word not in _BEFORE_COMMANDS:
                     words.append(word)
             elif kind == "operator":
@@ -128,30 +142,48 @@ class _Shell:
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
         if words:
             asked = self._asked
-            yield from self._run(words, not (self._level or asked))
+            for command in self._run(words, not (self._level or asked)):
+                judged = command.judged or self._condition or operator in ("&&", "||")
+                yield command._replace(judged=judged, piped=command.piped or operator == "|")
             self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
 
     def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
-        """Yield a command, or take in what one of the shell's own changes."""
+        """Yield a command for each value of its variables, or take in what one of the shell's own changes."""
+        self._nth, self._most = 0, 1
+        done: set[tuple[str, ...]] = set()
         command = list(itertools.dropwhile(_ASSIGNMENT.match, sources))
         if not command or command[0] in _DECLARES:
             for source in sources:
                 self._assign(source, reached)
             return
-        words = self._words(command)
-        name = words[0] if words else ""
-        if name == "eval":
-            yield from self._eval(" ".join(words[1:]), reached)
-        elif name in ("source", "."):
-            self._forget()
-        elif name in _SETS_NAMES:
-            self._assigned.update(dict.fromkeys(filter(str.isidentifier, words[1:]), UNKNOWN))
-        elif name == "shift" or (name == "set" and "--" in words):
-            self._args = None
-        elif words:
-            yield Command(tuple(words), reached)
+        for words in self._variants(command):
+            name = words[0] if words else ""
+            if name == "eval":
+                yield from self._eval(" ".join(words[1:]), reached)
+            elif name in ("source", "."):
+                self._forget()
+            elif name in _SETS_NAMES:
+                self._assigned.update({each: [UNKNOWN] for each in words[1:] if each.isidentifier()})
+            elif name == "shift" or (name == "set" and "--" in words):
+                self._args = None
+            elif words and tuple(words) not in done:
+                done.add(tuple(words))
+                yield Command(tuple(words), reached)
+
+    def _variants(self, sources: list[str]) -> Iterator[list[str]]:
+        """Yield the words of a command for each value of its variables, the newest first."""
+        nth = 0
+        most = 1
+        while nth < most:
+            self._nth, self._most = nth, 1
+            words = self._words(sources)
+            most = max(most, self._most)
+            self._nth = 0
+            yield words
+            nth += 1
 
     def _eval(self, text: str, reached: bool) -> Iterator[Command]:
+        text = text.replace(PIECE, UNKNOWN)
         if UNKNOWN in text or self._in_eval:
             self._forget()
         if not self._in_eval:
@@ -164,9 +196,13 @@ class _Shell:
     def _get(self, name: str) -> str | None:
         """Return a value, None for a parameter that is not set."""
         if name in self._assigned:
-            value: str | None = self._assigned[name]
+            values = self._assigned[name]
+            self._most = max(self._most, len(values))
+            value: str | None = values[max(0, len(values) - 1 - self._nth)]
+        elif name == "HOSTNAME":
+            value = HOSTNAME
         elif _SET_BY_SHELL.fullmatch(name):
-            value = UNKNOWN
+            value = PIECE
         else:
             known = self._env if name.isidentifier() else self._args
             value = UNKNOWN if known is None else known.get(name)
@@ -180,12 +216,20 @@ class _Shell:
             return
         name, more, items, text = assignment.groups()
         if items is None:
-            value = " ".join(self._words([text]))
+            found: list[str | None] = [" ".join(words) for words in self._variants([text])]
         else:
-            value = _NEXT + _NEXT.join(self._words(token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"))
+            sources = [token[0] for token in _TOKEN.finditer(items) if token.lastgroup == "word"]
+            found = [_NEXT + _NEXT.join(words) for words in self._variants(sources)]
         if more:
-            value = (self._get(name) or "") + value
-        self._assigned[name] = value if certain else UNKNOWN
+            before = self._values(name)
+            found = [(before[max(0, len(before) - 1 - i)] or "") + (value or "") for i, value in enumerate(found)]
+        found.reverse()  # the newest last
+        known = found if certain else [*self._values(name), *found]
+        self._assigned[name] = [*dict.fromkeys(known)][-_MOST_VALUES:]
+
+    def _values(self, name: str) -> list[str | None]:
+        """Return the values that a parameter may have, the newest last."""
+        return self._assigned[name] if name in self._assigned else [self._get(name)]
 
     def _forget(self) -> None:
         """Take each variable as unknown until it is assigned again."""
@@ -204,8 +248,8 @@ class _Shell:
             elif kind == "double":
                 text += self._expand(piece["double"], True)
             else:
-                text += UNKNOWN if kind == "unknown" else piece[kind]
-        return text
+                text += _of_command(piece["unknown"]) if kind == "unknown" else piece[kind]
+        return text.replace(UNKNOWN, PIECE) if quoted else text
 
     def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
         parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
@@ -216,6 +260,18 @@ class _Shell:
         if default and (value is None or (":" in default and not value.strip(_NEXT))):
             value = self._expand(other).replace(_NEXT, " ").strip()
             if "=" in default:
-                self._assigned[name] = value
+                self._assigned[name] = [value]
         value = value or ""
+        if not quoted and name in self._assigned:
+            value = value.replace(PIECE, UNKNOWN)
         return value if quoted else re.sub(r"\s", _NEXT, value)
+
+
+def _of_command(source: str) -> str:
+    """Return what $(...), $((...)), `...` or $'...' stands for, as far as it is known."""
+    named = _NAMED.fullmatch(source)
+    if named:
+        return named[1]
+    if _OWN_NAME.fullmatch(source):
+        return HOSTNAME
+    return PIECE if source.startswith("$'") or _ARITHMETIC.fullmatch(source) else UNKNOWN

@@ -8,16 +8,20 @@ import shlex
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers.shared import base, own_launcher
+from ranklaunch.adapters.launchers.shared import starters
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import SHELLS, WRAPPERS, Program
+from ranklaunch.read.job import SHELLS, WRAPPERS
+from testbench import places
 
 
-def plan(line: str, nodes: int = 1, slots: str = "2", method: str = "", **env: str) -> Plan:
+def plan(
+    line: str, nodes: int = 1, slots: str = "2", method: str = "", node: int = 0, files: dict[str, str] | None = None, **env: str
+) -> Plan:
     program, *args = shlex.split(line)
     given = {"RANKLAUNCH_METHOD": method} if method else {}
-    return helpers.plan({**helpers.local(nodes, slots), **given, **env}, *args, program=program)
+    there = {f"{helpers.CWD}/{name}": text for name, text in (files or {}).items()}
+    return helpers.plan({**helpers.local(nodes, slots, node), **given, **env}, *args, program=program, files=there)
 
 
 @pytest.mark.parametrize(
@@ -58,18 +62,20 @@ def test_a_module_that_is_a_launcher() -> None:
     assert (found.method, found.processes[0].argv) == ("plain", ("python", "-u", "-m", "torch.distributed.run", "train.py"))
 
 
-LINES = (
-    *own_launcher.KINDS,
-    *(f"{name} torchrun" for name in own_launcher.WRAPPERS),
-    *(f"{name} -c torchrun" for name in own_launcher.SHELLS),
-)
+LINES = (*(f"{name} torchrun" for name in WRAPPERS), *(f"{name} -c torchrun" for name in SHELLS))
 
 
-@helpers.for_each(LINES)
-def test_names_of_launchers_are_looked_at(line: str) -> None:
-    """Where they are not, the module that knows them is not even imported."""
-    name, *args = line.split()
-    assert base.own_launcher(Program(name, tuple(args)))
+ROWS = {name: row for row in starters.shipped() for name in row.names if not row.same_job}
+
+
+@helpers.for_each([*LINES, *ROWS])
+def test_each_row_is_started_once(name: str) -> None:
+    needed = ROWS[name].if_any[0] if name in ROWS and ROWS[name].if_any else ""
+    words, env = (f"{name} {needed}", {}) if needed.startswith("-") else (name, {needed: "2"} if needed else {})
+    assert plan(words, **env).method == "plain"
+    assert plan("train.sh", files={"train.sh": f"set -e\n{words} x\n"}, **env).method == "plain"
+    if needed:
+        assert plan(name).method == "torchrun"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +103,9 @@ def test_what_would_train_alone_on_each_of_several_nodes_is_refused(line: str, w
 @pytest.mark.parametrize(
     ("line", "env"),
     [
-        ("torchrun --nnodes=2 --node-rank 0 train.py", {}),
+        ("torchrun --nnodes=2 --node-rank 0 --master-addr n0 train.py", {}),
         ("bash -c 'torchrun --nnodes $NODES train.py'", {}),
-        ("torchrun train.py", {"PET_NNODES": "2"}),
+        ("torchrun train.py", {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "n0"}),
         ("torchrun --nnodes \u00b2 --nproc_per_node \u00b2 train.py", {}),
         ("accelerate launch --num-machines 2 train.py", {}),
         ("deepspeed --no_ssh --node_rank 0 train.py", {}),
@@ -145,7 +151,53 @@ def test_a_run_of_another_job_runs_once(line: str) -> None:
     assert plan(line).method == "plain"
 
 
-@pytest.mark.parametrize("name", [*SHELLS, *WRAPPERS, *own_launcher.KINDS])
-def test_what_may_be_a_launcher_is_looked_at(name: str) -> None:
-    """By its name alone, before the module that knows them all is imported."""
-    assert base._may_start_ranks(Program(f"/usr/bin/{name}"))
+# Rows of the user's own
+
+
+@helpers.for_each(
+    [
+        ("r.json", '[{"names": ["mytrain go"], "if_any": ["NPROC"]}]', "plain", {"NPROC": "2"}),
+        ("r.json", '[{"names": ["mytrain go"], "if_any": ["NPROC"]}]', "torchrun", {}),
+        ("r.json", '[{"names": ["mytrain go"], "if_none": ["NPROC"]}]', "torchrun", {"NPROC": "2"}),
+        ("r.json", '[{"names": ["mytrain go"], "nodes": "--n"}]', "plain", {}),
+    ]
+)
+def test_rows_of_the_users_own(name: str, text: str, method: str, env: dict[str, str]) -> None:
+    assert plan("mytrain go x", files={name: text}, RANKLAUNCH_STARTERS_FILE=name, **env).method == method
+
+
+def test_a_row_of_the_users_own_comes_first() -> None:
+    files = {"r.json": '[{"names": ["torchrun"], "nodes": "--n"}]'}
+    with pytest.raises(ConfigError, match="without --n each node would train alone"):
+        plan("torchrun --nnodes 2 x", nodes=2, files=files, RANKLAUNCH_STARTERS_FILE="r.json")
+
+
+@helpers.for_each(
+    [
+        (None, "no such file"),
+        ("{", "Expecting property name"),
+        ("{}", "expected a list of rows"),
+        ("[1]", "row 1: expected names"),
+        ('[{"names": ["a"]}, {"names": ["b"], "node_count": "x"}]', "row 2: unknown field 'node_count': expected names, if_any"),
+        ('[{"names": "a"}]', "row 1: names: expected a list of texts"),
+        ('[{"names": ["a"], "nodes": 2}]', "row 1: nodes: expected a text"),
+        ('[{"names": ["a"], "options": "mpi"}]', "row 1: options: expected torchrun"),
+        ("[" * 100_000, "RANKLAUNCH_STARTERS_FILE='r.json': "),
+    ]
+)
+def test_a_wrong_row_is_named(text: str | None, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan("mytrain", files={} if text is None else {"r.json": text}, RANKLAUNCH_STARTERS_FILE="r.json")
+    assert said in str(caught.value)
+
+
+def test_the_table_is_fresh() -> None:
+    tool = places.module("tools/starters.py")
+    assert tool.PATH.read_text(encoding="utf-8") == tool.made(), "run make generate"
+
+
+def test_a_command_that_starts_ranks_is_told_where_it_is() -> None:
+    found = plan("llamafactory-cli train c.yaml", nodes=2, node=1, slots="4,2")
+    told = {"NNODES": "2", "NODE_RANK": "1", "NPROC_PER_NODE": "2", "MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
+    assert told.items() <= found.processes[0].env.items()
+    assert not told.keys() & plan("train", nodes=2, method="plain").processes[0].env.keys()

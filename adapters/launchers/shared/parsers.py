@@ -1,10 +1,48 @@
-"""Options of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here."""
+"""Options of launchers, by which their words are read: which take a value, and how names are abbreviated."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ranklaunch.adapters.launchers.shared import words
 
-_WITH_VALUE = """
+# Of torch 1.11 to 2.13.
+_TORCHRUN_WITH_VALUE = (
+    "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
+    "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
+    "--duplicate_stdout_filters", "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port", "--local_addr",
+    "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
+)  # fmt: skip
+_TORCHRUN_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
+TORCHRUN = words.Parser(
+    _TORCHRUN_WITH_VALUE, _TORCHRUN_SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
+)  # fmt: skip
+
+# Of MindSpore 2.10.
+MSRUN = words.Parser(
+    (
+        "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
+        "--bind_core", "--bind_numa", "--sim_level", "--sim_rank_id", "--rank_table_file", "--worker_log_name", "--tail_worker_log",
+    ),
+    ("--help",),
+    {"-h": "--help"},
+)  # fmt: skip
+
+# Of DeepSpeed 0.19.
+_DEEPSPEED_SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
+_DEEPSPEED_WITH_VALUE = """
+    --hostfile --include --exclude --num_nodes --num_gpus --num_accelerators --min_elastic_nodes --max_elastic_nodes --master_port
+    --master_addr --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --bind_core_list --ssh_port --venv_script
+    --log_level --slurm_comment
+"""
+_DEEPSPEED_SWITCHES = """
+    --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid --bind_cores_to_rank --quiet --elastic_training
+    --detect_nvlink_pairs --help
+"""
+DEEPSPEED = words.Parser(tuple(_DEEPSPEED_WITH_VALUE.split()), tuple(_DEEPSPEED_SWITCHES.split()), _DEEPSPEED_SHORT)
+
+# Of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here.
+_ACCELERATE_WITH_VALUE = """
     --config_file --mixed_precision --num_processes --num_machines --num_cpu_threads_per_process --gpu_ids --machine_rank
     --main_process_ip --main_process_port --tee --log_dir --role --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --vm --env
     --main_training_function --zero_stage --gradient_accumulation_steps --gradient_clipping --zero3_init_flag --zero3_save_16bit_model
@@ -33,13 +71,19 @@ _WITH_VALUE = """
     --parallelism_config_cp_backend --parallelism_config_cp_comm_strategy --parallelism_config_sp_size --parallelism_config_sp_backend
     --parallelism_config_sp_seq_length --parallelism_config_sp_seq_length_is_variable --parallelism_config_sp_attn_implementation
 """
-_SWITCHES = """
+_ACCELERATE_SWITCHES = """
     --help --quiet --cpu --multi_gpu --tpu --enable_cpu_affinity --use_deepspeed --use_fsdp --use_parallelism_config --use_megatron_lm
     --same_network --module --no_python --no_tpu_cluster --downcast_bf16 --debug
     --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation
     --tpu_cluster --tpu_use_sudo
     --fp8_use_autocast_during_eval
 """
-PARSER = words.Parser(
-    tuple(_WITH_VALUE.split()), tuple(_SWITCHES.split()), {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"}, hyphens=True
+ACCELERATE = words.Parser(
+    tuple(_ACCELERATE_WITH_VALUE.split()),
+    tuple(_ACCELERATE_SWITCHES.split()),
+    {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"},
+    hyphens=True,
 )
+
+# By the names that rows of starters.toml have.
+PARSERS: Mapping[str, words.Parser] = {"torchrun": TORCHRUN, "msrun": MSRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE}

@@ -1,0 +1,282 @@
+"""Commands that start ranks themselves: started once for each rank, such a program would train as often.
+
+The rows are data: starters.toml, and a file of the user's own. A command may stand behind what starts it: an interpreter, a wrapper such as
+env or srun, a shell's -c, a script.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+
+from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
+from ranklaunch.adapters.launchers.shared.words import PIECE, UNKNOWN
+from ranklaunch.files import Files, absolute
+from ranklaunch.read.job import SHELLS, WRAPPERS, Program
+from ranklaunch.secrets import redact
+from ranklaunch.typed import Any
+from ranklaunch.values import Value, replace
+
+MOST_BYTES = 1024 * 1024  # of a script, or of a file of rows
+MOST_DEPTH = 3  # scripts that call each other
+_PROGRAM = re.compile(r"python[0-9.]*|.*\.(?:py|sh)")  # beside the names of the table
+_ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
+_OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
+_OTHER_SCRIPT = re.compile(r"\.sh\b")
+_SET = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)=")  # variables that a script sets
+
+
+class Starter(Value):
+    """A row of starters.toml, which says what each field is."""
+
+    names: tuple[str, ...]
+    if_any: tuple[str, ...] = ()
+    if_none: tuple[str, ...] = ()
+    method: str = ""
+    everywhere: bool = False
+    options: str = ""
+    nodes: str = ""
+    node: str = ""
+    address: str = ""
+    endpoint: str = ""
+    variables: str = ""
+    same_job: bool = False
+
+    def starts(self, rest: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Return True if the command starts ranks with these words behind its name, and these variables."""
+        if rest and rest[0] in _ASKS:
+            return False
+        given = {*words.options(rest), *(name for name, value in env.items() if value)}
+        return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
+
+
+class Found(Value):
+    """A command that starts ranks. name: how messages call it. words: what follows its name."""
+
+    name: str
+    starter: Starter
+    words: tuple[str, ...]
+
+    def is_run_within(self, program: Program) -> bool:
+        """Return True for a run of ranklaunch's own, of no other job as far as its words say. What they do not say, it finds out when it
+        starts."""
+        line = " ".join(program.words)
+        return self.starter.same_job and not all(re.search(own, line) for own in _OWN_JOB)
+
+    @property
+    def instead(self) -> str:
+        """The line that starts the same program by a method of ranklaunch, as far as that can be made out."""
+        at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
+        shown = [words.shown(word) for word in self.words[at or 0 :]]
+        program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(shown)]
+        method = f"--method {self.starter.method} " if self.starter.method else ""
+        return f"ranklaunch run {method}-- {' '.join(program)}"
+
+
+class Start(Value):
+    """A command of a script that starts ranks. reached, judged, piped: as in scripts.shell.Command."""
+
+    found: Found
+    reached: bool = True
+    judged: bool = False
+    piped: bool = False
+
+
+class Starters:
+    """The rows, by name. own: rows of the user's, which come first."""
+
+    def __init__(self, own: Sequence[Starter] = ()) -> None:
+        self._by_name: dict[str, Starter] = {}
+        for row in (*own, *shipped()):
+            for name in row.names:
+                self._by_name.setdefault(name, row)
+        first = {name.partition(" ")[0] for name in self._by_name}
+        self._names = {*WRAPPERS, *SHELLS, *first}
+        modules = (name[len("python -m ") :] for name in self._by_name if name.startswith("python -m "))
+        mentioned = sorted({re.escape(word) for name in (*first, *modules) for word in name.split() if word != "python"})
+        self._mentions = re.compile(rf"(?<![\w.-])(?:{'|'.join(mentioned)})(?![\w-])")
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._by_name)
+
+    def may_start(self, text: str) -> bool:
+        """Return False for a script that names no command of the table and no other script."""
+        return bool(self._mentions.search(text) or _OTHER_SCRIPT.search(text))
+
+    def find(self, program: Program, env: Mapping[str, str]) -> Found | None:
+        return self.of_words(("python", *program.words) if program.module else program.words, env)
+
+    def of_words(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
+        """Return the command that starts ranks, also behind a shell, an interpreter or a wrapper. env: variables for if_any."""
+        if not command:
+            return None
+        name, rest = _base(command[0]), command[1:]
+        if name in SHELLS:
+            return self._in_text(rest, env)
+        if name.startswith("python") and _PROGRAM.fullmatch(name):
+            return self._by_python(rest, env)
+        if name in WRAPPERS:
+            return self.of_words(tuple(itertools.dropwhile(self._is_option, rest)), env)
+        return self._known(name, rest, env)
+
+    def in_script(
+        self, text: str, env: Mapping[str, str] | None, args: Sequence[str] | None, given: Mapping[str, str], files: Files | None = None,
+        cwd: str = "/", depth: int = 0,
+    ) -> Iterator[Start]:  # fmt: skip
+        """Yield the commands of a shell script that start ranks, also those in scripts that it calls.
+
+        env, args: environment and arguments when the script starts; None if unknown. given: variables for if_any, besides those that the
+        script sets. files: where scripts are looked for that it calls; None: nowhere. cwd: absolute folder that it starts in.
+        """
+        from ranklaunch.adapters.launchers.shared.scripts import shell  # most programs are no scripts
+
+        if not self.may_start(text):
+            return
+        names = set(_SET.findall(text))
+        given = {**given, **dict.fromkeys(names, "1")}
+        for command in shell.commands(text, env, args):
+            line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
+            found = self.of_words(line, given)
+            if found:
+                yield Start(found, command.reached, command.judged, command.piped)
+                continue
+            path, *rest = _script(line) or [""]
+            inner = _text(files, absolute(path, cwd)) if files and path and depth < MOST_DEPTH else ""
+            inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
+            for start in self.in_script(inner, inherited, rest, given, files, cwd, depth + 1):
+                yield replace(
+                    start, reached=start.reached and command.reached, judged=start.judged or command.judged,
+                    piped=start.piped or command.piped,
+                )  # fmt: skip
+
+    def _is_option(self, word: str) -> bool:
+        """Return False for a word that ends the options of a wrapper and their values."""
+        name = _base(word)
+        return name not in self._names and not _PROGRAM.fullmatch(name)
+
+    def _known(self, name: str, rest: Sequence[str], env: Mapping[str, str]) -> Found | None:
+        for taken in (0, 1):
+            full = " ".join((name, *rest[:taken]))
+            row = self._by_name.get(full)
+            if row:
+                return Found(full, row, tuple(rest[taken:])) if row.starts(rest[taken:], env) else None
+        return None
+
+    def _by_python(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
+        """Return the launcher behind an interpreter's options: -m MODULE, or a launcher's file."""
+        rest = iter(command)
+        for word in rest:
+            if word == "-m":
+                return self._known(f"python -m {next(rest, '')}", tuple(rest), env) or None
+            if word in ("-W", "-X"):
+                next(rest, "")
+            elif not word.startswith("-"):
+                return self._known(_base(word), tuple(rest), env)
+        return None
+
+    def _in_text(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
+        """Return the first launcher in the text of a shell's -c. Options end with the one that has a c; the environment is unknown."""
+        at = next((at for at, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), len(command))
+        for start in self.in_script("".join(command[at + 1 : at + 2]), None, None, env):
+            return start.found
+        return None
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _script(command: Sequence[str]) -> Sequence[str]:
+    """Return a shell script and its arguments, nothing for another command."""
+    if command and command[0].endswith(".sh"):
+        return command
+    if not command or _base(command[0]) not in SHELLS:
+        return ()
+    return file_of(command[1:])
+
+
+def file_of(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the script and its arguments among those of a shell, nothing if its commands are not in a file."""
+    for at, word in enumerate(arguments):
+        if re.fullmatch("-[a-z]*[cs]", word):
+            break
+        if not word.startswith(("-", "+")):
+            return arguments[at:]
+    return ()
+
+
+def _text(files: Files, path: str) -> str:
+    if UNKNOWN in path or PIECE in path:
+        return ""
+    try:
+        return files.text(path, MOST_BYTES) or ""
+    except ValueError:  # too large, or no text
+        return ""
+
+
+# Rows
+
+
+@functools.cache
+def shipped() -> tuple[Starter, ...]:
+    return tuple(map(_row, ROWS))
+
+
+def _row(fields: Mapping[str, Any]) -> Starter:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return Starter(**values)
+
+
+def read(files: Files, path: str) -> tuple[Starter, ...]:
+    """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
+    text = files.text(path, MOST_BYTES)
+    if text is None:
+        msg = "no such file, or it may not be read"
+        raise ValueError(msg)
+    return tuple(_checked(row, at) for at, row in enumerate(_loaded(text, path), 1))
+
+
+def _loaded(text: str, path: str) -> list[Any]:
+    if path.endswith(".json"):
+        import json  # few users have rows of their own
+
+        rows = json.loads(text)
+    else:
+        try:
+            tomllib: Any = import_module("tomllib")
+        except ImportError:
+            msg = "this Python reads no TOML, which 3.11 and newer do: expected the same as JSON, a list of rows, in a file NAME.json"
+            raise ValueError(msg) from None
+        rows = tomllib.loads(text).get("starter")
+    if not isinstance(rows, list):
+        msg = "expected a list of rows ([[starter]] in TOML)"
+        raise ValueError(msg)
+    return rows
+
+
+def _checked(row: Any, at: int) -> Starter:
+    if not isinstance(row, dict) or not row.get("names"):
+        msg = f'row {at}: expected names = ["COMMAND"]'
+        raise ValueError(msg)
+    usual = {"names": (), **Starter._defaults}
+    for name, value in row.items():
+        if name not in usual:
+            msg = f"row {at}: unknown field {name!r}: expected {', '.join(usual)}"
+            raise ValueError(msg)
+        kind = type(usual[name])
+        if not isinstance(value, list if kind is tuple else kind) or (kind is tuple and not all(isinstance(each, str) for each in value)):
+            wanted = {tuple: "a list of texts", bool: "true or false", str: "a text"}[kind]
+            msg = f"row {at}: {name}: expected {wanted}"
+            raise ValueError(msg)
+    from ranklaunch.adapters.launchers.shared.parsers import PARSERS  # few users have rows of their own
+
+    if row.get("options", "") not in ("", *PARSERS):
+        msg = f"row {at}: options: expected {', '.join(PARSERS)}"
+        raise ValueError(msg)
+    return _row(row)
