@@ -22,7 +22,7 @@ from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import raised, suspects
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import again, consoles, hangs, saving, settings, telling, tuning
+from ranklaunch.read import again, consoles, hangs, saving, settings, telling, trusting, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
@@ -71,6 +71,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
     yield "Saving without a stop", saving.VARIABLES
     yield "A console with many ranks", consoles.VARIABLES
+    yield "Success", trusting.VARIABLES
     yield "Jobs that hang", hangs.VARIABLES
     yield "Tools that are told of a job", telling.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES

@@ -134,6 +134,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "logs": set(),
     "ends": {"verdict"},
     "diagnose": {"ends", "system", "verdict"},
+    "placed": {"ends"},
     "schemas": {"ends", "plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
@@ -146,7 +147,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {
-        "adapters", "catalogue", "diagnose", "ends", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch",
+        "adapters", "catalogue", "diagnose", "ends", "evidence", "muster", "placed", "plan", "read", "rounds", "system", "verdict",
+        "watch",
     },
     "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {

@@ -188,7 +188,7 @@ def test_every_field_of_a_plan_is_named() -> None:
     shapes = (
         {name for part in parts for name in part}
         | set(fields(plan.File))
-        | {"fewer_ranks", "quiet", "may_end", "outlasts", "fails_as", "sessions"}
+        | {"fewer_ranks", "trust", "quiet", "may_end", "outlasts", "fails_as", "sessions"}
     )
     assert shapes - named == set()
     assert named - shapes == {"field"}

@@ -44,7 +44,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
     waits = () if file else base.master_waits(job, reader)
     prepare = (_fresh(job, reader, file),) if file and not job.node_index else ()
-    return base.planned(job, reader, NAME, (process,), waits=waits, prepare=prepare, runs=PROGRAM)
+    return base.planned(
+        job, reader, NAME, (process,), waits=waits, prepare=prepare, runs=PROGRAM, slots=tuple(node.slots for node in job.nodes)
+    )
 
 
 def _file(job: Job, reader: Reader) -> str:

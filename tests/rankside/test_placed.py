@@ -24,12 +24,12 @@ pytestmark = pytest.mark.processes
 
 @dataclass(frozen=True)
 class Head:
-    """A rank record. program: a word of its command line. launcher: "" where nobody placed it.
+    """A rank record. rank: None for a program that is no rank. program: a word of its command line. launcher: "" where nobody placed it.
 
     top: "self", or the NAME of a file pid-NAME that the top has written. optional: the record may be missing.
     """
 
-    rank: int
+    rank: int | None
     program: str
     launcher: str = "ranklaunch"
     top: str = "self"
@@ -37,7 +37,7 @@ class Head:
 
     def differences(self, record: Record, folder: Path) -> list[str]:
         wrong = []
-        if running.rank_of(record) != str(self.rank):
+        if running.rank_of(record) != ("" if self.rank is None else str(self.rank)):
             wrong.append(f"its rank is {running.rank_of(record)!r}")
         if not any(word.endswith(self.program) for word in record.data.get("argv") or []):
             wrong.append(f"argv is {record.data.get('argv')}")
@@ -207,7 +207,7 @@ WITH_TORCHRUN: Mapping[str, Case] = {
         launchers=("torchrun",),
     ),
     "a program that starts torchrun": Case(
-        [Head(0, "inner.py", launcher="torchrun"), Head(1, "inner.py", launcher="torchrun")],
+        [Head(None, "train.py"), *(Head(rank, "inner.py", launcher="torchrun") for rank in (0, 1))],
         {"train.py": TORCHRUN, "inner.py": PRINTS},
         method="plain",
         launchers=("torchrun",),

@@ -26,12 +26,14 @@ Config = Callable[[str], Optional[Mapping[str, object]]]  # values of a configur
 
 class Place(Value):
     """This node in the job. nodes: how many there are. node: its index. master: host of node 0. config: reads a configuration of
-    accelerate's, "" for the usual one."""
+    accelerate's, "" for the usual one. host: the name of this host, where it is known; then an address of it is another host only on other
+    nodes than node 0."""
 
     nodes: int
     node: int
     master: str
-    config: Config | None = None
+    config: Optional[Config] = None
+    host: str = ""
 
     @property
     def is_local(self) -> bool:
@@ -61,6 +63,14 @@ def reason(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
         return "of which one starts the ranks of all nodes"
     told = _told(found, place, env)
     return "" if told.is_open else next(filter(None, (rule(found, told.values, place) for rule in _RULES)), "")
+
+
+def waits_for_nobody(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
+    """Return why a launcher of a job of several nodes that runs here, and has started no rank yet, will start none; "" if it may."""
+    if place.nodes < 2 or found.starter.everywhere:
+        return ""
+    told = _told(found, place, env)
+    return next(filter(None, (rule(found, told.values, place) for rule in _WAITING)), "")
 
 
 def is_open(found: Found) -> bool:
@@ -124,11 +134,19 @@ def _own_address(found: Found, told: Mapping[str, str], place: Place) -> str:
     endpoint = told.get(found.starter.endpoint, "")
     option = found.starter.endpoint if endpoint else found.starter.address
     host = _host(endpoint) if endpoint else told.get(option, "")
-    meant = host == words.HOSTNAME or is_loopback(host)
+    is_own = host == words.HOSTNAME or (bool(place.host) and place.node > 0 and host == place.host)
+    meant = is_own or is_loopback(host)
     return f"and its {option} is {showing.clipped(told[option])}, which is another host on each node" if meant else ""
 
 
+def _too_many(found: Found, told: Mapping[str, str], place: Place) -> str:
+    """Return a contradiction only if the launcher waits for more nodes than there are."""
+    least = number(told.get(found.starter.nodes, "").partition(":")[0])
+    return _other_count(found, told, place) if least is not None and least > place.nodes else ""
+
+
 _RULES = (_alone, _other_count, _workers_of_one_node, _other_index, _no_index, _no_address, _own_address)
+_WAITING = (_too_many, _other_index, _no_address, _own_address)
 
 
 def _is_torchrun(found: Found) -> bool:

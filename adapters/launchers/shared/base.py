@@ -133,6 +133,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
     # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
     unset = only_secrets(reader.env) if job.among or own else misleading(reader.env)
     given = script.env if script else place_by_env(job, reader) if starts else {}
+    slots = tuple(node.slots for node in job.nodes)
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     process = Process(
@@ -144,7 +145,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         env={**common_env(job, reader), **given},
         unset=script.unset if script else unset,
     )
-    return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM)
+    return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM, slots=slots)
 
 
 def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:

@@ -182,8 +182,7 @@ class Starters:
 
     def _in_text(self, command: Sequence[str], env: Mapping[str, str]) -> Found | None:
         """Return the first launcher in the text of a shell's -c. Options end with the one that has a c; the environment is unknown."""
-        at = next((at for at, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), len(command))
-        for start in self.in_script("".join(command[at + 1 : at + 2]), None, None, env):
+        for start in self.in_script(text_of_option(command), None, None, env):
             return start.found
         return None
 
@@ -209,6 +208,12 @@ def file_of(arguments: Sequence[str]) -> Sequence[str]:
         if not word.startswith(("-", "+")):
             return arguments[at:]
     return ()
+
+
+def text_of_option(arguments: Sequence[str]) -> str:
+    """Return the text of a shell's -c, "" without one."""
+    at = next((at for at, word in enumerate(arguments) if re.fullmatch(r"-[a-z]*c", word)), len(arguments))
+    return "".join(arguments[at + 1 : at + 2])
 
 
 def _text(files: Files, path: str) -> str:

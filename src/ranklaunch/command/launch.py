@@ -12,7 +12,7 @@ from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.rounds.cleaning import Held
 
 T = TypeVar("T")
-PACED_S = 1.0  # after the launch
+PACED_S = PLACED_S = 1.0  # after the launch
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
@@ -77,7 +77,8 @@ def _tell(*seen: Any) -> Teller:
 
 def _companions(plan: Plan) -> tuple[Join, ...]:
     """Who goes along with what is run."""
-    return (_taking, _stops, _pacing, *((_watching,) if plan.watch.hang != "off" else ()))
+    placing = () if plan.job.node.slots < 2 and plan.runs != PROGRAM else (_placing,)
+    return (_taking, _stops, _pacing, *placing, *((_watching,) if plan.watch.hang != "off" else ()))
 
 
 def _stops(attended: Attended) -> Companion:
@@ -96,6 +97,15 @@ def _watching(attended: Attended) -> Companion:
         return Watching(attended)
 
     return Later(attended, attended.plan().watch.look_s, make, "watches whether the job hangs")
+
+
+def _placing(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.watching.placing import Placing  # a job that ends sooner trains nobody twice
+
+        return Placing(attended)
+
+    return Later(attended, PLACED_S, make, "compares its ranks with the plan")
 
 
 def _pacing(attended: Attended) -> Companion:

@@ -75,7 +75,7 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
     if ending.pid is None and not ending.from_elsewhere:
         own = Suspect(index, ending.at, ending.outcome, ending.exit_code, ending.reason, ending.culprit)
         several = len(node.job.nodes) + len(node.job.idle) > 1
-        yield blame.of_ranklaunch(own, host_of(index, node), several=several, killed=ending.killed)
+        yield blame.of_ranklaunch(own, host_of(index, node), several=several, killed=ending.killed, hung=ending.hung)
 
 
 def _daemons(node: NodeEnds) -> Iterator[Suspect]:

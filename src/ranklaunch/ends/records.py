@@ -58,11 +58,13 @@ class Raised(Value):
 
 class Record(Value):
     """What one process wrote down of itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
-    clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank. top:
-    the topmost process with equal variables, of a rank. parent: of the top, or of the launcher. launcher: name of a launcher, or what
-    placed a rank: ranklaunch, a launcher, or "" for neither. where: main, thread, or process (a child of multiprocessing), of an exception
-    or exit. thread: name of the thread that raised. number: of an exception, from 1 in each process. chain: the exception that nobody
-    caught, then those behind it; of an exit, the exception that was being handled. code: exit code. text: argument of sys.exit."""
+    clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank.
+    top: the topmost process with equal variables, of a rank; for a launcher, that of the rank that started it. within: the
+    same, of a rank that was started below another or below the program. parent: of the top, or
+    of the launcher. launcher: name of a launcher, or what placed a rank: ranklaunch, a launcher, or "" for neither. where: main,
+    thread, or process (a child of multiprocessing), of an exception or exit. thread: name of the thread that raised. number: of an
+    exception, from 1 in each process. chain: the exception that nobody caught, then those behind it; of an exit, the exception that was
+    being handled. code: exit code. text: argument of sys.exit."""
 
     kind: str
     node: int
@@ -74,6 +76,7 @@ class Record(Value):
     argv: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     top: Process | None = None
+    within: Process | None = None
     parent: Process | None = None
     launcher: str = ""
     where: str = ""
@@ -130,10 +133,12 @@ def _record(value: Mapping[str, Any]) -> Record:
         variables = tuple((_text(name), _text(each)) for name, each in [*_mapping(value["variables"]).items()][:MOST_ITEMS])
         return Record(
             *common, argv=_texts(value["argv"]), variables=variables, top=_process(value["top"]), parent=_process(value["parent"]),
+            within=_process(value["within"]) if value.get("within") else None,
             launcher=_word(value["launcher"]),
         )  # fmt: skip
     if kind == LAUNCHER:
-        return Record(*common, argv=_texts(value["argv"]), parent=_process(value["parent"]), launcher=_word(value["name"]))
+        top = _process(value["top"]) if value.get("top") else None
+        return Record(*common, argv=_texts(value["argv"]), top=top, parent=_process(value["parent"]), launcher=_word(value["name"]))
     if kind == EXCEPTION:
         chain = _chain(value["chain"])
         top = _process(value["top"]) if value.get("top") else None

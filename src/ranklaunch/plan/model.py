@@ -216,6 +216,19 @@ class Tell(Value):
     trainjob: bool = False
 
 
+class Trust(Value):
+    """How far a program's account of its success is believed (docs/supervision.md). exit: whole or program. left_ranks: wait or kill.
+    silent_s: seconds without a sign of life after which ranks that a program left are not waited for any longer. alone_s: seconds that the
+    ranks of a launcher may work alone on one of several nodes. each_node_alone: they may do so for good. nested: stop or allow."""
+
+    exit: str = "whole"
+    left_ranks: str = "wait"
+    silent_s: float = 600.0
+    alone_s: float = 60.0
+    each_node_alone: bool = False
+    nested: str = "stop"
+
+
 class Plan(Value):
     """gather: steps that bring facts, with which it is planned anew. prepare: steps run to their end, in order, before the processes.
     services: run beside the processes, and ended after them; a node that has only these follows the others. outputs: where a launcher's
@@ -227,7 +240,8 @@ class Plan(Value):
     untouched) or NODES (each played by a process). known_errors: the user's folder. save: how ranks are asked to save. recorders: what is
     added to the environment of all processes. watch: what is done where the job hangs. rounds: None where nothing is started again. tell:
     None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything.
-    fewer_ranks: launchers may start fewer ranks than planned, and succeed."""
+    fewer_ranks: launchers may start fewer ranks than planned, and succeed. trust: how far success is believed.
+    slots: of all nodes, where the job's own are one for each program."""
 
     job: Job
     method: str
@@ -260,6 +274,8 @@ class Plan(Value):
     marks: tuple[str, ...] = ()
     console: Console | None = None
     fewer_ranks: bool = False
+    trust: Trust = Trust()
+    slots: tuple[int, ...] = ()
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -297,6 +313,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "watch": as_dict(plan.watch),
         **({"console": as_dict(plan.console)} if plan.console else {}),
         **({"fewer_ranks": True} if plan.fewer_ranks else {}),
+        **({"trust": as_dict(plan.trust)} if plan.trust != Trust() else {}),
         **({"tell": {**as_dict(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

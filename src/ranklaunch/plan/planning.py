@@ -190,10 +190,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import again, consoles, hangs, saving, telling, tuning  # of few jobs, and of one command
+    from ranklaunch.read import again, consoles, hangs, saving, telling, trusting, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, telling.VARIABLES, tuning.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, telling.VARIABLES),
+        *(trusting.VARIABLES, tuning.VARIABLES),
         *(settings.PLAN_VARIABLES, telling.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),

@@ -6,7 +6,7 @@ import re
 
 from ranklaunch.errors import number
 from ranklaunch.files import absolute, join, text_of
-from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Watch
+from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Trust, Watch
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
@@ -35,6 +35,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"console": _console(plan, reader)} if _named(reader, "console") else {}),
         **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event", "trainjob_") else {}),
+        **({"trust": _trust(reader)} if _named(reader, "exit", "left_ranks", "alone_s", "each_node", "nested", "end_timeout") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
 
@@ -114,6 +115,15 @@ def _console(plan: Plan, reader: Reader) -> Console | None:
     if found.ranks and min(first for first, _ in spans.parse(found.ranks).of) >= plan.job.world_size:
         reader.warn(f"{reader.quoted(consoles.CONSOLE)}: the job has no such rank, only {plan.job.world_size}: the console shows none")
     return found if found != Console() else None
+
+
+def _trust(reader: Reader) -> Trust:
+    from ranklaunch.read import trusting
+
+    return Trust(
+        reader.get(trusting.EXIT), reader.get(trusting.LEFT_RANKS), reader.get(settings.END_TIMEOUT_S), reader.get(trusting.ALONE_S),
+        reader.get(trusting.EACH_NODE_ALONE), reader.get(trusting.NESTED),
+    )  # fmt: skip
 
 
 def _watch(reader: Reader) -> Watch:

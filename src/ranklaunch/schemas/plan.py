@@ -169,6 +169,18 @@ class _OfAnyPlan(TypedDict):
     warnings: list[str]
 
 
+class Trust(TypedDict):
+    """How far a program's account of its success is believed. silent_s: seconds without a sign of life after which ranks that it left
+    at work are not waited for. alone_s: seconds that the ranks of a launcher may work alone on one of several nodes."""
+
+    exit: Literal["whole", "program"]
+    left_ranks: Literal["wait", "kill"]
+    silent_s: float
+    alone_s: float
+    each_node_alone: bool
+    nested: Literal["stop", "allow"]
+
+
 class Plan(_OfAnyPlan, total=False):
     """All that one node would do, or did. platform: whose environment was read. method: how ranks are started. why: who chose the method,
     or what is there that calls for it. files: written before anything starts. private: a folder for keys, made anew for the container's
@@ -178,13 +190,14 @@ class Plan(_OfAnyPlan, total=False):
     end, in order, before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null
     where the method does not know which ranks belong together. values: every value that was read, and where it came from. warnings: for
     people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. console: only where it shows
-    less than everything. fewer_ranks: only where launchers may start fewer ranks than planned. socket: of a running job, where it is
-    asked, if that is not in the attempt's folder, else empty."""
+    less than everything. fewer_ranks: only where launchers may start fewer ranks than planned. trust: only where success is believed
+    otherwise than by default. socket: of a running job, where it is asked, if that is not in the attempt's folder, else empty."""
 
     restarts: Restarts
     tell: Tell
     console: Console
     fewer_ranks: bool
+    trust: Trust
     socket: str
 
 

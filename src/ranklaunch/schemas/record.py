@@ -53,10 +53,12 @@ class RankRecord(_OfAnyRecord):
     """Start of the first Python of a rank. start: clock ticks since boot. time: seconds since 1970 by the host's clock. monotonic: by the
     host's monotonic clock. top: the topmost process with the same rank variables, such as a shell. variables: the rank variables at exec.
     argv: command line without secrets, at most 32 words. parent: of the top. launcher: what started the rank: ranklaunch or the name of a
-    launcher; empty for anything else. python: version."""
+    launcher; empty for anything else. within: the topmost process of the rank, or of the program, below which it was started; null for
+    none. python: version."""
 
     record: Literal["rank"]
     top: ProcessSeen
+    within: ProcessSeen | None
     variables: Mapping[str, str]
     argv: list[str]
     parent: ParentSeen
@@ -65,12 +67,14 @@ class RankRecord(_OfAnyRecord):
 
 
 class LauncherRecord(_OfAnyRecord):
-    """Start of a launcher that is a Python program. name: of the launcher. argv: command line without secrets, at most 32 words."""
+    """Start of a launcher that is a Python program. name: of the launcher. argv: command line without secrets, at most 32 words. top: the
+    topmost process of the rank that started it, as in that rank's record; null for none."""
 
     record: Literal["launcher"]
     name: str
     argv: list[str]
     parent: ParentSeen
+    top: ProcessSeen | None
     python: str
 
 

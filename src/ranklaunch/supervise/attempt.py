@@ -13,8 +13,8 @@ from functools import partial
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
-from ranklaunch.plan.model import Plan
-from ranklaunch.read.settings import RESTART_COUNT, RUN
+from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.companions import Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
@@ -28,7 +28,7 @@ from ranklaunch.supervise.ranks.recording import Recording
 from ranklaunch.supervise.ranks.start import lift_limit
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
-from ranklaunch.system import memory
+from ranklaunch.system import memory, tree
 from ranklaunch.system.loop import Share
 from ranklaunch.system.signals import STOPPING, name_of
 from ranklaunch.typed import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from ranklaunch.verdict.model import Note, Verdict
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.ranks.left import Leftovers
+    from ranklaunch.supervise.ranks.whole import Whole
     from ranklaunch.supervise.rounds.cleaning import Held
     from ranklaunch.system.bounded import Apart
 
@@ -63,6 +64,7 @@ class Attempt:
         self.finishes: list[Finish] = []
         self._state_said: Mapping[str, Any] = {}
         self._left: Leftovers | None = None
+        self._whole: Whole | None = None
         self._heard: set[int] = set()  # stop requests
         self._success: Success | None = None  # of this node's ranks
         self.loop = Share(around.loop)
@@ -115,7 +117,12 @@ class Attempt:
         needed = self.ending.outcome != "succeeded" or closing.has_exceptions(self.record, self.plan)
         node = self._node_ends(circumstances) if needed else None
         verdict = judge.verdict(self.plan, self._agree(circumstances, node), self.ending, self.children.ended, circumstances, self._started)
-        left = (*self._launchers.notes, *(self._left.notes if self._left else ()), *(closing.of_success(self.plan, node) if node else ()))
+        left = (
+            *self._launchers.notes,
+            *(self._whole.notes if self._whole else ()),
+            *(self._left.notes if self._left else ()),
+            *(closing.of_success(self.plan, node) if node else ()),
+        )
         notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self.stopper.stuck))
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
@@ -162,7 +169,8 @@ class Attempt:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
         count = str(self.plan.job.restart)
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
-        return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **self._recording.variables(self.plan)}
+        head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
+        return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **head, **self._recording.variables(self.plan)}
 
     def attended(self) -> Attended:
         return Attended(
@@ -309,7 +317,22 @@ class Attempt:
         elif child.role == STEP or child.process.may_end:
             return
         elif not any(other.role in DECIDING for other in self.children.running.values()):
+            self._complete()
+
+    def _complete(self) -> None:
+        """All processes of this node ended with 0, which may be less than the job's success: ranks may be left at work."""
+        is_rank = self.plan.job.program.is_python and self.plan.runs != PROGRAM
+        if is_rank or not (tree.has_children() or closing.has_records(self.record, self.plan)):
             self._succeed()
+            return
+        try:
+            from ranklaunch.supervise.ranks.whole import Whole
+
+            self._whole = Whole(self)
+        except (OSError, ImportError):  # no descriptor left
+            self._succeed()
+        else:
+            self._whole.complete(self._succeed)
 
     def _succeed(self) -> None:
         """This node has; the job has when all have."""

@@ -73,6 +73,11 @@ def has_exceptions(record: Record, plan: Plan) -> bool:
     return any(name.startswith(EXCEPTIONS) for name in disk.names(folders.records(record.folder, plan.job.node_index), MOST_NAMES))
 
 
+def has_records(record: Record, plan: Plan) -> bool:
+    """True if a process of this node recorded anything of itself."""
+    return bool(disk.names(folders.records(record.folder, plan.job.node_index), 1))
+
+
 def stuck(left: Iterable[tree.Identity]) -> Iterator[str]:
     """Yield a message for processes that outlived SIGKILL. Those that may not be signalled are in the verdict."""
     for process in left:

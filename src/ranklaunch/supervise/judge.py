@@ -83,7 +83,7 @@ def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart
     file systems, begun before."""
     if ending.outcome == "succeeded":
         return ()
-    own = [placed(plan, errors.reason(ending.reason))] if ending.culprit else []
+    own = [placed(plan, errors.reason(ending.reason))] if ending.culprit and ending.hung else []
     return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, found))), *_together(plan, found))
 
 
@@ -224,7 +224,7 @@ def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
     """Return ranklaunch's own end: asked to stop, in vain waiting, killed."""
     job, reason = plan.job, errors.reason(ending.reason)
     own = Suspect(job.node_index, at, ending.outcome, ending.exit_code, reason, ending.culprit)
-    return blame.of_ranklaunch(own, job.node.host, several=len(job.everyone) > 1, killed=ending.killed)
+    return blame.of_ranklaunch(own, job.node.host, several=len(job.everyone) > 1, killed=ending.killed, hung=ending.hung)
 
 
 def placed(plan: Plan, text: str) -> str:

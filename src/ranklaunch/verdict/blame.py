@@ -199,11 +199,14 @@ def _is_clear(suspect: Suspect) -> bool:
     return (culprit.signal or culprit.exit_code) not in OF_PEERS
 
 
-def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool) -> Suspect:
-    """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL."""
+def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung: bool) -> Suspect:
+    """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL. hung: the job
+    was; the culprit's own end is the reason then."""
     culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, iso(own.at)) if killed else own.culprit
     where = f"{place(own.node, host)}: " if several else ""
-    return replace(own, node=culprit.node if culprit else own.node, reason="" if own.culprit else f"{where}{own.reason}", culprit=culprit)
+    return replace(
+        own, node=culprit.node if culprit else own.node, reason="" if own.culprit and hung else f"{where}{own.reason}", culprit=culprit
+    )
 
 
 def tells_why(error: KnownError) -> bool:

@@ -7,16 +7,16 @@ one, and the address of node 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared import against, starters
 from ranklaunch.adapters.launchers.shared.against import Place
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.starters import Found, Start, Starters
-from ranklaunch.files import absolute
-from ranklaunch.read.job import Job, Program
+from ranklaunch.files import Files, absolute, text_of
+from ranklaunch.read.job import SHELLS, Job, Program
 from ranklaunch.read.reader import Reader
-from ranklaunch.values import Value
+from ranklaunch.values import Value, replace
 
 
 class Script(Value):
@@ -48,6 +48,17 @@ class Script(Value):
         return any(not command.reached or against.is_open(command.found) or not command.found.starter.nodes for command in self.commands)
 
 
+def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> Sequence[Start]:
+    """Return the commands of a shell script, or of a shell's -c, that start ranks; none for another program. env: of the script."""
+    path, *args = _file(program) or [""]
+    text = text_of(files, absolute(path, cwd), starters.MOST_BYTES) if path else ""
+    if not path and program.name in SHELLS:
+        text = starters.text_of_option(program.args)
+    reads_status = re.search(r"\$\{?(?:\?|PIPESTATUS)|\btrap\b", text)
+    found = Starters().in_script(text, env, args, env, files, cwd)
+    return [replace(start, judged=True) if reads_status else start for start in found]
+
+
 def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str, str]]) -> Script | None:
     """Return the script that the program is, if it starts ranks. job: with the slots of the platform. place: variables that it gets."""
     path, *args = _file(job.program) or [""]
@@ -69,4 +80,6 @@ def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str
 
 def _file(program: Program) -> Sequence[str]:
     """Return a shell script and its arguments, nothing if the shell's commands are not in a file."""
-    return (program.path, *program.args) if program.is_shell else starters.file_of(program.args)
+    if program.is_shell:
+        return (program.path, *program.args)
+    return starters.file_of(program.args) if program.name in SHELLS else ()

@@ -32,6 +32,7 @@ class OfChildren(Value):
     ended: Callable[[Child], None]
 
 
+MOST_ADOPTED = 65536
 FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
@@ -46,12 +47,14 @@ class Daemon(Value):
 
 class Children:
     """Those that ranklaunch itself has started. env: what they inherit. running: by pid. ended: in that order. killed: strangers that
-    ended as its children, by pid, with the signal's name. daemons: those of them that carried ranks."""
+    ended as its children, by pid, with the signal's name. adopted: wait statuses of strangers, by pid. daemons: those of them that carried
+    ranks."""
 
     def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
         self.running: dict[int, Child] = {}
         self.ended: list[Child] = []
         self.killed: dict[int, str] = {}
+        self.adopted: dict[int, int] = {}
         self.daemons: list[Daemon] = []
         self._hear = hear
         self.env = env
@@ -156,8 +159,8 @@ class Children:
     def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
         child = self.running.pop(pid, None)
         if child is None:
-            if not tree.fetched(pid, status) and signal_of(status):
-                self.killed[pid] = name_of(signal_of(status))
+            if not tree.fetched(pid, status):
+                self._note_stranger(pid, status)
             return
         child.end = End(status, self._loop.clock(), max_rss_kb, tuple(child.told))
         self.ended.append(child)
@@ -169,6 +172,12 @@ class Children:
             if child.had_said_all and (child.said is None or not child.told):
                 child.said = child.last_words()
         self._hear.ended(child)
+
+    def _note_stranger(self, pid: int, status: int) -> None:
+        if len(self.adopted) < MOST_ADOPTED:
+            self.adopted[pid] = status
+        if signal_of(status):
+            self.killed[pid] = name_of(signal_of(status))
 
 
 def _daemons(service: Child) -> Iterable[str]:

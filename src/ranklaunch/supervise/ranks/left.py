@@ -87,7 +87,7 @@ class Leftovers(_Orphans):
     def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
         pids = [each.pid for each in apart(children.running).left]
         loop.run_until(lambda: not any(map(tree.entry, pids)), loop.clock() + FOLLOW_S)
-        self._commands = {pid: _command(pid) for pid in pids if tree.entry(pid)}
+        self._commands = {pid: command_of(pid) for pid in pids if tree.entry(pid)}
         self._signals = children.killed
         self._signals.clear()
 
@@ -137,7 +137,7 @@ class Holders(_Orphans):
     def _end(self, left: list[tree.Identity], number: int) -> None:
         is_first = not self._commands
         new = [each for each in left if each.pid not in self._commands]
-        self._commands.update({each.pid: _command(each.pid) for each in new})
+        self._commands.update({each.pid: command_of(each.pid) for each in new})
         if is_first:
             what = _joined(self._living())
             self._say(f"all ranks here have ended; what they left holds their pipes: {what}; it is ended within {self._grace_s:g} s")
@@ -169,7 +169,7 @@ def _joined(shown: list[str]) -> str:
     return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     """Return the command of a process for messages, or the kernel's name of it if it has no words."""
     found = tree.entry(pid)
     return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]

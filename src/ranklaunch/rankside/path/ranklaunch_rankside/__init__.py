@@ -22,6 +22,7 @@ import sys
 from types import ModuleType
 
 FOLDER = "RANKLAUNCH_RECORDS_DIR"  # where records go; no variable: no records
+HEAD, PROGRAM = "RANKLAUNCH_RANK_HEAD", "program"  # at first: the program is one rank of its node, also without a rank's variables
 STACKS = "RANKLAUNCH_STACKS"  # off: no handler for stacks
 STACKS_FILE = "ranklaunch-stacks"  # name of the file in memory, by which ranklaunch finds it among the descriptors
 SIGNAL = 59  # a real-time signal that no library is known to use
@@ -119,7 +120,7 @@ def _record_start():
     except OSError:
         return
     index = any(name in os.environ for name in INDEXES)
-    if index or any(word.rpartition("/")[2] in LAUNCHERS for word in argv[1:8]):
+    if index or os.environ.get(HEAD) == PROGRAM or any(word.rpartition("/")[2] in LAUNCHERS for word in argv[1:8]):
         from . import heads
 
         launcher = heads.record_start(argv, index)

@@ -1,13 +1,14 @@
 """Rank records and launcher records: what this process was given at exec, and which process gave it.
 
 *Variables*: those of VARIABLES that are in the environment at exec. *Top*: the topmost living process on the parent chain with equal
-variables, below the ranklaunch that set the records' folder. *Head*: the first Python process below a top; the mark in its environment
-tells all processes below it, adopted ones too, that they are no heads. Two heads with one top are one rank.
+variables, addresses and ports aside, below the ranklaunch that set the records' folder, and below a launcher. *Head*: the first Python
+process below a top; the mark in its environment tells all processes below it, adopted ones too, that they are no heads. Two heads with one
+top are one rank.
 """
 
 import os
 
-from . import FOLDER, LAUNCHERS, records
+from . import FOLDER, HEAD, LAUNCHERS, PROGRAM, records
 
 VARIABLES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
@@ -15,6 +16,8 @@ VARIABLES = (
     "PMIX_RANK", "RANK_ID", "RANK_SIZE", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT",
     "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
 )  # fmt: skip
+# Of these, what a script may set for the same rank.
+ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_HOST", "MS_SCHED_PORT", "JAX_COORDINATOR_ADDRESS")
 SUPERVISOR = "RANKLAUNCH_OUTER_RUN"  # begins with [pid, start of the ranklaunch that supervises this node
 ELASTIC = "TORCHELASTIC_RUN_ID"  # torch's elastic agent gives it to its ranks, also where a library of the user's runs the agent
 # Launchers that are no Python, by the name of their program.
@@ -30,23 +33,27 @@ OF_RANKLAUNCH = os.path.join("ranklaunch", "programs") + os.sep  # programs of o
 
 def record_start(argv, index):
     """Write the records of this process. Return the launcher's name, "" if this is none. index: a rank's number is among the variables."""
-    launcher = launcher_of(argv)
+    launcher, program = launcher_of(argv), os.environ.get(HEAD) == PROGRAM
     if launcher:
-        records.start(os.environ[FOLDER], "launcher", {"name": launcher, **records.command(argv), "parent": _process(os.getppid())})
-    if index and not _is_never_head(argv):
+        details = {"name": launcher, **records.command(argv), "parent": _process(os.getppid()), "top": records.top(os.environ[FOLDER])}
+        records.start(os.environ[FOLDER], "launcher", details)
+        if program:
+            os.environ[HEAD] = ""  # its helpers are no heads
+    if (index or (program and not launcher)) and not _is_never_head(argv):
         _record_rank(argv)
     return launcher
 
 
 def _record_rank(argv):
-    own = _variables(os.environ)
-    text = ";".join((os.environ[FOLDER], *("%s=%s" % item for item in own.items())))
+    own, rank = _variables(os.environ), _rank(os.environ)
+    text = ";".join((os.environ[FOLDER], *("%s=%s" % item for item in rank.items())))
     before = os.environ.get(records.MARK, "")
-    if before.partition(";")[2] == text:
+    if before.partition(";")[2] == text and not _is_launcher(os.getppid()):
         return
-    top, parent, given = _top(own)
+    top, parent, given = _top(rank)
+    within = records.top(os.environ[FOLDER])
     os.environ[records.MARK] = "%d.%d;%s" % (*top, text)
-    found = {"top": {"pid": top[0], "start": top[1]}, "variables": own, **records.command(argv)}
+    found = {"top": {"pid": top[0], "start": top[1]}, "within": within, "variables": own, **records.command(argv)}
     records.start(os.environ[FOLDER], "rank", {**found, "parent": _process(parent), "launcher": _placed_by(parent, given)})
 
 
@@ -86,14 +93,20 @@ def _variables(env):
     return {name: env[name] for name in VARIABLES if name in env}
 
 
-def _top(own):
+def _rank(env):
+    """Return the variables that tell which rank a process belongs to, and of which launch of torch's elastic agent."""
+    rank = {name: value for name, value in _variables(env).items() if name not in ADDRESSES}
+    return {**rank, ELASTIC: env[ELASTIC]} if ELASTIC in env else rank
+
+
+def _top(rank):
     """Return (pid, start) of the top, the pid of its parent, and True if the parent lacks the elastic agent's id."""
     pid, folder, elastic = os.getpid(), os.environ[FOLDER], os.environ.get(ELASTIC)
     parent, start = records.parent_and_start(pid)
     environ = None  # of the top's parent
     for _ in range(MOST_LEVELS):
         environ = _environ(parent)
-        if environ is None or environ.get(FOLDER) != folder or _variables(environ) != own:
+        if environ is None or environ.get(FOLDER) != folder or _rank(environ) != rank or _is_launcher(parent):
             break
         pid = parent
         parent, start = records.parent_and_start(pid)
@@ -108,6 +121,12 @@ def _environ(pid):
     except OSError:
         return None
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _is_launcher(pid):
+    argv = _argv(pid)
+    name = argv[0].rpartition("/")[2] if argv else ""
+    return name in OTHER_LAUNCHERS or bool(launcher_of(argv) if name.startswith("python") else LAUNCHERS.get(name))
 
 
 def _argv(pid):

@@ -1,0 +1,118 @@
+"""Rank heads and the launchers that placed them, from the records that they wrote of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ranklaunch.ends import records
+from ranklaunch.ends.records import Process, Record
+from ranklaunch.typed import NamedTuple, Optional
+from ranklaunch.values import Value, replace
+
+Key = tuple[int, int]  # pid and start (clock ticks since boot): one process for good
+OURS = "ranklaunch"
+MOST_DIGITS = 9
+
+
+class _Family(NamedTuple):
+    """Names of the variables by which a launcher tells a rank its place; "" where it has none."""
+
+    rank: str
+    world: str
+    local_rank: str = ""
+    local_world: str = ""
+    master: str = ""
+    port: str = ""
+
+
+_TORCH = _Family("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_OPEN_MPI = _Family("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+_PMI = _Family("PMI_RANK", "PMI_SIZE")
+_MINDSPORE = _Family("RANK_ID", "MS_WORKER_NUM", master="MS_SCHED_HOST", port="MS_SCHED_PORT")
+_ASCEND = _Family("RANK_ID", "RANK_SIZE")
+_JAX = _Family("JAX_PROCESS_ID", "JAX_NUM_PROCESSES", master="JAX_COORDINATOR_ADDRESS")
+_ANY = (_TORCH, _OPEN_MPI, _PMI, _MINDSPORE, _ASCEND, _JAX)
+VARIABLES = tuple(dict.fromkeys(name for family in _ANY for name in family if name))
+_BY_LAUNCHER = {"mpirun": (_OPEN_MPI, _PMI), "srun": (_PMI,), "msrun": (_MINDSPORE,)}
+
+
+class Head(Value):
+    """The first Python of a rank. top: the topmost process with the same rank variables. parent: of the top. launcher: what started the
+    rank: ranklaunch, the name of a launcher, "" for something else. rank, world, local_rank, local_world: None where no variable tells.
+    master, port: of the rendezvous. at: monotonic seconds of its start. argv: its command line. within: top of the rank or program
+    below which it was started, None for none."""
+
+    process: Key
+    top: Key
+    parent: Key
+    launcher: str
+    rank: Optional[int] = None
+    world: Optional[int] = None
+    local_rank: Optional[int] = None
+    local_world: Optional[int] = None
+    master: str = ""
+    port: str = ""
+    at: float = 0.0
+    argv: tuple[str, ...] = ()
+    within: Optional[Key] = None
+
+
+class Launcher(Value):
+    """A launcher that the program started. process: None where it left no record of itself. top: of the rank that started it, None for
+    none. at: monotonic seconds of its start. code: its exit code, None where it has not recorded one."""
+
+    process: Key
+    name: str
+    argv: tuple[str, ...] = ()
+    top: Optional[Key] = None
+    at: float = 0.0
+    code: Optional[int] = None
+
+
+def head(record: Record) -> Head | None:
+    """Return the head that wrote a rank record; None for a record without its processes."""
+    if not record.top or not record.parent:
+        return None
+    own = placed(
+        record.process, _key(record.top), _key(record.parent), record.launcher, dict(record.variables), record.monotonic, record.argv
+    )  # fmt: skip
+    return replace(own, within=_key(record.within)) if record.within else own
+
+
+def placed(
+    process: Key, top: Key, parent: Key, launcher: str, variables: Mapping[str, str], at: float = 0.0, argv: tuple[str, ...] = ()
+) -> Head:
+    """Return a head with the place that its variables tell."""
+    families: Sequence[_Family] = _BY_LAUNCHER.get(launcher, _ANY)
+    family = next((each for each in families if _number(variables, each.rank) is not None), _TORCH)
+    rank, world, local_rank, local_world = (_number(variables, name) for name in family[:4])
+    master, port = variables.get(family.master, ""), variables.get(family.port, "")
+    return Head(process, top, parent, launcher, rank, world, local_rank, local_world, master, port, at, argv)
+
+
+def launcher(record: Record) -> Launcher:
+    top = _key(record.top) if record.top else None
+    return Launcher(record.process, record.launcher, record.argv, top, record.monotonic)
+
+
+def has_rank(variables: Mapping[str, str]) -> bool:
+    """Return True if one of the variables is the number of a rank."""
+    return any(_number(variables, family.rank) is not None for family in _ANY)
+
+
+def _key(process: Process) -> Key:
+    return process.pid, process.start
+
+
+def raised_code(records_of: Iterable[Record]) -> int | None:
+    """Return the exit code that records of one process tell: of an exit record, or 1 after an exception of the main thread."""
+    found = [*records_of]
+    codes = [record.code for record in found if record.kind == records.EXIT]
+    if codes:
+        return codes[-1]
+    return 1 if any(record.kind == records.EXCEPTION and record.where == "main" for record in found) else None
+
+
+def _number(variables: Mapping[str, str], name: str) -> int | None:
+    value = variables.get(name, "") if name else ""
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS else None

@@ -1,0 +1,99 @@
+"""Whether a program that ended with 0 has done its work: ranks that it left, and launchers whose failure its shell hid. Pure.
+
+A program's 0 is believed where nothing shows that it is wrong. Missing records show nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ranklaunch.placed.model import OURS, Head, Key, Launcher
+from ranklaunch.typed import Optional
+from ranklaunch.values import Value, replace
+
+
+class Node(Value):
+    """What is known of the processes of a node. heads, launchers: in the order of their starts. codes: exit codes that processes recorded.
+    own: ranklaunch's own children, which placed the ranks or are the program. ranks: these children, or those of their launchers, are the
+    ranks of the plan."""
+
+    heads: tuple[Head, ...] = ()
+    launchers: tuple[Launcher, ...] = ()
+    codes: Mapping[Key, int] = {}
+    own: frozenset[Key] = frozenset()
+    ranks: bool = False
+
+    @property
+    def by_program(self) -> Sequence[Launcher]:
+        """Launchers that the program started itself, and no rank of it. mpirun and others in C are known by their ranks."""
+        outer = [each for each in self.launchers if not self._is_rank(each.top)]
+        recorded = [replace(each, code=self.codes.get(each.process)) for each in outer]
+        known = {each.process for each in self.launchers}
+        placed = [each for each in self.heads if each.launcher not in ("", OURS) and not self._is_rank(each.within)]
+        found = {each.parent: each for each in reversed(placed) if each.parent not in known}
+        silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in found.items()]
+        return sorted((*recorded, *silent), key=lambda each: each.at)
+
+    def is_placed(self, head: Head) -> bool:
+        """Return True for a rank of the job, or its program, which ranklaunch or a launcher started. An orphan that ranklaunch adopted is
+        none, nor what a rank started."""
+        return not self._is_rank(head.within) and (head.top in self.own or head.launcher not in ("", OURS))
+
+    def is_left(self, head: Head) -> bool:
+        """Return True for a rank of the program also if what started it is no launcher, or had ended before its Python began."""
+        return self.is_placed(head) or (not self.ranks and head.rank is not None and not self._is_rank(head.within))
+
+    def _is_rank(self, top: Optional[Key]) -> bool:
+        """Return True for the top of a rank, False for that of a program that is none."""
+        return top is not None and (self.ranks or any(head.top == top and head.rank is not None for head in self.heads))
+
+    def of(self, launcher: Launcher) -> Sequence[Head]:
+        return [head for head in self.heads if head.parent == launcher.process and head.launcher not in ("", OURS)]
+
+    def _code_of_ranks(self, process: Key) -> int | None:
+        """Return the first exit code other than 0 that a rank of a launcher recorded, None for none."""
+        return next((self.codes[head.process] for head in self.heads if head.parent == process and self.codes.get(head.process)), None)
+
+
+class Hidden(Value):
+    """The last launcher that a program started failed, and the program ended with 0. rank: that recorded why, None for none."""
+
+    launcher: Launcher
+    rank: Optional[Head] = None
+
+
+def left(node: Node, living: Collection[Key]) -> list[Key]:
+    """Return the processes that a program left at work: tops of its ranks and launchers.
+
+    The head of a shell is at work if none that was started later has ended: what was started before is a helper. What a rank started is
+    never waited for.
+    """
+    found = [each.process for each in node.by_program if each.process in living]
+    for head in node.heads:
+        top = head.top if head.top in living else head.process
+        if head.process in living and node.is_left(head) and top not in found and not _is_helper(head, node, living):
+            found.append(top)
+    return found
+
+
+def _is_helper(head: Head, node: Node, living: Collection[Key]) -> bool:
+    """Return True for a program of a shell that ran another one to its end after this one."""
+    if head.top not in node.own:
+        return False
+    return any(each.top == head.top and each.at > head.at and each.process not in living for each in node.heads)
+
+
+def hidden(node: Node) -> Hidden | None:
+    """Return the failure of the last launcher that the program started; None if the last one did not fail, or nobody knows."""
+    launchers = node.by_program
+    last = launchers[-1] if launchers else None
+    if not last or not last.code:
+        return None
+    failed = [head for head in node.of(last) if node.codes.get(head.process)]
+    return Hidden(last, failed[0] if failed else None)
+
+
+def earlier(node: Node) -> Launcher | None:
+    """Return the last launcher that failed before one that did not."""
+    launchers = node.by_program
+    return next((each for each in reversed(launchers[:-1]) if each.code), None) if launchers and launchers[-1].code == 0 else None

@@ -1,0 +1,20 @@
+"""Stand-ins for launchers, where a real one takes seconds to start or cannot be installed: small programs of the same name."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+LAUNCHER = Path(__file__).parent / "launcher.py"
+
+
+def put(folder: Path, *names: str) -> Path:
+    """Make a folder with the stand-in launcher under these names, for PATH; return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = LAUNCHER.read_text(encoding="utf-8")
+    for name in names:
+        path = folder / name
+        path.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return folder
