@@ -507,17 +507,25 @@ def test_a_rank_that_had_ended_is_noted_once(as_process: Starter, tmp_path: Path
     assert len([note for note in notes if note.startswith("rank 0 on node 0 had ended with 0")]) == 1
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Starter, first: int) -> None:
-    """It ends with 0, and the other goes on: also when it is node 0 that leaves."""
+def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Starter) -> None:
+    """It ends with 0, and node 0 goes on."""
     nodes = Nodes(as_process, 2, end_timeout_s=3, muster_allow="program")
-    programs = {first: (child("exits.py"), 0), 1 - first: (child("told.py"), "--code", 0, "--rank", 1 - first)}
+    programs = [(child("told.py"), "--code", 0, "--rank", 0), (child("exits.py"), 0)]
     jobs = [nodes.start(node, *programs[node]) for node in range(2)]
-    assert code_of(jobs[first]) == 0
-    assert "other nodes were still running 3 s later" in verdict(jobs[first])["reason"]
-    sleep_until(lambda: "ready" in jobs[1 - first].out.text, "the other is not ready")
-    jobs[1 - first].send(signal.SIGUSR1)
-    assert jobs[1 - first].end() == 0
+    assert code_of(jobs[1]) == 0
+    assert "other nodes were still running 3 s later" in verdict(jobs[1])["reason"]
+    sleep_until(lambda: "ready" in jobs[0].out.text, "the other is not ready")
+    jobs[0].send(signal.SIGUSR1)
+    assert jobs[0].end() == 0
+
+
+def test_nobody_goes_on_without_node_0(as_process: Starter) -> None:
+    """Nobody would watch the others: all end with 75, and each says which of its ranks were still working."""
+    nodes = Nodes(as_process, 2, end_timeout_s=3, muster_allow="program")
+    programs = [(child("exits.py"), 0), (child("told.py"), "--code", 0, "--rank", 1)]
+    jobs = [nodes.start(node, *programs[node]) for node in range(2)]
+    assert check_same(jobs, 75)["reason"].endswith("still ran 3 s later (RANKLAUNCH_END_TIMEOUT_S)")
+    assert "ranklaunch: still working here: rank 1" in jobs[1].err.text
 
 
 LEAVES = """

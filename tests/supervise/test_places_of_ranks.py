@@ -153,3 +153,21 @@ RIGHT = [
 def test_ranks_that_are_right(as_process: Starter, text: str) -> None:
     job = run(as_process, text, "--method", "spawn", STEPS="15")
     assert job.end(120) == 0, job.err.text
+
+
+# Node 0 has ended
+
+
+@pytest.mark.parametrize("keeps", ["sleep 600", "exec sleep 600", pytest.param("sleep 600 & wait", marks=pytest.mark.table)])
+def test_a_node_that_is_kept_for_others_ends_with_node_0(as_process: Starter, keeps: str) -> None:
+    job = simulate(as_process, f"{NODE}[ $RANKLAUNCH_TEST_NODE = 0 ] || {keeps}", "--method", "plain")
+    assert job.end(120) == 0, job.err.text
+
+
+def test_a_node_that_hangs_after_node_0_ended_is_noticed(as_process: Starter) -> None:
+    program = "import time\nprint('iter 0: loss 1.0', flush=True)\ntime.sleep(600)\n"
+    (as_process.folder / "hangs.py").write_text(program)
+    env = {"RANKLAUNCH_HANG": "stop", "RANKLAUNCH_HANG_S": "5", "RANKLAUNCH_FIRST_STEP_S": "5"}
+    job = simulate(as_process, f"{NODE}[ $RANKLAUNCH_TEST_NODE = 0 ] || exec python hangs.py", "--method", "plain", **env)
+    assert job.end(120) == 75, job.err.text
+    assert "the job hangs" in job.err.text

@@ -293,8 +293,7 @@ class Hub(Reception):
         self._broadcast({"type": "dismissed"})
 
     def _end_late(self, event: events.EndLate) -> None:
-        """Ends the job, which has followers: they would have nobody to tell them, and a TensorFlow worker may be waiting for this node
-        for ever."""
+        """End the job: without node 0 nobody would watch the others, which may wait for its ranks for ever."""
         named = self.here.unfinished(len(self._roll.hosts) - self._muster.followers)
         late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))

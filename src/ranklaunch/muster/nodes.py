@@ -363,7 +363,7 @@ class Nodes:
     def _wait_for_others(self, ends: float) -> None:
         assert self._plan.muster
         left = ends - self._loop.clock()
-        if left <= 0 and self._hub and not self.may_leave:
+        if left <= 0 and self._hub:  # without node 0 nobody would watch the others
             self._hub.end_late(self._finished)
             return
         if left <= 0:

@@ -16,7 +16,7 @@ from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
-from ranklaunch.supervise.companions import Attended, Companions
+from ranklaunch.supervise.companions import NODE_0_DONE, Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.logs import Logs
@@ -179,7 +179,7 @@ class Attempt:
             say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, taking=self.companions.taking,
-            said=lambda: closing.remember_ranks(self.children, self.logs),
+            said=lambda: closing.remember_ranks(self.children, self.logs), succeed=self._succeed_idle,
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -279,6 +279,9 @@ class Attempt:
 
     def on_judged(self, judgement: Judgement) -> None:
         if self.ending is None:
+            ranks = self._launchers.living()
+            if ranks and judgement.outcome == "failed":
+                self.say(f"still working here: {errors.numbered(ranks, 'rank')}")
             self._end_by(judgement)
 
     def on_lost(self, suspect: Suspect) -> None:
@@ -336,13 +339,23 @@ class Attempt:
 
     def _succeed(self) -> None:
         """This node has; the job has when all have."""
-        success = self._success = self._launchers.success(self.children.ended)
+        self._take(self._launchers.success(self.children.ended))
+
+    def _succeed_idle(self, text: str) -> None:
+        """This node has succeeded with the job: its program only waits."""
+        if not (self.ending or self._success):
+            self._take(Success(text))
+
+    def _take(self, success: Success) -> None:
+        self._success = success
         own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
         if success.fewer:
             self.fail(Ending("failed", success.code, success.fewer))
         elif self.nodes.done(own, success.text, success.unseen):
             self.finishes[:] = [own]
             self.record.event("done")
+            if self.plan.job.node_index == 0 and self.plan.runs == PROGRAM:
+                self.nodes.tell_nodes(NODE_0_DONE, None)
         else:
             self._end(Ending("succeeded", 0, success.text))
 
