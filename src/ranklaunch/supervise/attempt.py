@@ -16,7 +16,7 @@ from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
-from ranklaunch.supervise.companions import NODE_0_DONE, Attended, Companions
+from ranklaunch.supervise.companions import Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.logs import Logs
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
 PRELOAD_S = 0.3  # from the start of the ranks to the imports for a failure: a job that ends sooner needs none of them
+NODE_0_DONE = "node_0_done"  # word: node 0's program ended with 0
+KEPT_S = 2.0  # between looks at whether this node is only kept for node 0
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
 
@@ -162,6 +164,8 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
+        if self.plan.muster and self.plan.runs == PROGRAM:
+            self.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
         self.companions.join(self.attended)
         self.loop.after(PRELOAD_S, _preload)
 
@@ -179,7 +183,7 @@ class Attempt:
             say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, taking=self.companions.taking,
-            said=lambda: closing.remember_ranks(self.children, self.logs), succeed=self._succeed_idle,
+            said=lambda: closing.remember_ranks(self.children, self.logs),
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -341,10 +345,15 @@ class Attempt:
         """This node has; the job has when all have."""
         self._take(self._launchers.success(self.children.ended))
 
-    def _succeed_idle(self, text: str) -> None:
-        """This node has succeeded with the job: its program only waits."""
-        if not (self.ending or self._success):
+    def _on_node_0_done(self, before: str = "") -> None:
+        """End with node 0 if nothing works here but what keeps this node for it, in two looks. before: what the last look found."""
+        if self.ending or self._success:
+            return
+        text = closing.keeps_node(self.children.running.values())
+        if text and before:
             self._take(Success(text))
+        else:
+            self.loop.after(KEPT_S, lambda: self._on_node_0_done(text))
 
     def _take(self, success: Success) -> None:
         self._success = success

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 EXCEPTIONS = "exception-"  # begins the name of a record of an exception
 MOST_NAMES = 4096  # in the folder of records, that are looked at
+KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
 MOST_SAID = 4  # different exceptions of ranks that have succeeded
 
 
@@ -71,6 +72,17 @@ def of_success(plan: Plan, node: NodeEnds | None) -> Iterator[str]:
 def has_exceptions(record: Record, plan: Plan) -> bool:
     """True if a process of this node recorded an exception."""
     return any(name.startswith(EXCEPTIONS) for name in disk.names(folders.records(record.folder, plan.job.node_index), MOST_NAMES))
+
+
+def keeps_node(running: Iterable[Child]) -> str:
+    """Return why this node has succeeded with node 0: only programs that keep it for others run here, as a sleep, or an sshd for the ranks
+    of an mpirun; "" if anything else does."""
+    roots = [child.identity for child in running]
+    living = [*roots, *(process for root in roots for process in tree.descendants(root.pid))]
+    names = {entry.name for entry in map(tree.entry, (process.pid for process in living)) if entry}
+    keepers = sorted(names & {*KEEPERS})
+    is_kept = keepers and names <= {*tree.SHELLS, *KEEPERS}
+    return f"node 0 has ended, and nothing ran here but {' and '.join(keepers)}" if is_kept else ""
 
 
 def has_records(record: Record, plan: Plan) -> bool:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.stop import Stopper
     from ranklaunch.verdict.blame import Suspect
 
-NODE_0_DONE = "node_0_done"  # word: node 0's program ended with 0
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
 
@@ -34,8 +33,7 @@ class Attended(Value):
     have, in that order. explained: which rank of a launcher failed first, by what that has written. take: has evidence taken on all
     nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that the
     job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended.
-    taking: whether evidence is being taken here, for which ranks compute, write and say something, whatever they wait for. succeed: this
-    node has, although its program runs."""
+    taking: whether evidence is being taken here, for which ranks compute, write and say something, whatever they wait for."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -56,7 +54,6 @@ class Attended(Value):
     alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
     said: Callable[[], None] = lambda: None
     taking: Callable[[], bool] = lambda: False
-    succeed: Callable[[str], None] = lambda text: None
 
 
 class Companion:

@@ -21,7 +21,7 @@ from ranklaunch.placed.rules import Alone, Place
 from ranklaunch.placed.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.read.trusting import ALLOW
-from ranklaunch.supervise.companions import NODE_0_DONE, Attended, Companion
+from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.advice import Advice
 from ranklaunch.supervise.ranks.placed import Placed, job_of, variables_of
@@ -34,7 +34,6 @@ PLACES = "places"  # what nodes tell node 0
 SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
 NO_RANK_S = 5.0  # that a launcher may take to start a rank, before its words are compared
 READ = 4096  # bytes of new output that are looked at for a step
-IDLE = (*tree.SHELLS, "sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that only keep a node for others
 DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
@@ -56,7 +55,6 @@ class Placing(Companion):
         self._places: dict[int, Sequence[Place]] = {}
         if self._is_program and self._job.nodes > 1:
             attended.nodes.hear(PLACES, self._on_places, at_node_0=True)
-            attended.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
         self._look()
 
     # Looks
@@ -134,18 +132,6 @@ class Placing(Companion):
         if not found or not why:
             return ""
         return f"{len(job.nodes)} nodes, and the {launcher.name} on node {job.node_index} waits for nobody, {why}: write {found.instead}"
-
-    # A node that is kept for others
-
-    def _on_node_0_done(self) -> None:
-        """End with node 0 if nothing works here but what keeps this node for it, as a sleep, or an sshd for the ranks of an mpirun."""
-        roots = [child.identity for child in self._of.running.values()]
-        living = [*roots, *(process for root in roots for process in tree.descendants(root.pid))]
-        names = {entry.name for entry in map(tree.entry, (process.pid for process in living)) if entry}
-        if names and names <= {*IDLE} and not self._of.ending():
-            self._of.succeed(f"node 0 has ended, and {' and '.join(sorted(names - {*tree.SHELLS}))} ran here alone")
-        elif not self._of.ending():
-            self._of.loop.after(LATER_S, self._on_node_0_done)
 
     # Two of one place
 
