@@ -224,6 +224,7 @@ def read(reader: Reader, program: Program) -> Job:
         from ranklaunch.adapters.platforms.shared import unrecognised  # on these alone
 
         unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
+        unrecognised.refuse_others(reader)
     if per_rank(reader) and not job.among:
         reader.problem(f"{reader.told(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
     return job

@@ -194,6 +194,19 @@ def test_several_of_ranklaunch_that_an_mpirun_has_started_do_not_train_alone(env
     assert len(helpers.plan({name: "1" if text == "8" else "0" for name, text in BY_MPIRUN.items()}).job.nodes) == 1
 
 
+BY_TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+BY_HOROVODRUN = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2"}
+
+
+@pytest.mark.parametrize(("name", "env"), [("torchrun", BY_TORCHRUN), ("horovodrun", BY_HOROVODRUN)])
+def test_several_of_ranklaunch_that_another_launcher_has_started(name: str, env: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"=2: {name} has started several of ranklaunch, and each would start all"):
+        helpers.plan(env)
+    for told in ({"RANKLAUNCH_PLATFORM": "local"}, {"RANKLAUNCH_OUTER_RUN": "x"}):
+        assert len(helpers.plan({**env, **told}).job.nodes) == 1
+    assert len(helpers.plan({name: "1" if text == "2" else "0" for name, text in env.items()}).job.nodes) == 1
+
+
 LISTED = "10.0.0.5,10.0.0.6"
 ONE_SERVER = helpers.server_table([("10.0.0.5", [("0", "0")])])
 TWO_SERVERS = helpers.server_table([("10.0.0.5", [("0", "0")]), ("10.0.0.6", [("0", "1")])])

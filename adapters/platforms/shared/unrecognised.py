@@ -58,11 +58,14 @@ PLACES = (
 RENDEZVOUS = "/run/determined/info/rendezvous.json"
 
 OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of processes, and that of MPICH and Intel MPI
+# A launcher's number of processes on this node, with the variable that only this launcher sets.
+OF_OTHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
 OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # of those on this node
 SIGNS = Variable(
     "several_signs",
     tuple(dict.fromkeys((
         "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
+        *(name for _, *names in OF_OTHERS for name in names),
         *(name for place in PLACES for name in (place.counts, place.beside) if name),
     ))),
     parse.text, "",
@@ -91,6 +94,7 @@ def refuse(reader: Reader) -> None:
     if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
     refuse_mpirun(reader, OF_MPIRUN)
+    refuse_others(reader)
     sign = _pet(reader) or _world(reader) or _group(reader) or _mpi(reader)
     if sign:
         _say(reader, f"{sign}: this container seems to be one of several, of a kind of job that is not known", rank=_is_rank(reader))
@@ -203,8 +207,23 @@ def refuse_mpirun(reader: Reader, names: Iterable[str]) -> None:
     sizes = ((name, _text(reader, name)) for name in names)
     several = next((f"{name}={size}" for name, size in sizes if re.fullmatch("[0-9]{1,9}", size) and int(size) > 1), "")
     if several:
-        reader.problem(
-            f"{several}: mpirun has started several of ranklaunch, and each would start all of the node's ranks: start ranklaunch without "
-            f"mpirun, which --method mpirun has it start itself; or one on each node, with {_TOLD}; or set RANKLAUNCH_PLATFORM=local where "
-            "each is meant to be the only one"
-        )
+        _refuse_several(reader, "mpirun", several, "mpirun")
+
+
+def refuse_others(reader: Reader) -> None:
+    """Refuse a start by torchrun or horovodrun, which started several of this process on this node."""
+    if OUTER_RUN in reader.env:
+        return
+    for launcher, count, beside in OF_OTHERS:
+        size = _text(reader, count)
+        if _text(reader, beside) and re.fullmatch("[0-9]{1,9}", size) and int(size) > 1:
+            _refuse_several(reader, launcher, f"{count}={size}", "torchrun" if launcher == "torchrun" else "mpirun")
+            return
+
+
+def _refuse_several(reader: Reader, launcher: str, sign: str, method: str) -> None:
+    reader.problem(
+        f"{sign}: {launcher} has started several of ranklaunch, and each would start all of the node's ranks: start ranklaunch without "
+        f"{launcher}, which --method {method} has it start itself; or one on each node, with {_TOLD}; or set RANKLAUNCH_PLATFORM=local "
+        "where each is meant to be the only one"
+    )
