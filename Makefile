@@ -111,7 +111,7 @@ tables: ## run the whole tables of failures and launchers, of which CI runs a ca
 	@$(VENV)/python tools/tables.py --cases >build/tables.txt
 	@rm -f build/hangs.jsonl
 	RANKLAUNCH_HANG_TABLE=$(CURDIR)/build/hangs.jsonl $(PYTEST) @build/tables.txt $(if $(K),-k "$(K)") -o junit_family=xunit1 --junitxml=build/tables.xml; \
-	ended=$$?; $(VENV)/python tools/tables.py build/tables.xml; $(VENV)/python tools/hang_table.py build/hangs.jsonl; exit $$ended
+	ended=$$?; $(VENV)/python tools/tables.py build/tables.xml; $(VENV)/python tools/scripts_table.py build/tables.xml; $(VENV)/python tools/hang_table.py build/hangs.jsonl; exit $$ended
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections

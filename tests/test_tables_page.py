@@ -27,6 +27,14 @@ def test_the_page_has_the_cases_that_there_are() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.one_python
+@pytest.mark.processes
+def test_the_page_of_scripts_has_the_rows_that_there_are() -> None:
+    command = [sys.executable, "tools/scripts_table.py", "--check"]
+    done = subprocess.run(command, cwd=helpers.ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
     """In the page, while another part is run: of a test without cases, with them, with runs of one, and of the tables by launcher."""
     names = ("tests/a/test_b.py::test_it_ends", "tests/a/test_b.py::test_it_is[x-y z]", "tests/a/test_b.py::test_it_is[w]")

@@ -27,6 +27,7 @@ RESTARTS = "tests/launchers/test_restarts.py::test_after_each_failure_all_ranks_
 PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
 MARKED = re.compile(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)")
 IN_GROUPS = "tests/rankside/"
+ON_A_PAGE_OF_ITS_OWN = "launchers/test_start_scripts.py"  # docs/scripts.md
 Marks = Mapping[str, str]  # by what pytest calls a case
 
 INTRODUCTION = """\
@@ -151,7 +152,7 @@ def page(found: list[Found], marks: Marks) -> str:
     chaos = {each.case for each in found if each.test == CHAOS}
     repeated = [each for each in found if all(each.run)]
     again = [each for each in found if each.test == RESTARTS]
-    others = [each for each in found if each.test != CHAOS and each not in (*repeated, *again)]
+    others = [each for each in found if each.test != CHAOS and each not in (*repeated, *again) and each.where != ON_A_PAGE_OF_ITS_OWN]
     of_failures = [*failures(chaos, marks), EMPTY, *empty(), *restarts(again, marks)]
     return "\n".join([INTRODUCTION, *of_failures, *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]) + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 LAUNCHER = Path(__file__).parent / "launcher.py"
@@ -11,9 +12,14 @@ LAUNCHER = Path(__file__).parent / "launcher.py"
 
 def put(folder: Path, *names: str) -> Path:
     """Make a folder with the stand-in launcher under these names, for PATH; return it."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = LAUNCHER.read_text(encoding="utf-8")
-    for name in names:
+    return write(folder, dict.fromkeys(names, text))
+
+
+def write(folder: Path, programs: Mapping[str, str]) -> Path:
+    """Make a folder with Python programs, by name; return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in programs.items():
         path = folder / name
         path.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -65,6 +65,7 @@ TWO = Job(2, 4, 2)
         ([of("msrun", 20 + i, RANK_ID=i, MS_WORKER_NUM=2, MS_SCHED_HOST="h0") for i in (0, 1)], "its world has 2 of the 4"),
         ([of("msrun", 20, RANK_ID=0, MS_WORKER_NUM=4, MS_SCHED_HOST="h0")], ""),
         ([of("", 20, RANK=0, WORLD_SIZE=2)], ""),  # no launcher: a program that sets the variables itself
+        ([replace(ours(11, 0), process=AGENT), torch(20, 0, 2, within=SHELL)], "its world has 2 of the 4"),  # with the platform's RANK
         ([ours(11)], ""),  # a sweep of programs that are one rank each
     ]
 )
@@ -161,6 +162,8 @@ def launched(pid: int, top: Key | None = None) -> Launcher:
         (program(torch(20, 0, 2), launchers=(launched(11), launched(30, key(20))), p11=0, p30=1), None),  # of a rank
         (program(of("mpirun", 20, OMPI_COMM_WORLD_RANK=0), p20=3), 11),  # in C: its ranks tell
         (program(of("mpirun", 20, OMPI_COMM_WORLD_RANK=0)), None),
+        (program(replace(ours(11, 0), process=AGENT), launchers=(launched(11),), p11=1), 11),  # it inherits the platform's RANK
+        (Node((ours(21, 0),), (launched(21),), {key(21): 1}, frozenset({key(20)}), ranks=True), None),  # in the script of a rank
     ]
 )
 def test_a_launcher_whose_failure_is_hidden(node: Node, pid: int | None) -> None:

@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.adapters.launchers import msrun, torchrun
-from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.adapters.launchers.shared.accelerate import options as accelerate
-from ranklaunch.adapters.launchers.shared.deepspeed import options as deepspeed
+from ranklaunch.adapters.launchers.shared import parsers, words
 from testbench.places import child
 
 PARSERS: dict[str, words.Parser] = {
-    "torch.distributed.run": torchrun.OPTIONS,
-    "accelerate.commands.launch": accelerate.PARSER,
-    "deepspeed.launcher.runner": deepspeed.PARSER,
-    "mindspore.parallel.cluster.run": msrun.OPTIONS,
+    "torch.distributed.run": parsers.TORCHRUN,
+    "accelerate.commands.launch": parsers.ACCELERATE,
+    "deepspeed.launcher.runner": parsers.DEEPSPEED,
+    "mindspore.parallel.cluster.run": parsers.MSRUN,
 }
 
 pytestmark = [pytest.mark.launchers, pytest.mark.processes]

@@ -91,10 +91,10 @@ ALONE = "$R --nproc_per_node 2 train.py"
 @pytest.mark.parametrize(
     ("text", "env"),
     [
-        (ALONE, {"STEPS": "1000"}),  # it prints a step
-        pytest.param(ALONE, {"RANKLAUNCH_ALONE_S": "1"}, marks=pytest.mark.table),  # it lasts
-        pytest.param(ALONE, {"STEPS": "1000", "RANKLAUNCH_RANKSIDE": "off"}, marks=pytest.mark.table),
-        (ALONE.replace("train.py", "quick.py"), {}),  # it ends with 0
+        pytest.param(ALONE, {"STEPS": "1000"}, id="they print a step"),
+        pytest.param(ALONE, {"RANKLAUNCH_ALONE_S": "1"}, marks=pytest.mark.table, id="they last"),
+        pytest.param(ALONE, {"STEPS": "1000", "RANKLAUNCH_RANKSIDE": "off"}, marks=pytest.mark.table, id="without records"),
+        pytest.param(ALONE.replace("train.py", "quick.py"), {}, id="they end well"),
     ],
 )
 def test_nodes_that_work_alone_end_the_job(as_process: Starter, text: str, env: dict[str, str]) -> None:
@@ -122,34 +122,35 @@ MAIN = "$R --nproc_per_node 2 --nnodes 2 --node_rank $RANKLAUNCH_TEST_NODE --mas
 NODE = "RANKLAUNCH_TEST_NODE=0; case $RANKLAUNCH_OUTER_RUN in *node_1*) RANKLAUNCH_TEST_NODE=1;; esac\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{NODE}{MAIN}",
-        f"$R --nproc_per_node 2 quick.py; {NODE}{MAIN}",  # preparation on each node
-        f"{NODE}{MAIN}; $R --nproc_per_node 2 quick.py",  # an evaluation on each node
-        "python train.py",  # a sweep of independent jobs
-        "for i in 1 2; do STEPS=5 python train.py & done; wait",
-        "RANK=0 WORLD_SIZE=1 python train.py",  # a program that sets the variables itself
-    ],
-)
+TWO_NODES = {
+    "the job alone": f"{NODE}{MAIN}",
+    "preparation on each node": f"$R --nproc_per_node 2 quick.py; {NODE}{MAIN}",
+    "an evaluation on each node": f"{NODE}{MAIN}; $R --nproc_per_node 2 quick.py",
+    "independent jobs": "python train.py",
+    "a sweep of independent jobs": "for i in 1 2; do STEPS=5 python train.py & done; wait",
+    "a program that sets the variables itself": "RANK=0 WORLD_SIZE=1 python train.py",
+}
+
+
+@pytest.mark.parametrize("text", TWO_NODES.values(), ids=TWO_NODES)
 @pytest.mark.table
 def test_programs_of_two_nodes_that_are_right(as_process: Starter, text: str) -> None:
     job = simulate(as_process, text, "--method", "plain", STEPS="20", RANKLAUNCH_ALONE_S="1")
     assert job.end(120) == 0, job.err.text
 
 
-RIGHT = [
-    "[ $RANK = 0 ] && $R --nproc_per_node 1 train.py; python train.py",  # one rank evaluates
-    "python train.py; $R --nproc_per_node 1 --master_port 2950$RANK quick.py",  # all ranks evaluate later
-    "$R --nproc_per_node 1 --master_port 2950$RANK train.py",  # a sweep: each rank a job of one process
-    "python train.py; (python train.py &)",  # a daemon
-    "python -c 'import subprocess, sys; subprocess.run([sys.executable, \"train.py\"])'",
-    "RANK=7 python train.py",  # vLLM and Ray give their workers numbers of their own
-]
+RIGHT = {
+    "all ranks evaluate later": "python train.py; $R --nproc_per_node 1 --master_port 2950$RANK quick.py",
+    "one rank evaluates": "[ $RANK = 0 ] && $R --nproc_per_node 1 train.py; python train.py",
+    "a sweep": "$R --nproc_per_node 1 --master_port 2950$RANK train.py",
+    "a daemon": "python train.py; (python train.py &)",
+    "a program in a program": "python -c 'import subprocess, sys; subprocess.run([sys.executable, \"train.py\"])'",
+    "a rank number of the program's own": "RANK=7 python train.py",  # vLLM and Ray give their workers some
+}
+OF_TABLE = [pytest.param(text, id=name, marks=pytest.mark.table if i else []) for i, (name, text) in enumerate(RIGHT.items())]
 
 
-@pytest.mark.parametrize("text", [RIGHT[1], *(pytest.param(each, marks=pytest.mark.table) for each in RIGHT if each != RIGHT[1])])
+@pytest.mark.parametrize("text", OF_TABLE)
 def test_ranks_that_are_right(as_process: Starter, text: str) -> None:
     job = run(as_process, text, "--method", "spawn", STEPS="15")
     assert job.end(120) == 0, job.err.text
@@ -158,7 +159,7 @@ def test_ranks_that_are_right(as_process: Starter, text: str) -> None:
 # Node 0 has ended
 
 
-@pytest.mark.parametrize("keeps", ["sleep 600", "exec sleep 600", pytest.param("sleep 600 & wait", marks=pytest.mark.table)])
+@pytest.mark.parametrize("keeps", ["sleep 600", "exec sleep 600", "sleep 600 & wait"])
 def test_a_node_that_is_kept_for_others_ends_with_node_0(as_process: Starter, keeps: str) -> None:
     job = simulate(as_process, f"{NODE}[ $RANKLAUNCH_TEST_NODE = 0 ] || {keeps}", "--method", "plain")
     assert job.end(120) == 0, job.err.text

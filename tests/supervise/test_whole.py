@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from testbench import standins
@@ -29,6 +32,11 @@ def run(starter: Starter, text: str, *options: object, program: str = CRASH, **e
     return starter.run("train.sh", options=("--slots", 2, *options), env=env)
 
 
+def cases(rows: Sequence[tuple[Any, ...]], names: Sequence[str], most: int = 1) -> list[Any]:
+    """Name the rows; the first so many run in CI."""
+    return [pytest.param(*row, id=name, marks=[pytest.mark.table] if i >= most else []) for i, (row, name) in enumerate(zip(rows, names))]
+
+
 TORCHRUN = "torchrun --nproc_per_node 2 train.py"
 HIDES = [
     (f"{TORCHRUN} 2>&1 | tee train.log", "set -o pipefail"),
@@ -43,7 +51,23 @@ HIDES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "how"), [HIDES[0], *(pytest.param(*each, marks=pytest.mark.table) for each in HIDES[1:])])
+@pytest.mark.parametrize(
+    ("text", "how"),
+    cases(
+        HIDES,
+        [
+            "a tee",
+            "a command behind it",
+            "a function",
+            "a loop",
+            "an eval",
+            "a bare wait",
+            "accelerate",
+            "another script",
+            "a filter after preparation",
+        ],
+    ),
+)
 def test_a_failure_that_the_shell_hides_is_the_failure_of_the_job(as_process: Starter, text: str, how: str) -> None:
     (as_process.folder / "inner.sh").write_text(f"{TORCHRUN}\n")
     (as_process.folder / "prepare.sh").write_text("#!/bin/sh\n")
@@ -70,7 +94,10 @@ BELIEVED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "note"), [BELIEVED[0], *(pytest.param(*each, marks=pytest.mark.table) for each in BELIEVED[1:])])
+@pytest.mark.parametrize(
+    ("text", "note"),
+    cases(BELIEVED, ["or", "if not", "a status that is read", "PIPESTATUS", "a trap", "a Python in the script", "a retry loop"]),
+)
 def test_a_program_that_handles_a_failure_is_believed(as_process: Starter, text: str, note: str) -> None:
     (as_process.folder / "flaky.py").write_text(FLAKY)
     job = run(as_process, text, "--method", "plain")
@@ -102,8 +129,11 @@ LEAVES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "ranks"), [LEAVES[0], LEAVES[1], *(pytest.param(*each, marks=pytest.mark.table) for each in LEAVES[2:])])
-@pytest.mark.parametrize("code", ["", "3"])
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    cases(LEAVES, ["msrun without join", "a Python in the background", "torchrun in the background", "nohup", "after preparation"], most=2),
+)
+@pytest.mark.parametrize("code", [pytest.param("", id="ends well"), pytest.param("3", id="fails")])
 def test_ranks_that_are_left_are_waited_for_and_count(as_process: Starter, text: str, ranks: int, code: str) -> None:
     (as_process.folder / "prepare.py").write_text("")
     job = run(as_process, text, "--method", "plain", program=WORKS)

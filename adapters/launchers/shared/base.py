@@ -108,6 +108,9 @@ def starters(reader: Reader) -> Starters:
     return known.Starters(own)
 
 
+_ON_A_NODE = ("NPROC_PER_NODE", "GPUS_PER_NODE", "MASTER_PORT")
+
+
 def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
     """Return this node's place, for a program that starts ranks itself, by names that no launcher takes for its own settings."""
     return {
@@ -132,7 +135,9 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
     waits = master_waits(job, reader) if starts else ()
     # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
     unset = only_secrets(reader.env) if job.among or own else misleading(reader.env)
-    given = script.env if script else place_by_env(job, reader) if starts else {}
+    place = place_by_env(job, reader) if starts and not script else {}
+    # What a command is to do on one node is the user's.
+    given = script.env if script else {name: value for name, value in place.items() if not (name in _ON_A_NODE and reader.env.get(name))}
     slots = tuple(node.slots for node in job.nodes)
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))

@@ -26,7 +26,8 @@ class Node(Value):
     @property
     def by_program(self) -> Sequence[Launcher]:
         """Launchers that the program started itself, and no rank of it. mpirun and others in C are known by their ranks."""
-        outer = [each for each in self.launchers if not self._is_rank(each.top)]
+        tops = {head.process: head.top for head in self.heads}  # a launcher with a rank's variables is a head too
+        outer = [each for each in self.launchers if not self._is_rank(each.top or tops.get(each.process))]
         recorded = [replace(each, code=self.codes.get(each.process)) for each in outer]
         known = {each.process for each in self.launchers}
         placed = [each for each in self.heads if each.launcher not in ("", OURS) and not self._is_rank(each.within)]
@@ -44,8 +45,10 @@ class Node(Value):
         return self.is_placed(head) or (not self.ranks and head.rank is not None and not self._is_rank(head.within))
 
     def _is_rank(self, top: Optional[Key]) -> bool:
-        """Return True for the top of a rank, False for that of a program that is none."""
-        return top is not None and (self.ranks or any(head.top == top and head.rank is not None for head in self.heads))
+        """Return True for the top of a rank, False for that of a program that is none, whatever variables it inherited."""
+        if top is None or top in self.own:
+            return top is not None and self.ranks
+        return any(head.top == top and head.rank is not None for head in self.heads)
 
     def of(self, launcher: Launcher) -> Sequence[Head]:
         return [head for head in self.heads if head.parent == launcher.process and head.launcher not in ("", OURS)]

@@ -1,0 +1,79 @@
+"""Writes docs/scripts.md, the table of start scripts that `make tables` has run: `tools/scripts_table.py RESULTS.xml`, as pytest writes it.
+
+Cells that these results do not have stay as the page has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+
+import tables  # noqa: E402
+from start_scripts import ROWS, TRAINS, Row  # noqa: E402
+
+PAGE = ROOT / "docs" / "scripts.md"
+TESTS = {column: f"tests/launchers/test_start_scripts.py::test_on_{column}" for column in ("one_node", "two_nodes")}
+INTRODUCTION = b"""\
+# Start scripts
+
+Made by `make tables`: start scripts and commands in the shape of public projects, each run by `ranklaunch run` on one node of two ranks and
+on two simulated nodes. Launchers are real; commands of projects (llamafactory-cli, swift and others) and wrappers (srun, apptainer) are
+stand-ins that do as the project does. Each trains exactly once with the right ranks, or is refused with exit code 78 and a line that works
+when it is pasted, which is run too. Refusals by words come before anything is started; the others when two ranks were seen to start their
+own.
+
+\u2713: it was so. \\u2717: it was not. ?: it has not run here yet. The scripts themselves are in tests/start_scripts.py.
+
+""".decode("unicode_escape")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", type=Path)
+    parser.add_argument("--check", action="store_true", help="only say whether the page has the rows that there are")
+    asked = parser.parse_args()
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    new = page({**stored(old), **(tables.results(asked.results) if asked.results else {})})
+    if not asked.check:
+        PAGE.write_text(new, encoding="utf-8")
+    elif tables.names_only(new) != tables.names_only(old):
+        sys.exit(
+            "docs/scripts.md has other rows than there are: run make tables, or tools/scripts_table.py, which leaves new ones as not run"
+        )
+
+
+def page(marks: tables.Marks) -> str:
+    rows = [tables.row(row.shape, *(cell(row, column, marks) for column in TESTS)) for row in ROWS]
+    return INTRODUCTION + "\n".join([tables.row("start", "one node", "two nodes"), "| --- | --- | --- |", *rows]) + "\n"
+
+
+def cell(row: Row, column: str, marks: tables.Marks) -> str:
+    text = row.one if column == "one_node" else row.two
+    if not text:
+        return ""
+    shown = text if text == TRAINS else f"refused, by its ranks: {text}" if "ranks of their own" in text else f"refused: {text}"
+    return f"{marks.get(name(row, column), tables.NOT_RUN)} {shown}"
+
+
+def name(row: Row, column: str) -> str:
+    return f"{TESTS[column]}[{row.shape.replace(' ', '-')}]"
+
+
+def stored(text: str) -> dict[str, str]:
+    """The marks of a page, by test."""
+    rows = {row.shape.replace("|", "\u00a6"): row for row in ROWS}
+    marks = {}
+    for shape, *cells in re.findall(r"^\| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", text, re.MULTILINE):
+        for column, found in zip(TESTS, cells):
+            if shape in rows and found[:1] in (tables.PASSED, tables.FAILED):
+                marks[name(rows[shape], column)] = found[0]
+    return marks
+
+
+if __name__ == "__main__":
+    main()
