@@ -40,6 +40,9 @@ PER_RANK = ("spawn", "plain")
 ONCE = ("plain", "pytorch", "tensorflow")
 
 
+_ONLY_THE_RUN = "; whether they are this node's ranks of the job shows only when it runs"
+
+
 def started(process: Process, plan: Plan) -> Launcher:
     """Return the object for a process of a plan. Raises KeyError if its behaviour is no class's name."""
     if not process.behaviour:
@@ -67,7 +70,8 @@ def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
     elif asked:
         name, why = asked, f"{reader.source(METHOD)}={asked}".replace("option --method=", "option --method ")
     elif own:
-        name, why = "plain", f"the program is {own.name}, which starts ranks itself"
+        shown = _ONLY_THE_RUN if len(job.nodes) > 1 and not own.starter.nodes else ""
+        name, why = "plain", f"the program is {own.name}, which starts ranks itself{shown}"
     else:
         name, why = _fitting(job)
     if not asked:
@@ -126,7 +130,7 @@ def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, st
             "choose method plain, which starts the script as it is on each node"
         )
     if not wrong and script.shows_when_it_runs(place):
-        why = f"{why}; for which nodes, shows when it runs"
+        why = f"{why}{_ONLY_THE_RUN}"
     if not wrong and asked and name != asked:
         reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
     return name, why
