@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from importlib import util
 from pathlib import Path
+from typing import Any
+
+import tables
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
-
-import tables  # noqa: E402
-from start_scripts import ROWS, TRAINS, Row  # noqa: E402
 
 PAGE = ROOT / "docs" / "scripts.md"
 TESTS = {column: f"tests/launchers/test_start_scripts.py::test_on_{column}" for column in ("one_node", "two_nodes")}
@@ -30,6 +30,16 @@ own.
 \u2713: it was so. \\u2717: it was not. ?: it has not run here yet. The scripts themselves are in tests/start_scripts.py.
 
 """.decode("unicode_escape")
+
+
+def start_scripts() -> Any:
+    """Import the table of tests/."""
+    spec = util.spec_from_file_location("start_scripts", ROOT / "tests" / "start_scripts.py")
+    assert spec
+    assert spec.loader
+    module = sys.modules[spec.name] = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def main() -> None:
@@ -48,25 +58,25 @@ def main() -> None:
 
 
 def page(marks: tables.Marks) -> str:
-    rows = [tables.row(row.shape, *(cell(row, column, marks) for column in TESTS)) for row in ROWS]
+    rows = [tables.row(row.shape, *(cell(row, column, marks) for column in TESTS)) for row in start_scripts().ROWS]
     return INTRODUCTION + "\n".join([tables.row("start", "one node", "two nodes"), "| --- | --- | --- |", *rows]) + "\n"
 
 
-def cell(row: Row, column: str, marks: tables.Marks) -> str:
+def cell(row: Any, column: str, marks: tables.Marks) -> str:
     text = row.one if column == "one_node" else row.two
     if not text:
         return ""
-    shown = text if text == TRAINS else f"refused, by its ranks: {text}" if "ranks of their own" in text else f"refused: {text}"
+    shown = text if text == "trains" else f"refused, by its ranks: {text}" if "ranks of their own" in text else f"refused: {text}"
     return f"{marks.get(name(row, column), tables.NOT_RUN)} {shown}"
 
 
-def name(row: Row, column: str) -> str:
+def name(row: Any, column: str) -> str:
     return f"{TESTS[column]}[{row.shape.replace(' ', '-')}]"
 
 
 def stored(text: str) -> dict[str, str]:
     """The marks of a page, by test."""
-    rows = {row.shape.replace("|", "\u00a6"): row for row in ROWS}
+    rows = {row.shape.replace("|", "\u00a6"): row for row in start_scripts().ROWS}
     marks = {}
     for shape, *cells in re.findall(r"^\| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", text, re.MULTILINE):
         for column, found in zip(TESTS, cells):
