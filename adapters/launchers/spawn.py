@@ -16,6 +16,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_process,
 )
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
+from ranklaunch.read.settings import VISIBLE_GPUS, mig_devices
 
 NAME = "spawn"
 
@@ -42,6 +43,9 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
     }
     if job.among:
         del env["GROUP_RANK"]
+    mig = mig_devices(reader) if job.accelerator == "gpu" and local_size > 1 else ()
+    if len(mig) > 1:
+        env[VISIBLE_GPUS.names[0]] = mig[local_rank % len(mig)]
     process = rank_process(job, reader, templates, argv, local_rank, env, rank)
     return process if job.among else as_slurm_task(process, job, reader)
 

@@ -30,6 +30,41 @@ def ranks(found: Plan) -> list[int | None]:
     return [process.rank for process in found.processes]
 
 
+MIG = {"CUDA_VISIBLE_DEVICES": "MIG-a,MIG-b", "RANKLAUNCH_ACCELERATOR": "gpu"}
+
+
+@helpers.for_each(
+    [
+        ("spawn", {}, ["MIG-a", "MIG-b"], "each rank gets one, as device 0"),
+        ("spawn", {"RANKLAUNCH_SLOTS": "3"}, ["MIG-a", "MIG-b", "MIG-a"], "each rank gets one, as device 0"),
+        ("spawn", {"CUDA_VISIBLE_DEVICES": "MIG-a"}, [None, None], ""),
+        ("spawn", {"CUDA_VISIBLE_DEVICES": "0,1"}, [None, None], ""),
+        ("spawn", {"RANKLAUNCH_ACCELERATOR": "cpu"}, [None, None], ""),
+        ("spawn", {"RANKLAUNCH_SLOTS": "1"}, [None], ""),
+        ("torchrun", {}, [None], "shows each of the 2 ranks on this node the first of them alone: --method spawn gives each rank its own"),
+        ("torchrun", {"MA_EXTRA_TORCHRUN_PARAMS": "--virtual-local-rank"}, [None], ""),
+        ("accelerate", {}, [None], "--method spawn"),
+        ("plain", {}, [None], "--method spawn"),
+        ("plain", {"RANKLAUNCH_SLOTS": "1"}, [None], ""),
+    ]
+)
+def test_a_process_sees_one_mig_device(method: str, env: dict[str, str], devices: list[str | None], said: str) -> None:
+    found = helpers.plan(helpers.local(**{**MIG, **env}), files={"/dev/nvidia0": ""}, method=method)
+    assert [process.env.get("CUDA_VISIBLE_DEVICES") for process in found.processes] == devices
+    if method == "spawn":
+        assert [process.env["LOCAL_RANK"] for process in found.processes] == list("012")[: len(devices)]
+    warnings = [warning for warning in found.warnings if "MIG" in warning]
+    assert len(warnings) == bool(said)
+    assert all(said in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(("slots", "warned"), [("2", False), ("3", True)])
+def test_one_device_file_may_have_several_mig_devices(slots: str, warned: bool) -> None:
+    found = helpers.plan(helpers.local(slots=slots, **MIG), files={"/dev/nvidia0": ""}, method="spawn")
+    assert any("3 ranks on this node, which has 2 GPUs (CUDA_VISIBLE_DEVICES)" in warning for warning in found.warnings) == warned
+    assert any("ranks on this node, which has" in warning for warning in found.warnings) == warned
+
+
 @helpers.for_each(
     [
         (TWO_PODS, 0, {}, [0, 1]),

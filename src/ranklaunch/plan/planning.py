@@ -25,6 +25,7 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 _DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
+_ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one device and LOCAL_RANK 0
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 
 
@@ -71,6 +72,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
         reader.check()
         raise
     _say_unused(plan, reader)
+    _warn_of_mig(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = seldom.of(plan, reader)
@@ -325,6 +327,26 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         _warn_of_other_platforms(plan, reader)
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _warn_of_mig(plan: Plan, reader: Reader) -> None:
+    """Warn of several MIG devices for several ranks: CUDA shows each process one of them, as device 0."""
+    job, name = plan.job, settings.VISIBLE_GPUS.names[0]
+    mig = settings.mig_devices(reader) if job.accelerator == "gpu" and plan.processes else ()
+    ranks = job.among[1] if job.among else plan.slots[job.node_index] if plan.slots else job.node.slots
+    words = {word.replace("_", "-") for process in plan.processes for word in process.argv}
+    if len(mig) < 2 or ranks < 2 or _ONE_DEVICE_EACH in words:
+        return
+    if name in plan.processes[0].env:
+        reader.warn(
+            f"{name} names {len(mig)} MIG devices: each rank gets one, as device 0: a program that takes the device of its LOCAL_RANK "
+            "fails in all ranks but the first of a node"
+        )
+    else:
+        reader.warn(
+            f"{name} names {len(mig)} MIG devices, and CUDA shows each of the {ranks} ranks on this node the first of them alone: "
+            "--method spawn gives each rank its own, as device 0"
+        )
 
 
 def _judge_ds_config(plan: Plan, reader: Reader) -> None:

@@ -350,6 +350,8 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
     whose devices are not in /dev says nothing."""
     found = _devices(reader, kind) if kind in _DEVICES else None
+    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
+        found = len(mig_devices(reader)), VISIBLE_GPUS.names[0]
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
         remedy = f"{SLOTS.both} says another number"
@@ -364,6 +366,15 @@ def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
         return None
     entries = (entry.strip() for entry in value.split(","))
     return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
+
+
+def mig_devices(reader: Reader) -> tuple[str, ...]:
+    """Return the MIG devices at the beginning of CUDA_VISIBLE_DEVICES. CUDA shows a process the first of them, and no other.
+
+    Source: NVIDIA's MIG user guide, "CUDA visible devices".
+    """
+    entries = (entry.strip() for entry in reader.env.get(VISIBLE_GPUS.names[0], "").split(","))
+    return tuple(itertools.takewhile(lambda entry: entry.startswith("MIG-"), entries))
 
 
 def rank_table(reader: Reader) -> str:
