@@ -84,6 +84,29 @@ def test_devices_of_this_machine(devices: list[str], slots: int, accelerator: st
     assert found.accelerator == accelerator
 
 
+UNREADABLE = [
+    ("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": "all"}, "'all' is no device's number or id, so that CUDA sees 0 devices", 1),
+    ("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": '"0,1"'}, "'\"0' is no device's number or id, so that CUDA sees 0 devices", 1),
+    ("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": "0-1"}, "'0-1' is no device's number or id, so that CUDA sees 1 device ", 1),
+    ("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": "0,x"}, "'x' is no device's number or id, so that CUDA sees 1 device ", 1),
+    ("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": "all"}, "(/dev has 2 device files: nvidia0, nvidia1)", 1),
+    ("davinci0 davinci1", {"ASCEND_RT_VISIBLE_DEVICES": "0-1"}, "'0-1' is no device's number or id, so that CANN sees 0 devices", 1),
+    ("", {"CUDA_VISIBLE_DEVICES": "all", "RANKLAUNCH_ACCELERATOR": "gpu"}, "(/dev has 0 device files)", 1),
+    ("", {"CUDA_VISIBLE_DEVICES": "all"}, "", 1),
+    *[("nvidia0 nvidia1", {"CUDA_VISIBLE_DEVICES": text}, "", slots) for text, slots in (("1", 1), ("0, 1", 2), ("0,1,", 2), ("", 1))],
+    *[("nvidia0", {"CUDA_VISIBLE_DEVICES": text}, "", 1) for text in ("-1", "NoDevFiles", "GPU-8f2c", "MIG-8f2c,MIG-9a")],
+]
+
+
+@helpers.for_each(UNREADABLE)
+def test_a_list_of_devices_that_is_none(devices: str, env: dict[str, str], said: str, slots: int) -> None:
+    found = helpers.plan(env, files={f"/dev/{name}": "" for name in devices.split()}, method="spawn")
+    warnings = [warning for warning in found.warnings if "_VISIBLE_DEVICES=" in warning]
+    assert len(warnings) == bool(said), warnings
+    assert all(said in warning for warning in warnings), warnings
+    assert found.job.node.slots == slots
+
+
 def test_given_slots_come_before_devices() -> None:
     assert job(files={"/dev/nvidia0": ""}, RANKLAUNCH_SLOTS="4").node.slots == 4
 

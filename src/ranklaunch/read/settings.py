@@ -7,7 +7,8 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from ranklaunch import ranktable
+from ranklaunch import ranktable, showing
+from ranklaunch.errors import counted
 from ranklaunch.files import absolute, which
 from ranklaunch.read import parse
 from ranklaunch.read.job import ACCELERATORS, Job, Program, make_nodes
@@ -182,6 +183,8 @@ VISIBLE_GPUS = Variable(
     default_text="all",
 )  # fmt: skip
 _DEVICES = {"npu": (r"davinci[0-9]+", VISIBLE_NPUS), "gpu": (r"nvidia[0-9]+", VISIBLE_GPUS)}
+_NAMED_DEVICE = re.compile("[0-9]+|(?:GPU|MIG)-.+")
+_HIDES_DEVICES = ("-1", "nodevfiles", "none", "void")  # meant so; Slurm sets NoDevFiles
 ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
@@ -284,6 +287,7 @@ def make_job(
         reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
     counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
+    _warn_of_unreadable_lists(reader, kind)
     _warn_of_few_devices(reader, kind, slots[node_index])
     nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
     return Job(
@@ -338,12 +342,31 @@ def devices(reader: Reader) -> int:
 
 def _devices(reader: Reader, kind: str) -> tuple[int, str] | None:
     """How many of a kind processes can use, and who says so; None where the container has none."""
-    pattern, chosen = _DEVICES[kind]
-    there = sum(bool(re.fullmatch(pattern, name)) for name in reader.files.names("/dev"))
+    there, chosen = len(_device_files(reader, kind)), _DEVICES[kind][1]
     if not there:
         return None
     visible = visible_devices(reader, chosen)
     return (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+
+
+def _device_files(reader: Reader, kind: str) -> list[str]:
+    names = [name for name in reader.files.names("/dev") if re.fullmatch(_DEVICES[kind][0], name)]
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _warn_of_unreadable_lists(reader: Reader, kind: str) -> None:
+    """Warn of a list of visible devices that is none, such as 0-7, all, or one in quotes. kind: of the job's accelerator."""
+    for each, (_, variable) in _DEVICES.items():
+        files, value = _device_files(reader, each), reader.env.get(variable.names[0], "")
+        wrong = next((entry for entry in _entries(value) if not _NAMED_DEVICE.fullmatch(entry)), "")
+        if not wrong or wrong.lower() in _HIDES_DEVICES or not (files or each == kind):
+            continue
+        library, count = {"npu": "CANN", "gpu": "CUDA"}[each], visible_devices(reader, variable) or 0
+        there = f"{counted(len(files), 'device file')}{': ' if files else ''}{showing.clipped(', '.join(files))}"
+        reader.warn(
+            f"{variable.names[0]}={showing.clipped(value)!r}: {showing.clipped(wrong)!r} is no device's number or id, so that {library} "
+            f"sees {counted(count, 'device')} (/dev has {there}): write numbers with commas between and no quotes, such as 0,1"
+        )
 
 
 def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
@@ -360,12 +383,16 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
 
 def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
     """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
-    names no device ends the list."""
+    names no device ends the list. CUDA takes the number that an entry begins with: 0-7 is device 0."""
     value = reader.env.get(variable.names[0])
     if value is None:
         return None
-    entries = (entry.strip() for entry in value.split(","))
-    return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
+    device = re.compile("[0-9].*|(?:GPU|MIG)-.+") if variable is VISIBLE_GPUS else _NAMED_DEVICE
+    return sum(1 for _ in itertools.takewhile(device.fullmatch, _entries(value)))
+
+
+def _entries(devices: str) -> list[str]:
+    return [entry.strip() for entry in devices.split(",")]
 
 
 def mig_devices(reader: Reader) -> tuple[str, ...]:
@@ -373,7 +400,7 @@ def mig_devices(reader: Reader) -> tuple[str, ...]:
 
     Source: NVIDIA's MIG user guide, "CUDA visible devices".
     """
-    entries = (entry.strip() for entry in reader.env.get(VISIBLE_GPUS.names[0], "").split(","))
+    entries = _entries(reader.env.get(VISIBLE_GPUS.names[0], ""))
     return tuple(itertools.takewhile(lambda entry: entry.startswith("MIG-"), entries))
 
 
