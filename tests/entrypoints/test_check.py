@@ -13,6 +13,8 @@ from pathlib import Path
 import helpers
 import pytest
 
+from ranklaunch.command import machine
+from ranklaunch.system import interfaces
 from testbench.waiting import free_port
 
 OWN = ("--python", sys.executable, "--method", "spawn")
@@ -285,6 +287,58 @@ def test_where_an_interface_is_named_the_hosts_name_does_not_matter(monkeypatch:
     found = helpers.call("check", *((option, "eth7") if option.startswith("--") else ()), *words, env=env)
     assert "own name" not in found.out
     assert "program 'x.py': no such file" in found.out
+
+
+@helpers.for_each(
+    {
+        "a beginning, for Gloo": (
+            2,
+            {"GLOO_SOCKET_IFNAME": "e"},
+            "GLOO_SOCKET_IFNAME=e names no interface of this machine (lo, eth0)",
+        ),
+        "all but one, for Gloo": (2, {"GLOO_SOCKET_IFNAME": "^lo"}, "GLOO_SOCKET_IFNAME=^lo names no interface"),
+        "one of two, for Gloo": (2, {"GLOO_SOCKET_IFNAME": "eth0,eth1"}, "GLOO_SOCKET_IFNAME=eth0,eth1 names no interface"),
+        "an interface, for Gloo": (2, {"GLOO_SOCKET_IFNAME": "eth0"}, ""),
+        "an alias, for Gloo": (2, {"GLOO_SOCKET_IFNAME": "eth0:1"}, ""),
+        "another one, for NCCL": (
+            2,
+            {"NCCL_SOCKET_IFNAME": "eth1"},
+            "NCCL_SOCKET_IFNAME=eth1 names no interface of this machine",
+        ),
+        "none left, for NCCL": (2, {"NCCL_SOCKET_IFNAME": "^docker,lo,veth,eth"}, "NCCL_SOCKET_IFNAME=^docker,lo,veth,eth names no"),
+        "no whole name, for NCCL": (2, {"NCCL_SOCKET_IFNAME": "=eth"}, "NCCL_SOCKET_IFNAME==eth names no"),
+        "a beginning, for NCCL": (2, {"NCCL_SOCKET_IFNAME": "bond,eth"}, ""),
+        "one left, for NCCL": (2, {"NCCL_SOCKET_IFNAME": "^docker0,lo"}, ""),
+        "whole names that are left out, for NCCL": (2, {"NCCL_SOCKET_IFNAME": "^=eth,lo"}, ""),
+        "NCCL without a GPU": (2, {"NCCL_SOCKET_IFNAME": "eth1", "RANKLAUNCH_ACCELERATOR": "cpu"}, ""),
+        "one node": (1, {"GLOO_SOCKET_IFNAME": "e"}, ""),
+        "nothing named": (2, {}, ""),
+    }
+)
+def test_an_interface_that_is_not_there(nodes: int, env: dict[str, str], said: str) -> None:
+    given = {**helpers.local(nodes), "RANKLAUNCH_ACCELERATOR": "gpu", **env}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interfaces, "with_address", lambda: ["lo", "eth0"])
+        found = [note for note in machine.notes(helpers.plan(given, method="spawn"), given) if "_SOCKET_IFNAME=" in note]
+    assert len(found) == bool(said), found
+    assert all(note.startswith(said) for note in found), found
+
+
+def test_interfaces_of_this_machine(train: Path, tmp_path: Path) -> None:
+    assert {"lo"} <= {*interfaces.with_address()} <= {name for _, name in socket.if_nameindex()}
+    words = ("--hosts", "192.0.2.1,192.0.2.2", "--node", "1", "--slots", "1", "--log-dir", str(tmp_path), "--", str(train))
+    found = helpers.call("check", *OWN, *words, env={"PATH": os.environ["PATH"], "GLOO_SOCKET_IFNAME": "^lo"})
+    assert found.code == 0
+    assert "\nnote: GLOO_SOCKET_IFNAME=^lo names no interface of this machine (lo" in found.out
+
+
+@pytest.mark.processes
+def test_run_gives_notes_about_this_machine_too(tmp_path: Path) -> None:
+    nodes = ("--hosts", "127.0.0.1,127.0.0.2", "--node", "0", "--muster", "off")
+    ours = [sys.executable, "-m", "ranklaunch", "run", *OWN, *nodes, "--slots", "1", "--log-dir", str(tmp_path), "--", "true"]
+    found = subprocess.run(ours, env={**os.environ, "GLOO_SOCKET_IFNAME": "^lo"}, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found
+    assert found.stderr.count("warning: GLOO_SOCKET_IFNAME=^lo names no interface of this machine (lo") == 1
 
 
 def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Path) -> None:

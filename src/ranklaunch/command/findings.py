@@ -14,6 +14,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
+from ranklaunch.command import machine
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.hints import behind
@@ -54,6 +55,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
     yield from _ports(plan)
     yield from _hosts(plan)
     yield from _own_name(plan, env)
+    yield from map(Finding, machine.notes(plan, env))
     for wait in plan.waits:
         if wait.kind not in ("hosts", "muster", "port"):  # of the last two nothing can be said before the others have started
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")

@@ -65,8 +65,18 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
-    start, inherited = opened(options.read(parser, argv, env), env, planning.make_plan, signals)
+    start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
     return replace(start, companions=_companions(start.plan), tell=_tell if start.plan.tell else None), inherited
+
+
+def _make_plan(request: planning.Request) -> Plan:
+    """Return the plan, with notes about this machine among its warnings."""
+    plan = planning.make_plan(request)
+    if plan.ranks_here < 2 and len(plan.job.everyone) == 1:
+        return plan
+    from ranklaunch.command import machine  # one rank alone needs none of it
+
+    return replace(plan, warnings=(*plan.warnings, *machine.notes(plan, request.env)))
 
 
 def _tell(*seen: Any) -> Teller:

@@ -277,6 +277,12 @@ class Plan(Value):
     trust: Trust = Trust()
     slots: tuple[int, ...] = ()
 
+    @property
+    def ranks_here(self) -> int:
+        """Number of ranks on the node, those that a program starts itself among them."""
+        job = self.job
+        return job.among[1] if job.among else self.slots[job.node_index] if self.slots else job.node.slots
+
 
 def as_json(plan: Plan) -> dict[str, Any]:
     """The plan as contract-bound JSON (schema ranklaunch.plan/2): keys are only ever added. Secrets are hidden."""

@@ -333,9 +333,8 @@ def _warn_of_mig(plan: Plan, reader: Reader) -> None:
     """Warn of several MIG devices for several ranks: CUDA shows each process one of them, as device 0."""
     job, name = plan.job, settings.VISIBLE_GPUS.names[0]
     mig = settings.mig_devices(reader) if job.accelerator == "gpu" and plan.processes else ()
-    ranks = job.among[1] if job.among else plan.slots[job.node_index] if plan.slots else job.node.slots
     words = {word.replace("_", "-") for process in plan.processes for word in process.argv}
-    if len(mig) < 2 or ranks < 2 or _ONE_DEVICE_EACH in words:
+    if len(mig) < 2 or plan.ranks_here < 2 or _ONE_DEVICE_EACH in words:
         return
     if name in plan.processes[0].env:
         reader.warn(
@@ -344,8 +343,8 @@ def _warn_of_mig(plan: Plan, reader: Reader) -> None:
         )
     else:
         reader.warn(
-            f"{name} names {len(mig)} MIG devices, and CUDA shows each of the {ranks} ranks on this node the first of them alone: "
-            "--method spawn gives each rank its own, as device 0"
+            f"{name} names {len(mig)} MIG devices, and CUDA shows each of the {plan.ranks_here} ranks on this node the first of them "
+            "alone: --method spawn gives each rank its own, as device 0"
         )
 
 
