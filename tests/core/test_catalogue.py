@@ -145,6 +145,14 @@ def test_what_a_library_gets_over_is_not_what_a_rank_died_of(line: str) -> None:
     assert name_of(f"{line}\n") is None
 
 
+@pytest.mark.parametrize("end", ["No space left on device (28)", "Success (0)"])
+def test_a_loaders_full_shared_memory_is_no_full_disk(end: str) -> None:
+    finding = find(f"RuntimeError: unable to allocate shared memory(shm) for file </torch_10_4084109774_0>: {end}\n")
+    assert finding is not None
+    assert finding.error.name == "torch-dataloader-shared-memory"
+    assert all(word in finding.error.remedy for word in ("--shm-size", "emptyDir of medium Memory"))
+
+
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:
     shown = {excerpt.error for excerpt in EXCERPTS.values()}
     assert shown | set(SAMPLES) == set(BY_NAME)

@@ -14,7 +14,7 @@ import helpers
 import pytest
 
 from ranklaunch.command import machine
-from ranklaunch.system import interfaces
+from ranklaunch.system import disk, interfaces
 from testbench.waiting import free_port
 
 OWN = ("--python", sys.executable, "--method", "spawn")
@@ -339,6 +339,29 @@ def test_run_gives_notes_about_this_machine_too(tmp_path: Path) -> None:
     found = subprocess.run(ours, env={**os.environ, "GLOO_SOCKET_IFNAME": "^lo"}, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found
     assert found.stderr.count("warning: GLOO_SOCKET_IFNAME=^lo names no interface of this machine (lo") == 1
+
+
+@helpers.for_each(
+    [
+        ("spawn", "2", 64 << 20, "64.0 MiB for 2 ranks"),
+        ("plain", "8", 1 << 20, "1.0 MiB for 8 ranks"),
+        ("spawn", "2", (64 << 20) + 4096, ""),
+        ("spawn", "2", None, ""),
+        ("spawn", "1", 64 << 20, ""),
+    ]
+)
+def test_a_small_shared_memory(method: str, slots: str, size: int | None, said: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "size_of", {"/dev/shm": size}.get)
+        found = list(machine.notes(helpers.plan(helpers.local(slots=slots), method=method), {}))
+    assert len(found) == bool(said), found
+    assert all(word in note for note in found for word in (said, "--shm-size", "emptyDir of medium Memory"))
+
+
+def test_the_size_of_a_file_system(tmp_path: Path) -> None:
+    found = disk.size_of(str(tmp_path))
+    assert found is None or found > 0
+    assert disk.size_of(str(tmp_path / "gone")) is None
 
 
 def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Path) -> None:

@@ -8,14 +8,26 @@ from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE, N
 from ranklaunch.plan.model import Plan
 from ranklaunch.showing import clipped
 from ranklaunch.supervise.ranks import start
-from ranklaunch.system import interfaces
+from ranklaunch.system import disk, interfaces
 
+SHARED, SMALL_BYTES = "/dev/shm", 64 * 1024 * 1024
 GLOO, NCCL = GLOO_INTERFACE.names[0], NCCL_INTERFACE.names[0]
 
 
 def notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     """Yield notes about a plan's own node. env: what its processes inherit."""
     yield from _interfaces(plan, env)
+    yield from _shared_memory(plan)
+
+
+def _shared_memory(plan: Plan) -> Iterator[str]:
+    """Yield a small /dev/shm beside several ranks: 64 MiB is what Docker and Kubernetes give a container that asks for no more."""
+    size = disk.size_of(SHARED) if plan.ranks_here > 1 else None
+    if size is not None and size <= SMALL_BYTES:
+        yield (
+            f"{SHARED} has {disk.shown(size)} for {plan.ranks_here} ranks on this node, and loaders' workers and NCCL share memory there: "
+            "give the container more by docker's --shm-size, in Kubernetes by an emptyDir of medium Memory"
+        )
 
 
 def _interfaces(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:

@@ -145,12 +145,22 @@ def full(folders: Iterable[str]) -> list[tuple[str, str]]:
             continue
         is_full = bool(state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE)
         if (is_full or (state.f_files and not state.f_favail)) and not state.f_flag & os.ST_RDONLY:
-            usage = f"100 % of {_size(state.f_blocks * state.f_frsize)} used" if is_full else "no inode is left"
+            usage = f"100 % of {shown(state.f_blocks * state.f_frsize)} used" if is_full else "no inode is left"
             found.setdefault(device, (os.path.abspath(folder), usage))
     return [*found.values()]
 
 
-def _size(count: int) -> str:
+def size_of(folder: str) -> int | None:
+    """Return the bytes of a folder's file system; None where there is no folder, or where the file system has no limit."""
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return None
+    return state.f_blocks * state.f_frsize or None
+
+
+def shown(count: int) -> str:
+    """Return bytes as people read them: 64.0 MiB."""
     units = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
     factor, unit = next((each for each in units if count >= each[0]), units[-1])
     return f"{count / factor:.1f} {unit}"
