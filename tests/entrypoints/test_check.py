@@ -106,6 +106,27 @@ def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> N
     assert f"\nhints\n  {note}\n" in helpers.call("plan", *words, env={}).out
 
 
+@pytest.mark.parametrize(("word", "option"), [("--nproc_per_node=2", "--slots"), ("--nnodes", "--nodes"), ("--node-rank", "--node")])
+def test_options_of_torchrun_behind_the_program_are_a_note(word: str, option: str, train: Path, tmp_path: Path) -> None:
+    found = helpers.call("check", *OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), word, env={"PATH": os.environ["PATH"]})
+    said = f"{word.partition('=')[0]} behind {train} is an option of that program: {option} of ranklaunch stands before it"
+    assert f"\nnote: {said}\n" in found.out
+    launcher = helpers.call(
+        "check", "--log-dir", str(tmp_path / "logs"), "--", "torchrun", word, str(train), env={"PATH": os.environ["PATH"]}
+    )
+    assert "stands before it" not in launcher.out
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("slots", "said"), [("1", True), ("2", False)])
+def test_run_says_that_a_number_of_ranks_behind_the_program_is_none_of_its_own(slots: str, said: bool, tmp_path: Path) -> None:
+    words = ("--slots", slots, "--log-dir", str(tmp_path), "--", "true", "--slots", "2")
+    ours = [sys.executable, "-m", "ranklaunch", "run", *OWN, *words]
+    found = subprocess.run(ours, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found
+    assert found.stderr.count("warning: --slots behind true is an option of that program: those of ranklaunch stand before it") == said
+
+
 def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
     words = ("--python", "python --token hunter2", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone\x1b[2J.py")
     found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})

@@ -90,6 +90,12 @@ def test_no_command_is_a_wrong_command_line() -> None:
         (["plan", "--metod=x", "x.py"], ["--metod"]),
         (["plan", "--metod", "x", "x.py"], ["unknown option '--metod', did you mean '--method'?", "usage: ranklaunch plan"]),
         (["plan", "--meth", "spawn", "x.py"], ["unknown option '--meth'"]),
+        (["check", "--nproc_per_node", "2", "x.py"], ["unknown option '--nproc_per_node', did you mean '--slots'?"]),
+        (["plan", "--nproc-per-node=2", "x.py"], ["unknown option '--nproc-per-node=2', did you mean '--slots'?"]),
+        (["plan", "--nnodes", "2", "x.py"], ["unknown option '--nnodes', did you mean '--nodes'?"]),
+        (["plan", "--node_rank", "0", "x.py"], ["unknown option '--node_rank', did you mean '--node'?"]),
+        (["plan", "--main_process_ip", "h", "x.py"], ["unknown option '--main_process_ip', did you mean '--master-addr'?"]),
+        (["plan", "--num_gpus", "2", "x.py"], ["unknown option '--num_gpus', did you mean '--num-gpus'?"]),
         # Abbreviations are refused: an option of a later version could change their meaning.
         (["plan", "--meth=spawn", "x.py"], ["--meth=spawn"]),
         (["plan", "-x", "x.py"], ["unknown option '-x'"]),

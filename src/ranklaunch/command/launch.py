@@ -14,7 +14,7 @@ from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
+from ranklaunch.read.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
 from ranklaunch.supervise.given import After, Start, Teller
 from ranklaunch.supervise.ranks.start import MARK, marked
@@ -70,10 +70,14 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
 
 
 def _make_plan(request: planning.Request) -> Plan:
-    """Return the plan, with notes about this machine among its warnings."""
+    """Return the plan, with notes about this machine and about a misplaced number of ranks among its warnings."""
     plan = planning.make_plan(request)
     if plan.ranks_here < 2 and len(plan.job.everyone) == 1:
-        return plan
+        if not any(word.partition("=")[0] == SLOTS.option for word in request.program.args):
+            return plan
+        from ranklaunch.plan.hints import behind  # it knows all adapters
+
+        return replace(plan, warnings=(*plan.warnings, behind.hint(request.program)))
     from ranklaunch.command import machine  # one rank alone needs none of it
 
     return replace(plan, warnings=(*plan.warnings, *machine.notes(plan, request.env)))

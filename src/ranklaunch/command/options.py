@@ -150,6 +150,12 @@ class JobParser(Parser):
         found = sorted({**of_others, **self._near}.items())
         return {name: of_variable(variable, self._default(variable)) for name, variable in found}
 
+    def _hint(self, name: str) -> str:
+        from ranklaunch.plan.hints import unknown  # only mistakes need it
+
+        meant = "" if name.replace("_", "-") in self.options else unknown.elsewhere(name)
+        return f", did you mean '{meant}'?" if meant in self.options else super()._hint(name)
+
     def _default(self, variable: Variable[object]) -> str:
         """Methods may have defaults of their own."""
         if variable.is_switch:

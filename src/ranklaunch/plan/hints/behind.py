@@ -3,8 +3,11 @@ wrong place."""
 
 from __future__ import annotations
 
+from ranklaunch.plan.hints.unknown import elsewhere
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Program
+
+_TORCHRUNS = ("__nproc_per_node", "__nnodes", "__node_rank")
 
 
 def names(program: Program) -> tuple[str, ...]:
@@ -15,6 +18,11 @@ def names(program: Program) -> tuple[str, ...]:
 
 
 def hint(program: Program) -> str:
-    found = names(program)
-    verb = "is an option" if len(found) == 1 else "are options"
-    return f"{', '.join(found)} behind {program.path} {verb} of that program: those of ranklaunch stand before it" if found else ""
+    """Return what to say of options behind the program that may be meant for ranklaunch, also under torchrun's names; "" for none."""
+    own = names(program)
+    if own:
+        verb = "is an option" if len(own) == 1 else "are options"
+        return f"{', '.join(own)} behind {program.path} {verb} of that program: those of ranklaunch stand before it"
+    words = (word.partition("=")[0] for word in program.args if program.is_python and not program.module)  # others may be launchers
+    other = next((word for word in words if word.replace("-", "_") in _TORCHRUNS), "")
+    return f"{other} behind {program.path} is an option of that program: {elsewhere(other)} of ranklaunch stands before it" if other else ""

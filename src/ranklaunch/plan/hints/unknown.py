@@ -14,15 +14,25 @@ SAID = 8  # of them, one by one
 ELSEWHERE = {
     "NPROC_PER_NODE": "SLOTS",
     "NPROC": "SLOTS",
+    "NUM_PROCESSES": "SLOTS",
     "NUM_GPUS": "SLOTS",
+    "GPUS_PER_NODE": "SLOTS",
     "GPUS": "SLOTS",
     "NNODES": "NODES",
     "NUM_MACHINES": "NODES",
+    "NODE_RANK": "NODE",
     "MACHINE_RANK": "NODE",
     "MAIN_PROCESS_IP": "MASTER_ADDR",
+    "MAIN_PROCESS_PORT": "MASTER_PORT",
 }
 # Kubernetes puts such variables into every container beside a Service whose name begins with "ranklaunch".
 _LINK = re.compile(r"RANKLAUNCH_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)")
+
+
+def elsewhere(option: str) -> str:
+    """Return ranklaunch's option for what other launchers call `option`; "" if none is known."""
+    name = ELSEWHERE.get(option.lstrip("-").replace("-", "_").upper(), "")
+    return f"--{name.lower().replace('_', '-')}" if name else ""
 
 
 def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
