@@ -111,9 +111,8 @@ def test_a_program_is_believed_where_it_is_to_be(as_process: Starter) -> None:
     assert any("torchrun failed with exit code 1; train.sh hid that" in note for note in job.verdict["notes"])
 
 
-@pytest.mark.parametrize("text", [HIDES[0][0], "msrun --worker_num=2 --join=False train.py"])
-def test_without_records_nothing_is_a_failure(as_process: Starter, text: str) -> None:
-    job = run(as_process, text, RANKLAUNCH_RANKSIDE="off")
+def test_without_records_a_hidden_failure_is_none(as_process: Starter) -> None:
+    job = run(as_process, HIDES[0][0], RANKLAUNCH_RANKSIDE="off")
     assert job.end(120) == 0
 
 
@@ -147,6 +146,14 @@ def test_ranks_that_are_left_are_waited_for_and_count(as_process: Starter, text:
     else:
         assert ended in ((1, 3) if "torchrun" in text else (3,)), job.err.text
         assert "train.sh left at work, failed with exit code" in job.verdict["reason"] or "torchrun failed" in job.verdict["reason"]
+
+
+def test_ranks_that_are_left_are_waited_for_without_records(as_process: Starter) -> None:
+    job = run(as_process, LEAVES[0][0], program=WORKS, RANKLAUNCH_RANKSIDE="off")
+    job.err.wait_for("train.sh ended with 0 and left ranks at work: ")
+    (as_process.folder / "go").write_text("")
+    assert job.end(120) == 0
+    assert len([*as_process.folder.glob("done_*")]) == 2
 
 
 def test_ranks_that_are_left_may_be_ended(as_process: Starter) -> None:

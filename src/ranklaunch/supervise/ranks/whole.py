@@ -6,7 +6,6 @@ the failure of the job. docs/supervision.md has the rows.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
@@ -83,14 +82,10 @@ class Whole:
             self._attempt.loop.after(LOOK_S, lambda: self.complete(go_on))
 
     def _may_begin(self) -> bool:
-        """Return True if what the program left may be ranks that have not recorded their start yet."""
+        """Return True if what the program left may be ranks whose Python has not started yet."""
         self._ended_at = self._ended_at or self._attempt.loop.clock()
         soon = self._attempt.loop.clock() - self._ended_at < BEGINS_S
-        return soon and self._records and not self._left and tree.has_children() and bool(apart(self._attempt.children.running).left)
-
-    @property
-    def _records(self) -> bool:
-        return os.path.isdir(self._placed.folder)
+        return soon and not self._left and tree.has_children() and bool(apart(self._attempt.children.running).left)
 
     def _working(self) -> list[Key]:
         self._placed.look()
