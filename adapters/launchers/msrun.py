@@ -283,8 +283,12 @@ def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: in
 
 
 def _spans(servers: list[tuple[int, ...]]) -> str:
-    """Return the ranks of each server in short: 0-7 and 8-15."""
-    return showing.clipped(" and ".join(numbered(ranks, "rank").partition(" ")[2] for ranks in servers))
+    """Return the ranks of each server in short, or in the server's own order where that is another one: 0-7 and 9,8,10."""
+    return showing.clipped(" and ".join(_span(ranks) for ranks in servers))
+
+
+def _span(ranks: tuple[int, ...]) -> str:
+    return numbered(ranks, "rank").partition(" ")[2] if list(ranks) == sorted(ranks) else ",".join(map(str, ranks))
 
 
 # What cannot work

@@ -14,7 +14,7 @@ from ranklaunch.verdict.model import Failure
 
 TABLE = "/user/config/jobstart_hccl.json"
 SERVERS = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")]), ("192.0.2.2", [("0", "2"), ("1", "3")])])
-CROSSED = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "2")]), ("192.0.2.2", [("0", "1"), ("1", "3")])])
+SWAPPED = helpers.server_table([("192.0.2.1", [("0", "1"), ("1", "0")]), ("192.0.2.2", [("0", "2"), ("1", "3")])])
 LARGER = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1"), ("2", "2")]), ("192.0.2.2", [("0", "3")])])
 PODS = helpers.group_table([("j-worker-0", "192.0.2.1", "01"), ("j-worker-1", "192.0.2.2", "01")])
 SECOND = json.dumps(
@@ -251,7 +251,7 @@ def test_a_table_that_is_not_wanted(env: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("table", "env", "words"),
     [
-        (CROSSED, {}, [TABLE, "ranks 0,2 and 1,3", "msrun numbers them 0-1 and 2-3", "--method ranktable"]),
+        (SWAPPED, {}, [TABLE, "ranks 1,0 and 2-3", "msrun numbers them 0-1 and 2-3", "--method ranktable"]),
         (LARGER, {}, ["ranks 0-2 and 3 on its servers"]),
         (SECOND, {"MA_NUM_HOSTS": "1"}, ["version 2.0", "expected one that MindSpore reads, 1.0 or 1.2"]),
         (SERVERS, {"MA_CURRENT_HOST_IP": "192.0.2.1"}, [TABLE, "host address 192.0.2.1 is entry 0"]),

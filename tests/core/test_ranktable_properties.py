@@ -115,10 +115,13 @@ def check(table: RankTable) -> None:
     assert sorted(ranks) == list(range(len(ranks)))
     assert ranks
     on_host: dict[object, list[int]] = {}
+    blocks: dict[object, list[int]] = {}
     for n, server in enumerate(table.servers):
+        blocks.setdefault(server.server_id or n, []).extend(server.ranks)
         assert len(server.device_ids) == len(server.device_ips) == len(server.ranks) > 0
         on_host.setdefault(server.server_id or n, []).extend(map(int, server.device_ids))
     assert all(len(set(devices)) == len(devices) for devices in on_host.values())
+    assert all(sorted(ranks) == list(range(min(ranks), max(ranks) + 1)) for ranks in blocks.values())
 
 
 def survives(text: str) -> None:
@@ -211,6 +214,18 @@ def device(data: Any, server: int, i: int) -> Any:
             lambda d: device(d, 1, 1).update(device_id="01"),
             'server_list[1].device[1].device_id: must be a device\'s number, found "01"',
         ),
+        (
+            "1.0",
+            lambda d: (device(d, 0, 1).update(rank_id="3"), device(d, 1, 1).update(rank_id="1")),
+            "server '192.0.2.1' has ranks 0, 3: HCCL takes only consecutive ranks of one server",
+        ),
+        (
+            "0.1",
+            lambda d: d["group_list"].append(
+                {"instance_list": [{**d["group_list"][0]["instance_list"][1], "devices": [{"device_id": "2"}]}]}
+            ),
+            "server '192.0.2.1' has ranks 0, 1, 4: HCCL takes only consecutive ranks of one server",
+        ),
         ("1.0", lambda d: device(d, 1, 1).update(rank_id="7"), "ranks are not 0 to 3, each once: 3 missing"),
         (
             "1.0",
@@ -247,6 +262,11 @@ def test_a_defect_names_its_place_and_value(version: str, change: Any, expected:
     with pytest.raises(ConfigError) as caught:
         parse(changed(version, change))
     assert f"rank table {PATH}: {expected}" in caught.value.problems
+
+
+def test_ranks_within_a_servers_block_are_in_any_order() -> None:
+    table = parse(changed("1.0", lambda d: (device(d, 0, 0).update(rank_id="1"), device(d, 0, 1).update(rank_id="0"))))
+    assert [server.ranks for server in table.servers] == [(1, 0), (2, 3)]
 
 
 def test_many_defects_of_one_kind_are_counted() -> None:

@@ -21,6 +21,8 @@ def every_version(document: Document, servers: list[Server]) -> None:
         document.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
     if ranks != list(range(len(ranks))) and sorted(ranks) != list(range(len(ranks))):
         _check_ranks(document, ranks)
+    else:
+        _check_blocks(document, servers)
     _check_devices(document, servers)
     for server in servers:
         if not server.ranks and ranks:
@@ -53,6 +55,17 @@ def _check_ranks(document: Document, ranks: list[int]) -> None:
     if missing:
         named = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
         document.problem("", f"ranks are not 0 to {len(ranks) - 1}, each once: {named} missing")
+
+
+def _check_blocks(document: Document, servers: list[Server]) -> None:
+    """Report servers whose ranks are not one block of consecutive ranks: HCCL refuses them. Pods of one server count together."""
+    of_server: dict[str, list[int]] = {}
+    for server in servers:
+        of_server.setdefault(server.server_id, []).extend(server.ranks)
+    for name, ranks in of_server.items():
+        if name and ranks and max(ranks) - min(ranks) >= len(ranks):
+            listed = ", ".join(map(str, sorted(ranks)[:SHOWN])) + (", ..." if len(ranks) > SHOWN else "")
+            document.problem("", f"server '{name}' has ranks {listed}: HCCL takes only consecutive ranks of one server")
 
 
 def _check_devices(document: Document, servers: list[Server]) -> None:
