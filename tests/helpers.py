@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import json
 import os
 import sys
@@ -242,8 +243,9 @@ def group_table(pods: Sequence[tuple[str, str, Sequence[str]]], **more: object) 
 
 def server_table(servers: Sequence[tuple[str, Sequence[tuple[str, str]]]], **more: object) -> str:
     """A rank table of version 1.0, of (server id, [(device id, rank id)])."""
+    ips = (f"198.51.{100 + n // 250}.{n % 250 + 1}" for n in itertools.count())
     listed = [
-        {"server_id": server, "device": [{"device_id": device, "device_ip": "192.0.2.1", "rank_id": rank} for device, rank in devices]}
+        {"server_id": server, "device": [{"device_id": device, "device_ip": next(ips), "rank_id": rank} for device, rank in devices]}
         for server, devices in servers
     ]
     return json.dumps({"status": "completed", "version": "1.0", "server_count": str(len(listed)), "server_list": listed, **more})

@@ -46,7 +46,7 @@ class Training:
         ids = iter(range(self.ranks))
         servers = [(host.address, [(str(i), str(next(ids))) for i in range(self._slots)]) for host in self._hosts]
         beside = self.folder.parent / f"{at.name}.new"
-        beside.write_text(helpers.server_table(servers).replace("192.0.2.1", f"192.0.2.{version}"))
+        beside.write_text(helpers.server_table(servers).replace("198.51.100.", f"198.51.{100 + version}."))
         beside.rename(self.folder.parent / f"table-{at.name}.json")
 
     def wait_for(self, name: str) -> None:

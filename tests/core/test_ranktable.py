@@ -55,7 +55,7 @@ def test_devices_keep_their_order_and_physical_ids() -> None:
 
 def test_groups_keep_their_order_and_empty_ones_do_not_count() -> None:
     one = json.loads(helpers.group_table([("a-1", "s1", "0"), ("a-0", "s0", "0")]))
-    two = json.loads(helpers.group_table([("b-0", "s2", "0")]))
+    two = json.loads(helpers.group_table([("b-0", "s2", "1")]))
     none = json.loads(helpers.group_table([]))
     one["group_count"] = "3"
     one["group_list"] = [*two["group_list"], *none["group_list"], *one["group_list"]]
@@ -111,8 +111,8 @@ def test_version_1_passes_through_byte_by_byte() -> None:
     table = parse(text)
     assert table.version == "1.0"
     assert table.servers == (
-        Server("192.0.2.1", ("0", "1"), ("192.0.2.1", "192.0.2.1"), (0, 1)),
-        Server("192.0.2.2", ("0",), ("192.0.2.1",), (2,)),
+        Server("192.0.2.1", ("0", "1"), ("198.51.100.1", "198.51.100.2"), (0, 1)),
+        Server("192.0.2.2", ("0",), ("198.51.100.3",), (2,)),
     )
     assert ranktable.for_hccl(table) == text
 
@@ -353,9 +353,9 @@ def test_a_large_table_is_read_in_no_time() -> None:
     """10,000 nodes with 8 devices each, listed backwards."""
     pods = [(f"j-worker-{i}", f"10.{i >> 8}.{i & 255}.1", "01234567") for i in reversed(range(10_000))]
     data = json.loads(helpers.group_table(pods))
-    for instance in data["group_list"][0]["instance_list"]:
+    for n, instance in enumerate(data["group_list"][0]["instance_list"]):
         for device in instance["devices"]:
-            device["device_ip"] = "192.0.2.1"
+            device["device_ip"] = f"29.{n >> 8}.{n & 255}.{device['device_id']}"
     table = parse(data)
     assert table.size == 80_000
     assert table.servers[9_999].ranks[7] == 79_999

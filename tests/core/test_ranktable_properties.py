@@ -249,6 +249,13 @@ def device(data: Any, server: int, i: int) -> Any:
             lambda d: d["super_pod_list"][0]["server_list"].append({"server_id": "x"}),
             "super_pod_list[0]: names server 'x', which is not in server_list",
         ),
+        ("1.2", lambda d: device(d, 1, 0).update(super_device_id="16777216"), "super pod '0': super_device_id '16777216' is in it 2 times"),
+        ("1.0", lambda d: device(d, 1, 0).update(device_ip="198.51.100.1"), "device_ip '198.51.100.1' is in it 2 times"),
+        (
+            "0.1",
+            lambda d: d["group_list"][0]["instance_list"][0]["devices"][0].update(device_ip="192.0.2.5"),
+            "device_ip '192.0.2.5' is in it 2 times",
+        ),
         ("2.0", lambda d: d.update(rank_count=5), "rank_count is 5, but 4 ranks are listed"),
         (
             "2.0",
@@ -262,6 +269,29 @@ def test_a_defect_names_its_place_and_value(version: str, change: Any, expected:
     with pytest.raises(ConfigError) as caught:
         parse(changed(version, change))
     assert f"rank table {PATH}: {expected}" in caught.value.problems
+
+
+def two_super_pods(data: Any) -> None:
+    """With the same super_device_ids in each."""
+    data["super_pod_list"] = [{"super_pod_id": str(i), "server_list": [{"server_id": f"192.0.2.{i + 1}"}]} for i in (0, 1)]
+    for i in (0, 1):
+        device(data, 1, i)["super_device_id"] = device(data, 0, i)["super_device_id"]
+
+
+def test_super_pods_number_their_devices_by_themselves() -> None:
+    table = parse(changed("1.2", two_super_pods))
+    assert [server.super_device_ids for server in table.servers] == [("16777216", "16777217")] * 2
+    assert table.warnings == ()
+
+
+def test_devices_of_several_super_pods_need_addresses() -> None:
+    def without_addresses(data: Any) -> None:
+        for i in (0, 1):
+            device(data, 1, i).pop("device_ip")
+
+    table = parse(changed("1.2", lambda d: (two_super_pods(d), without_addresses(d))))
+    assert table.warnings == ("no device_ip for some devices of 192.0.2.2: devices of several super pods reach each other by it",)
+    assert parse(changed("1.2", without_addresses)).warnings == ()
 
 
 def test_ranks_within_a_servers_block_are_in_any_order() -> None:

@@ -24,6 +24,7 @@ def every_version(document: Document, servers: list[Server]) -> None:
     else:
         _check_blocks(document, servers)
     _check_devices(document, servers)
+    once(document, "device_ip", itertools.chain.from_iterable(server.device_ips for server in servers))
     for server in servers:
         if not server.ranks and ranks:
             document.problem("", f"server '{server.server_id}' has no devices")
@@ -31,20 +32,26 @@ def every_version(document: Document, servers: list[Server]) -> None:
             document.problem("", f"server '{server.server_id}' has {len(server.ranks)} devices, more than {MOST_DEVICES}")
 
 
-def once(document: Document, what: str, names: Iterable[str]) -> None:
-    counted = collections.Counter(filter(None, names))
+def once(document: Document, what: str, names: Iterable[str], where: str = "") -> None:
+    """Report names that stand more than once in the table, or in the part of it that `where` names."""
+    listed = list(filter(None, names))
+    if len(set(listed)) == len(listed):
+        return
+    counted = collections.Counter(listed)
     for name in sorted(name for name, number in counted.items() if number > 1):
-        document.problem("", f"{what} '{name}' is in it {counted[name]} times")
+        document.problem(where, f"{what} '{name}' is in it {counted[name]} times")
 
 
-def addresses(document: Document, servers: list[Server]) -> None:
-    """HCCL reaches devices of other servers by device_ip; on one server, and inside a super pod, it does without."""
-    if len({server.server_id for server in servers}) < 2:
+def addresses(document: Document, servers: list[Server], groups: Iterable[str], what: str = "servers") -> None:
+    """Warn of devices without device_ip: HCCL reaches those of other servers by it, in version 1.2 those of other super pods.
+
+    groups: names of the servers, or of the super pods. One group does without."""
+    if len(set(groups)) < 2:
         return
     bare = sorted({server.server_id for server in servers if "" in server.device_ips})
     if bare:
         named = ", ".join(bare[:SHOWN])
-        document.warnings.append(f"no device_ip for some devices of {named}: devices of several servers reach each other by it")
+        document.warnings.append(f"no device_ip for some devices of {named}: devices of several {what} reach each other by it")
 
 
 def _check_ranks(document: Document, ranks: list[int]) -> None:

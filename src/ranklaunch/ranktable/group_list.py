@@ -14,7 +14,7 @@ def read(document: Document) -> RankTable:
     servers = _pods(document)
     check.every_version(document, servers)
     check.once(document, "pod", (server.pod_name for server in servers))  # two of them may share a server
-    check.addresses(document, servers)
+    check.addresses(document, servers, (server.server_id for server in servers))
     return document.finish(servers)
 
 

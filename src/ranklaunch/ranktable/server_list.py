@@ -15,7 +15,7 @@ from ranklaunch.ranktable.model import RankTable, Server, SuperPod
 def read(document: Document) -> RankTable:
     servers = _servers(document)
     _check(document, servers)
-    check.addresses(document, servers)
+    check.addresses(document, servers, (server.server_id for server in servers))
     return document.finish(servers)
 
 
@@ -23,6 +23,8 @@ def read_with_super_pods(document: Document) -> RankTable:
     servers = _servers(document, super_devices=True)
     super_pods = _super_pods(document, servers)
     _check(document, servers)
+    _check_super_devices(document, servers, super_pods)
+    check.addresses(document, servers, (pod.super_pod_id for pod in super_pods), "super pods")
     return document.finish(servers, super_pods)
 
 
@@ -88,6 +90,14 @@ def _super_pods(document: Document, servers: list[Server]) -> list[SuperPod]:
         if places[server_id] != 1:
             document.problem("", f"server '{server_id}' is in {places[server_id] or 'no'} super pods, expected exactly one")
     return pods
+
+
+def _check_super_devices(document: Document, servers: list[Server], super_pods: list[SuperPod]) -> None:
+    """Report each super_device_id that two devices of one super pod have."""
+    of_server = {server.server_id: server.super_device_ids for server in servers}
+    for pod in super_pods:
+        ids = itertools.chain.from_iterable(of_server.get(server_id, ()) for server_id in dict.fromkeys(pod.server_ids))
+        check.once(document, "super_device_id", ids, f"super pod '{pod.super_pod_id}'")
 
 
 def _plain(value: object) -> str:
