@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+
 import helpers
 import pytest
 
@@ -36,6 +40,40 @@ def test_they_reach_the_runner_and_come_last() -> None:
 def test_without_a_shell_on_the_way_they_are_in_the_environment(by: str) -> None:
     env = plan(by, BAR="of the container").processes[0].env
     assert {name: env.get(name) for name in ("FOO", "BAR", "LIBS")} == {"FOO": "of here", "BAR": "1 of here", "LIBS": "/opt/x:/lib:/y"}
+
+
+QUOTED = """
+PROJECT="my project"
+LEVEL = 'INFO'
+BOTH="$LEVEL \\$x \\"y\\""
+PRICE='5 $LEVEL'
+EMPTY=""
+INSIDE=a="b"
+TWO="a" "b"
+"""
+READ = {"PROJECT": "my project", "LEVEL": "INFO", "BOTH": 'INFO $x "y"', "PRICE": "5 $LEVEL", "EMPTY": ""}
+AS_IT_IS = {"INSIDE": 'a="b"', "TWO": '"a" "b"'}
+
+
+@pytest.mark.parametrize("by", ["no_ssh", "slurm"])
+def test_quotes_around_a_whole_value_are_not_part_of_it(by: str) -> None:
+    env = plan(by, files={HERE: QUOTED}).processes[0].env
+    assert {name: env.get(name) for name in {**READ, **AS_IT_IS}} == {**READ, **AS_IT_IS}
+
+
+@pytest.mark.processes
+def test_behind_pdsh_a_shell_gives_the_same_values() -> None:
+    """DeepSpeed puts what has other characters between double quotes, into a line of exports."""
+    lines = dict(line.split("=", 1) for line in forwarded(plan("pdsh", files={HERE: QUOTED})))
+    words = {name: f'"{lines[name]}"' if re.search(r"[^\w@%+=:,./-]", lines[name]) else lines[name] for name in READ}
+    exports = "".join(f"export {name}={word}; " for name, word in words.items())
+    script = f"{exports}for name in {' '.join(READ)}; do printenv $name; done"
+    told = subprocess.run(["sh", "-c", script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == [*READ.values()]
+
+
+def test_by_mpi_a_plain_value_arrives_without_its_quotes() -> None:
+    assert forwarded(plan("openmpi", files={HERE: 'FOO="INFO"\n'}))[-1] == "FOO=INFO"
 
 
 def test_one_node_has_none_as_with_deepspeed_itself() -> None:

@@ -223,4 +223,4 @@ def _arrives(value: str, by: str) -> bool:
 
 def _escaped(value: str) -> str:
     """For the double quotes of a shell, and for pdsh, to which %h is a host."""
-    return re.sub(r'(["\\$`])', r"\\\1", value).replace("%", "%%")
+    return options.escaped(value).replace("%", "%%")

@@ -83,12 +83,16 @@ ENV_FILE = Variable(
     per_node=True,
 )  # fmt: skip
 _ENV_LINE = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?")  # without a name: nothing, or a comment
-_REFERENCE = re.compile(r"\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(1)\})")
+_QUOTED = re.compile(r"""'(?P<as_is>[^']*)'|"(?P<text>(?:[^"\\]|\\.)*)\"""")  # the whole of a value
+_SPECIAL = re.compile(r"""(["\\$`])""")  # between double quotes of a shell
+_REFERENCE = re.compile(r"""\\(?P<escaped>["\\$`])|\$(?P<brace>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?(brace)\})""")
 _MOST_BYTES = 1024 * 1024
 
 
 def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
-    """Return the variables of several nodes' ranks as they are written. The working folder's file comes after the home folder's."""
+    """Return the variables of several nodes' ranks, each as it would stand between double quotes of a shell.
+
+    The working folder's file comes after the home folder's."""
     if len(job.nodes) == 1:
         return {}
     name = next((candidate.value for candidate in reader.candidates(ENV_FILE)), ENV_FILE.default)
@@ -105,15 +109,28 @@ def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
             if not parts:
                 reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {showing.begun(line.strip())}")
             elif parts["name"]:
-                merged[parts["name"]] = parts["value"].strip()
+                merged[parts["name"]] = _unquoted(parts["value"].strip())
     if merged:
         reader.ledger.note(ENV_FILE.value, ", ".join(merged), ", then ".join(sources))
     return merged
 
 
+def _unquoted(value: str) -> str:
+    """Take off the quotes around a whole value: a shell does so behind DeepSpeed's pdsh. Single quotes keep `$` as it is."""
+    parts = _QUOTED.fullmatch(value)
+    if not parts:
+        return value
+    return parts["text"] if parts["as_is"] is None else escaped(parts["as_is"])
+
+
+def escaped(value: str) -> str:
+    """Return the text for double quotes of a shell that gives this value."""
+    return _SPECIAL.sub(r"\\\1", value)
+
+
 def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Replace the variables that values name, as the shell does by which DeepSpeed hands them over."""
+    """Replace the variables that values name, and take off backslashes, as the shell does by which DeepSpeed hands them over."""
     known = dict(env)
     for name, value in values.items():
-        known[name] = _REFERENCE.sub(lambda reference: known.get(reference[2], ""), value)
+        known[name] = _REFERENCE.sub(lambda found: found["escaped"] or known.get(found["name"], ""), value)
     return {name: known[name] for name in values}
