@@ -79,13 +79,18 @@ def _place(reader: Reader) -> tuple[int, int]:
 
 
 def _listed(reader: Reader) -> Listed | None:
-    """A hostfile that nobody has asked for counts only where nothing else tells of the nodes."""
+    """Return the nodes of the hostfile. A hostfile that nobody has asked for counts only where nothing else tells of the nodes.
+
+    Raise ConfigError if the file cannot be used: what follows would be about a job of one node, and not true."""
     usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.given, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
     if not usual and not reader.given(base.HOSTFILE):
         return None
     from ranklaunch.adapters.platforms.shared import hostfile  # most have none
 
-    return hostfile.read(reader)
+    listed = hostfile.read(reader)
+    if not listed:
+        reader.check()
+    return listed
 
 
 def _slots(reader: Reader, listed: Listed | None) -> tuple[int, ...]:

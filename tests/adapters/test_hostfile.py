@@ -91,6 +91,15 @@ def test_what_is_refused(given: tuple[str, ...], said: str) -> None:
     assert said in refusal(*given)
 
 
+@pytest.mark.parametrize("path", ["/w/hosts", "/job/hostfile"])
+def test_of_a_hostfile_that_cannot_be_used_nothing_else_is_said(path: str) -> None:
+    """Its nodes are not known, so neither their number nor this node's place can be wrong."""
+    text, said = "h0 slots=8\nh1 lots=8\n", f"{path}, line 2: expected HOST slots=N, found 'h1 lots=8'"
+    assert refusal(text, path=path, RANKLAUNCH_NODE="1") == said
+    assert refusal(text, path=path, RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="--include=h1") == said
+    assert refusal(text, path=path, RANK="1", WORLD_SIZE="2") == said
+
+
 def test_a_hostfile_beside_hosts_or_another_number_is_refused() -> None:
     assert "RANKLAUNCH_HOSTFILE='/w/hosts' beside RANKLAUNCH_HOSTS='a,b,c'" in refusal(RANKLAUNCH_HOSTS="a,b,c")
     assert "/w/hosts names 3 hosts, but RANKLAUNCH_NODES is 2" in refusal(RANKLAUNCH_NODES="2")
