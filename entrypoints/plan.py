@@ -82,7 +82,8 @@ def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Pla
 
 def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
     if NODE_INDEX.value in request.options:
-        request = for_node(request, _index(request))
+        index = _index(request)
+        request = request if all_nodes else for_node(request, index)
     if not all_nodes:
         yield make_plan(request)
         return

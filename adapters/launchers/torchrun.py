@@ -253,12 +253,16 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
     count = len(job.nodes)
     if not reader.get(ROUTE_PLAN) or count == 1:
         return by_platform
-    if not reader.given(RANK_AFTER_ACC):
+    owner = reader.elsewhere.get(RANK_AFTER_ACC.names[0], "")
+    if not reader.given(RANK_AFTER_ACC) and not owner:
         reader.warn("ROUTE_PLAN=true, but RANK_AFTER_ACC is not set: the platform's node order is used")
         return by_platform
-    rank, master = reader.get(RANK_AFTER_ACC), reader.get(MASTER_INDEX)
-    if rank >= count or master >= count:
-        reader.problem(f"RANK_AFTER_ACC={rank}, MA_MASTER_INDEX={master}: expected 0 to {count - 1}, for {count} nodes")
+    master = reader.get(MASTER_INDEX)
+    rank = reader.get(RANK_AFTER_ACC) if reader.given(RANK_AFTER_ACC) else _stand_in(job, reader, master, owner)
+    wrong = [(name, value) for name, value in ((RANK_AFTER_ACC, rank), (MASTER_INDEX, master)) if value >= count and reader.given(name)]
+    for name, value in wrong:
+        reader.problem(f"{name.names[0]}={value}: expected 0 to {count - 1}, for {count} nodes")
+    if wrong:
         return by_platform
     if (rank == 0) != (job.node_index == master):
         reader.problem(
@@ -274,6 +278,19 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
     reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
     own = job.node._replace(first_rank=rank * job.node.slots)
     return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
+
+
+def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
+    """Return the node rank to show for a node whose RANK_AFTER_ACC is not known here: 0 for the master, the master's index for node 0, and
+    its own index for any other node. owner: the node whose environment this is."""
+    if job.node_index == master:
+        return 0
+    rank = job.node_index or master
+    reader.warn(
+        f"ROUTE_PLAN=true: this is the environment of {owner}, whose plan is known; the RANK_AFTER_ACC of node {job.node_index} is known "
+        f"only there: --node_rank={rank} stands in for it"
+    )
+    return rank
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:

@@ -70,6 +70,15 @@ def test_what_one_node_knows_of_itself_is_not_told_of_another() -> None:
     assert request.env["MA_CURRENT_INSTANCE_NAME"] == f"{helpers.JOB}-worker-3"
     assert request.options == {"slots": "2", "node_index": "3"}
     assert planning.make_plan(request).job.node_index == 3
+    assert request.elsewhere["RANK_AFTER_ACC"] == "node 1"
+
+
+def test_of_its_own_node_all_is_known() -> None:
+    env = helpers.modelarts(4, 2, 1, HOSTNAME="h-1", RANK_AFTER_ACC="3")
+    request = Request(Program("train.py"), env, helpers.MemoryFiles(), {}, "/")
+    for given in (request, replace(request, options={"node_index": "2"})):
+        own = planning.for_node(given, 1)
+        assert (own.env, own.options, own.elsewhere) == (env, {"node_index": "1"}, {})
 
 
 def test_names_of_hosts_do_not_end_with_the_index() -> None:

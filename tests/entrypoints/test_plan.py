@@ -43,6 +43,41 @@ def test_all_nodes_in_the_other_forms(form: str) -> None:
     assert every == "\n".join(single)
 
 
+def routed(*words: str, **env: str) -> dict[int, tuple[list[str], list[str]]]:
+    """By node: the words that name ranks and master, and what is said of RANK_AFTER_ACC. The environment is node 1's, its rank 2."""
+    planned = {"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "2", "MA_MASTER_INDEX": "3", **env}
+    found = helpers.call("plan", "--format=json", "--method=torchrun", *words, "x.py", env=helpers.modelarts(4, 2, 1, **planned))
+    return {
+        each["job"]["node_index"]: (
+            [word for word in each["processes"][0]["argv"] if word.startswith(("--node_rank", "--master_addr"))],
+            [text for text in each["warnings"] if "RANK_AFTER_ACC" in text],
+        )
+        for each in (found.json if isinstance(found.json, list) else [found.json])
+    }
+
+
+def test_of_all_nodes_only_this_ones_planned_rank_is_known() -> None:
+    found = routed("--all-nodes")
+    assert found[1] == routed()[1] == (["--node_rank=2", f"--master_addr={helpers.hosts(4)[3]}"], [])
+    assert {words[1] for words, _ in found.values()} == {f"--master_addr={helpers.hosts(4)[3]}"}
+    assert found[3] == (["--node_rank=0", f"--master_addr={helpers.hosts(4)[3]}"], [])  # rank 0 is the master's
+    for node, rank in ((0, 3), (2, 2)):
+        words, (text,) = found[node]
+        assert words[0] == f"--node_rank={rank}"
+        assert text == (
+            f"ROUTE_PLAN=true: this is the environment of node 1, whose plan is known; the RANK_AFTER_ACC of node {node} is known only "
+            f"there: --node_rank={rank} stands in for it"
+        )
+    for node in range(4):
+        assert routed("--node", str(node)) == {node: found[node]}
+
+
+def test_a_planned_rank_that_no_node_has_is_missing_on_all() -> None:
+    found = routed("--all-nodes", RANK_AFTER_ACC="")
+    assert {words[1] for words, _ in found.values()} == {f"--master_addr={helpers.hosts(4)[0]}"}
+    assert {text for _, (text,) in found.values()} == {"ROUTE_PLAN=true, but RANK_AFTER_ACC is not set: the platform's node order is used"}
+
+
 def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root/user/config").mkdir(parents=True)

@@ -11,7 +11,7 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, RanklaunchError
 from ranklaunch.files import Files, folder_of, join
 from ranklaunch.plan import seldom
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
@@ -20,7 +20,7 @@ from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.showing import show
-from ranklaunch.values import Value, replace
+from ranklaunch.values import NOTHING, Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
@@ -32,7 +32,7 @@ PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 class Request(Value):
     """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
     cwd: absolute folder that relative paths start from. arrived: what the start has brought so far. bounded: what renders a user's own
-    templates."""
+    templates. elsewhere: as the reader has it."""
 
     program: Program
     env: Mapping[str, str]
@@ -42,6 +42,7 @@ class Request(Value):
     arrived: Arrived = Arrived()
     account: Account = ROOT_ACCOUNT
     bounded: Bounded = unbounded
+    elsewhere: Mapping[str, str] = NOTHING
 
 
 def make_plan(request: Request) -> Plan:
@@ -129,7 +130,7 @@ def _shipped(bounded: Bounded) -> Templates:
 
 
 def _reader(request: Request) -> Reader:
-    return Reader(request.env, request.files, request.options, request.cwd, request.arrived, request.account, _per_node)
+    return Reader(request.env, request.files, request.options, request.cwd, request.arrived, request.account, _per_node, request.elsewhere)
 
 
 def _in_folder(plan: Plan) -> Plan:
@@ -149,8 +150,8 @@ def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Nee
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
-    """The same job seen from another node: what is known of this node alone is left out. task: where those of the job differ; node is
-    then the index within it."""
+    """The same job seen from a node. Of another one than this, what is known of this node alone is left out. task: where those of the job
+    differ; node is then the index within it."""
     return next(for_nodes(request, [(node, task)]))
 
 
@@ -159,13 +160,31 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
     reader = _reader(request)
     platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
     recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
+    own = _own_place(request)
+    dropped = [name for name in _per_node() if request.env.get(name, "").strip()]
+    elsewhere = {**dict.fromkeys(dropped, f"node {own[0]}" if own else "another node"), **request.elsewhere}
     for node, task in places:
+        if (node, task) == own:
+            yield replace(request, options={**request.options, settings.NODE_INDEX.value: str(node)})
+            continue
         told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told})
+        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told}, elsewhere=elsewhere)
         # By what is known of one node alone, the platform may have been recognised.
         if platform and task not in recognised:
             recognised[task] = platforms.detected(_reader(seen)) == platform
         yield seen if recognised.get(task, True) else replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
+
+
+def _own_place(request: Request) -> tuple[int, str] | None:
+    """Return index and task of the node whose environment this is, None where the environment does not say it."""
+    options = {name: value for name, value in request.options.items() if name != settings.NODE_INDEX.value}
+    reader = _reader(replace(request, options=options))
+    try:
+        job = platforms.read(reader, request.program)
+        reader.check()
+    except RanklaunchError:
+        return None
+    return (job.node.task_index if job.node.task else job.node_index, job.node.task)
 
 
 def _env_of(env: Mapping[str, str], node: int, task: str) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Arrived(Value):
 
 class Reader:
     """Typed access to one environment. ledger: where each value came from, of all that were read. Adapters tell it what they find wrong;
-    check() raises all of that at once."""
+    check() raises all of that at once. elsewhere: variables left out because their values are another node's, by name, with that node."""
 
     def __init__(
         self,
@@ -100,7 +100,9 @@ class Reader:
         arrived: Arrived | None = None,
         account: Account = ROOT_ACCOUNT,
         per_node: Callable[[], frozenset[str]] = frozenset,
+        elsewhere: Mapping[str, str] = NOTHING,
     ) -> None:
+        self.elsewhere = elsewhere
         self.arrived = arrived or Arrived()
         self.account = account
         self._per_node = per_node
