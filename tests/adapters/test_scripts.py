@@ -46,7 +46,7 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("while ! a; do b; done; { c; }; (d)", ["a", "b", "c", "d"]),
         ("case $N in\n torchrun) a;;\n x|y) b\nesac\nc", ["a", "b", "c"]),
         ("f() { a; }\nfunction g { b; }\nf", ["a", "b", "f"]),
-        ("a $(torchrun x; y) `torchrun z` $((1+1)) ${#N} ${N%x} $'x'", ["a ? ? . ? ? ."]),
+        ("a $(torchrun x; y) `torchrun z` $((1+1)) ${#N} ${N%x} $'x'", ["a ? ? . ? ? .", "torchrun x", "y", "torchrun z"]),
         ('a $(which b) `command -v /c/d` "$(which b 2>/dev/null)" $(hostname) `hostname -i` $(uname -n):1', ["a b /c/d b @ @ @:1"]),
         ("a <(torchrun x) b", ["a b"]),
         ("X=1 Y=2 a $X", ["a"]),
@@ -67,7 +67,7 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("X=1; if b; then X=$X$X; fi; a $X", ["b", "a 11", "a 1"]),
         ("[ b ] && X=1; a $X $X", ["[ b ]", "a 1 1", "a"]),
         ("if b; then X='c d'; fi; C=\"$X e\"; eval $C; $C", ["b", "c d e", "e", "c d e", "e"]),
-        ('X="$(b)"; a "$X" $X y"$(b)"', ["a . ? y."]),
+        ('X="$(b)"; a "$X" $X y"$(b)"', ["b", "a . ? y.", "b"]),
         ("(X=1; a $X)", ["a 1"]),
         ("for X in 1 2; do a $X; done", ["a ?"]),
         ("X=1; read X Y; unset N; a $X $N", ["a ? ?"]),
@@ -77,7 +77,7 @@ def words(text: str, *args: str, env: dict[str, str] | None = None) -> list[str]
         ("eval \"a '$(x)' b; c '$?' d\"", ["a ? b", "c ? d"]),
         ("a 'open", ["a open"]),
         ("a ${open", ["a ?"]),
-        ("a $(open", ["a ?"]),
+        ("a $(open", ["a ?", "open"]),
         ("", []),
     ]
 )

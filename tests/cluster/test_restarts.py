@@ -55,7 +55,7 @@ def test_a_rank_table_is_waited_for_until_all_nodes_have_the_new_one(hosts: Make
     assert not (training.folder / "sum_1_4_0").exists()
     training.place_table(nodes[2].host, 2)
     training.check(1)
-    assert all('198.51.102.' in node.log("restart_1/ranktable.json") for node in nodes)
+    assert all("198.51.102." in node.log("restart_1/ranktable.json") for node in nodes)
 
 
 def test_a_stop_request_at_the_gate_ends_all(hosts: MakeHosts, tmp_path: Path) -> None:

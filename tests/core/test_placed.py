@@ -184,8 +184,9 @@ def test_an_earlier_failure() -> None:
         (program(torch(20, 0, 2), launchers=(launched(11),)), [11, 20], [11, 20]),
         (program(ours(11)), [11], [11]),
         (program(ours(11)), [], []),
-        (program(ours(11), replace(ours(12), top=SHELL)), [11], []),  # 12 was the training, and has ended
-        (program(ours(11), replace(ours(12), top=SHELL)), [12], [12]),
+        (program(ours(11), replace(ours(12), top=SHELL)), [11], []),  # 12 may have been the training
+        (program(ours(11), replace(ours(12), top=SHELL)), [12], []),
+        (program(ours(12), launchers=(launched(11),)), [12], []),  # beside a launcher
         (program(of("", 20, RANK=0)), [20], [20]),  # what started it has ended
         (program(torch(20, 0, 2), of("", 30, RANK=1)), [20, 30], [20, 30]),
         (program(torch(20, 0, 2), replace(of("", 30, RANK=1), within=key(20))), [30], []),  # a rank started it

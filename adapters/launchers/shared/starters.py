@@ -79,12 +79,13 @@ class Found(Value):
 
 
 class Start(Value):
-    """A command of a script that starts ranks. reached, judged, piped: as in scripts.shell.Command."""
+    """A command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
 
     found: Found
     reached: bool = True
     judged: bool = False
     piped: bool = False
+    background: bool = False
 
 
 class Starters:
@@ -144,16 +145,24 @@ class Starters:
             line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
             found = self.of_words(line, given)
             if found:
-                yield Start(found, command.reached, command.judged, command.piped)
+                yield Start(found, command.reached, command.judged, command.piped, command.background)
                 continue
-            path, *rest = _script(line) or [""]
+            path, *rest = self._script(line) or [""]
             inner = _text(files, absolute(path, cwd)) if files and path and depth < MOST_DEPTH else ""
             inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
             for start in self.in_script(inner, inherited, rest, given, files, cwd, depth + 1):
                 yield replace(
                     start, reached=start.reached and command.reached, judged=start.judged or command.judged,
-                    piped=start.piped or command.piped,
+                    piped=start.piped or command.piped, background=start.background or command.background,
                 )  # fmt: skip
+
+    def _script(self, command: Sequence[str]) -> Sequence[str]:
+        """Return a shell script and its arguments, also behind a wrapper; nothing for another command."""
+        if command and _base(command[0]) in WRAPPERS:
+            command = tuple(itertools.dropwhile(self._is_option, command[1:]))
+        if command and command[0].endswith(".sh"):
+            return command
+        return file_of(command[1:]) if command and _base(command[0]) in SHELLS else ()
 
     def _is_option(self, word: str) -> bool:
         """Return False for a word that ends the options of a wrapper and their values."""
@@ -189,15 +198,6 @@ class Starters:
 
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _script(command: Sequence[str]) -> Sequence[str]:
-    """Return a shell script and its arguments, nothing for another command."""
-    if command and command[0].endswith(".sh"):
-        return command
-    if not command or _base(command[0]) not in SHELLS:
-        return ()
-    return file_of(command[1:])
 
 
 def file_of(arguments: Sequence[str]) -> Sequence[str]:

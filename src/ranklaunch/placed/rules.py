@@ -40,11 +40,13 @@ class Alone(Value):
 
 
 class Twice(Value):
-    """Ranks that start ranks of their own. ranks: their numbers. launcher: name of what they start. want: what both want."""
+    """Ranks that start ranks of their own. ranks: their numbers. launcher: name of what they start; argv: its command line, as far as it
+    was recorded. want: what both want."""
 
     ranks: tuple[int, ...]
     launcher: str
     want: str
+    argv: tuple[str, ...] = ()
 
 
 class Place(Value):
@@ -159,7 +161,9 @@ def twice(node: Node, living: Collection[Key], job: Job, visible: Mapping[Key, s
         return None
     want = _want([below for _, below in starters], job, visible)
     ranks = tuple(sorted(head.rank or 0 for head, _ in starters))
-    return Twice(ranks, starters[0][1][0].launcher, want) if want else None
+    first = starters[0][1][0]
+    argv = next((each.argv for each in node.launchers if each.process == first.parent), ())
+    return Twice(ranks, first.launcher, want, argv) if want else None
 
 
 def _want(jobs: Sequence[Sequence[Head]], job: Job, visible: Mapping[Key, str]) -> str:

@@ -59,17 +59,17 @@ class Node(Value):
 
 
 class Hidden(Value):
-    """The last launcher that a program started failed, and the program ended with 0. rank: that recorded why, None for none."""
+    """The last launcher that a program started failed, and the program ended with 0. ranks: those that recorded why."""
 
     launcher: Launcher
-    rank: Optional[Head] = None
+    ranks: tuple[Head, ...] = ()
 
 
 def left(node: Node, living: Collection[Key]) -> list[Key]:
     """Return the processes that a program left at work: tops of its ranks and launchers.
 
-    The head of a shell is at work if none that was started later has ended: what was started before is a helper. What a rank started is
-    never waited for.
+    A Python without a rank's number is at work only if it is all that the program started: beside another one, or a launcher, it may be a
+    helper, such as tensorboard. What a rank started is never waited for.
     """
     found = [each.process for each in node.by_program if each.process in living]
     for head in node.heads:
@@ -80,10 +80,10 @@ def left(node: Node, living: Collection[Key]) -> list[Key]:
 
 
 def _is_helper(head: Head, node: Node, living: Collection[Key]) -> bool:
-    """Return True for a program of a shell that ran another one to its end after this one."""
-    if head.top not in node.own:
+    """Return True for a program without a rank's number if its shell started a launcher, or ran another program to its end."""
+    if head.rank is not None or head.top not in node.own:
         return False
-    return any(each.top == head.top and each.at > head.at and each.process not in living for each in node.heads)
+    return bool(node.by_program) or any(each.top == head.top and each.process not in living for each in node.heads)
 
 
 def hidden(node: Node) -> Hidden | None:
@@ -92,8 +92,7 @@ def hidden(node: Node) -> Hidden | None:
     last = launchers[-1] if launchers else None
     if not last or not last.code:
         return None
-    failed = [head for head in node.of(last) if node.codes.get(head.process)]
-    return Hidden(last, failed[0] if failed else None)
+    return Hidden(last, tuple(head for head in node.of(last) if node.codes.get(head.process)))
 
 
 def earlier(node: Node) -> Launcher | None:

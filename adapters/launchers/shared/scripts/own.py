@@ -54,9 +54,9 @@ def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> 
     text = text_of(files, absolute(path, cwd), starters.MOST_BYTES) if path else ""
     if not path and program.name in SHELLS:
         text = starters.text_of_option(program.args)
-    reads_status = re.search(r"\$\{?(?:\?|PIPESTATUS)|\btrap\b", text)
+    trapped = re.search(r"\btrap\b[^\n]*(?:\bexit\b|\$\?)", text)
     found = Starters().in_script(text, env, args, env, files, cwd)
-    return [replace(start, judged=True) if reads_status else start for start in found]
+    return [replace(start, judged=True) if trapped else start for start in found]
 
 
 def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str, str]]) -> Script | None:

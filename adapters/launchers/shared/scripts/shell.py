@@ -11,12 +11,13 @@ Limits:
 - What a subshell sets holds behind it too. Of the values of a variable the last eight count.
 - A here-document without its last line is read as commands.
 - "$*" and an array's name alone are all of its items. The default in ${NAME:-DEFAULT} is divided into words, even where it is quoted.
-- Not seen: commands within $(...), empty words, brackets more than five deep.
+- Not seen: empty words, brackets more than five deep.
 - The text of an `eval` is read, but no `eval` within that text.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from ranklaunch.typed import NamedTuple
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
 _MOST = 1_000_000  # characters of all values that are put into words; later ones are UNKNOWN
+_MOST_DEPTH = 2  # of $(...) within $(...)
 _MOST_VALUES = 8  # of a variable that conditions set
 
 _BLOCKS = ("if", "while", "until", "case", "{")
@@ -35,6 +37,7 @@ _BEFORE_COMMANDS = (*_BLOCKS, *_CLOSING, "then", "else", "elif", "do", "!")
 _TESTS = ("[", "[[", "test")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _SETS_NAMES = ("read", "mapfile", "readarray", "getopts", "printf", "let", "unset", "for", "select")
+_STATUS = re.compile(r"\$\{?(?:\?|PIPESTATUS)")
 _CONDITIONS = ("if", "elif", "while", "until", "!")
 _SET_BY_SHELL = re.compile(
     r"S?RANDOM|SECONDS|LINENO|PWD|OLDPWD|E?UID|PPID|SHLVL|OSTYPE|HOSTTYPE|MACHTYPE|BASH\w*|PIPESTATUS|FUNCNAME|IFS|OPT\w+|"
@@ -78,12 +81,14 @@ _IN_BRACES = re.compile(r"\{(\w+|[@*])(?:\[[@*]\])?(?:(:?[-=])(.*))?\}", re.DOTA
 
 class Command(NamedTuple):
     """A command of a script. reached: in no condition, loop or function. judged: the script looks at its exit status: it is a condition
-    itself, or && or || follows. piped: the shell takes the exit status of another command of the same pipeline."""
+    itself, && or || follows, or the next command tests, stores or returns its exit status. piped: the shell takes the exit status of
+    another command of the same pipeline. background: & stands behind it."""
 
     words: tuple[str, ...]
     reached: bool
     judged: bool = False
     piped: bool = False
+    background: bool = False
 
 
 def commands(text: str, env: Mapping[str, str] | None, args: Sequence[str] | None) -> Iterator[Command]:
@@ -122,6 +127,10 @@ class _Shell:
         self._nth = 0  # which of its values each variable has, counted from the newest
         self._most = 1  # values that a variable of the command has
         self._condition = False  # from if, while or until to then or do
+        self._pipeline: list[Command] = []  # the last one, whose exit status the next command may look at
+        self._in_pipeline = False
+        self._inner: list[str] = []  # texts of $(...) in the command
+        self._depth = 0
 
     def commands(self, text: str) -> Iterator[Command]:
         words: list[str] = []
@@ -138,14 +147,41 @@ class _Shell:
                 yield from self._end(words, token["operator"])
                 words = []
         yield from self._end(words, "")
+        yield from self._flush()
 
     def _end(self, words: list[str], operator: str) -> Iterator[Command]:
-        if words:
-            asked = self._asked
-            for command in self._run(words, not (self._level or asked)):
-                judged = command.judged or self._condition or operator in ("&&", "||")
-                yield command._replace(judged=judged, piped=command.piped or operator == "|")
-            self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
+        """Yield the pipeline before this command, and keep this one until it is known whether the script looks at its exit status."""
+        if not words:
+            return
+        if not self._in_pipeline:
+            yield from self._flush(judged=_reads_status(words))
+        asked, before = self._asked, self._pipeline
+        self._pipeline, self._inner = [], []
+        found = [*self._run(words, not (self._level or asked))]
+        for text in dict.fromkeys(self._inner):
+            found += self._commands_in(text)
+        judged = self._condition or operator in ("&&", "||")
+        self._pipeline = before + [
+            each._replace(
+                judged=each.judged or judged, piped=each.piped or operator == "|", background=each.background or operator == "&"
+            )
+            for each in found
+        ]  # fmt: skip
+        self._in_pipeline = operator == "|"
+        self._asked = operator == "||" or (operator == "&&" and (asked or words[0] in _TESTS))
+
+    def _flush(self, *, judged: bool = False) -> Iterator[Command]:
+        pipeline, self._pipeline = self._pipeline, []
+        for command in pipeline:
+            yield command._replace(judged=command.judged or judged)
+
+    def _commands_in(self, text: str) -> list[Command]:
+        """Return the commands of $(...)."""
+        if self._depth >= _MOST_DEPTH:
+            return []
+        shell = copy.copy(self)
+        shell._assigned, shell._pipeline, shell._in_pipeline, shell._depth = {**self._assigned}, [], False, self._depth + 1
+        return [*shell.commands(text)]
 
     def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
         """Yield a command for each value of its variables, or take in what one of the shell's own changes."""
@@ -248,8 +284,20 @@ class _Shell:
             elif kind == "double":
                 text += self._expand(piece["double"], True)
             else:
-                text += _of_command(piece["unknown"]) if kind == "unknown" else piece[kind]
+                text += self._of_command(piece["unknown"]) if kind == "unknown" else piece[kind]
         return text.replace(UNKNOWN, PIECE) if quoted else text
+
+    def _of_command(self, source: str) -> str:
+        """Return what $(...), $((...)), `...` or $'...' stands for, as far as it is known."""
+        named = _NAMED.fullmatch(source)
+        if named:
+            return named[1]
+        if _OWN_NAME.fullmatch(source):
+            return HOSTNAME
+        if source.startswith("$'") or _ARITHMETIC.fullmatch(source):
+            return PIECE
+        self._inner.append(source.removeprefix("$(").removesuffix(")").strip("`"))
+        return UNKNOWN
 
     def _parameter(self, piece: re.Match[str], quoted: bool) -> str:
         parts = _IN_BRACES.fullmatch(piece["braces"] or f"{{{piece['name']}}}")
@@ -267,11 +315,7 @@ class _Shell:
         return value if quoted else re.sub(r"\s", _NEXT, value)
 
 
-def _of_command(source: str) -> str:
-    """Return what $(...), $((...)), `...` or $'...' stands for, as far as it is known."""
-    named = _NAMED.fullmatch(source)
-    if named:
-        return named[1]
-    if _OWN_NAME.fullmatch(source):
-        return HOSTNAME
-    return PIECE if source.startswith("$'") or _ARITHMETIC.fullmatch(source) else UNKNOWN
+def _reads_status(words: Sequence[str]) -> bool:
+    """Return True for a command that tests, stores or returns the exit status of the pipeline before it."""
+    text = " ".join(words)
+    return bool(_STATUS.search(text)) and (words[0] in (*_TESTS, "exit", "return", "case") or bool(_ASSIGNMENT.match(words[0])))

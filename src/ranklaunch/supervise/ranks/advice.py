@@ -44,6 +44,8 @@ class Advice:
         line = f"ranklaunch run --method plain -- {' '.join(errors.quoted(self._plan.job.program.words))}"
         ranks = errors.numbered(found.ranks, "rank")
         text = f"{ranks} each start ranks of their own ({found.launcher}), which want {found.want}: this program starts its own ranks"
+        if len(self._plan.job.nodes) > 1 and (known := Starters().of_words(found.argv, {})):
+            return f"{text}: write {known.instead}, which starts the ranks of all nodes (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
         return f"{text}: run it once per node: {line} (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
 
     def instead(self, argv: Sequence[str] = ()) -> str:

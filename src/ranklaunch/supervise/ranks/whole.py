@@ -51,7 +51,7 @@ class Whole:
         """Call go_on once the work is done; fail the job if it was not."""
         if self._attempt.ending:
             return
-        left = self._working()
+        left = self._working() or self._beginning()
         if not left and self._may_begin():
             self._attempt.loop.after(LOOK_S / 4, lambda: self.complete(go_on))
             return
@@ -86,6 +86,14 @@ class Whole:
         self._ended_at = self._ended_at or self._attempt.loop.clock()
         soon = self._attempt.loop.clock() - self._ended_at < BEGINS_S
         return soon and not self._left and tree.has_children() and bool(apart(self._attempt.children.running).left)
+
+    def _beginning(self) -> list[Key]:
+        """Return shells that the program left and that have started no launcher yet, where its words start ranks."""
+        seen = self._placed.node(self._attempt.children.ended).heads or self._placed.living()
+        if seen or not self._advice.starts or not tree.has_children():
+            return []
+        orphans = apart(self._attempt.children.running).left
+        return [process for process in orphans if (entry := tree.entry(process.pid)) and entry.name in tree.SHELLS]
 
     def _working(self) -> list[Key]:
         self._placed.look()
@@ -137,9 +145,18 @@ class Whole:
             why = "handles failures itself" if starts else "is no script in which that could be seen"
             self.notes.append(f"{name} failed with exit code {code}, and {self._program} ended with 0: it {why}")
             return None
-        how = "set -o pipefail" if any(start.piped for start in starts) else "set -e"
-        hid = f"{self._program} hid that and ended with 0 ({how} at its top passes it on)"
-        return self._ending(code, f"{name} failed with exit code {code}; {hid}", found.rank)
+        if any(start.piped for start in starts):
+            how = "set -o pipefail at its top passes it on"
+        elif any(start.background for start in starts):
+            how = "wait with the pid of the command passes it on"
+        else:
+            how = "set -e at its top passes it on"
+        first = min(found.ranks, key=self._failed_at, default=None)
+        return self._ending(code, f"{name} failed with exit code {code}; {self._program} hid that and ended with 0 ({how})", first)
+
+    def _failed_at(self, head: Head) -> float:
+        """Return when a rank recorded its exception, or its exit, monotonic seconds."""
+        return min((record.monotonic for record in self._placed.ends(head.process)), default=float("inf"))
 
     def _alone(self) -> Ending | None:
         """Return the failure of a job of several nodes of which this one has worked alone."""
