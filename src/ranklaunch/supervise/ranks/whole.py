@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ranklaunch import errors
+from ranklaunch.adapters.launchers.shared.starters import file_of
 from ranklaunch.ends import exceptions
 from ranklaunch.ends.records import Record
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.placed import rules, success
 from ranklaunch.placed.model import Head, Key
 from ranklaunch.plan.model import PROGRAM as EACH
+from ranklaunch.read.job import SHELLS
 from ranklaunch.read.trusting import PROGRAM, WAIT
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.advice import Advice
@@ -186,7 +188,9 @@ class Whole:
 
     @property
     def _program(self) -> str:
-        return errors.reason(self._plan.job.program.name) or "the program"
+        program = self._plan.job.program
+        script = file_of(program.args)[:1] if program.name in SHELLS else ()
+        return errors.reason("".join(script).rpartition("/")[2] or program.name) or "the program"
 
     def _shown(self, processes: Sequence[Key]) -> str:
         shown = [f"{pid} ({command_of(pid)})" for pid, _ in processes[:SHOWN]]
