@@ -17,7 +17,6 @@ Limits:
 
 from __future__ import annotations
 
-import copy
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -179,8 +178,9 @@ class _Shell:
         """Return the commands of $(...)."""
         if self._depth >= _MOST_DEPTH:
             return []
-        shell = copy.copy(self)
-        shell._assigned, shell._pipeline, shell._in_pipeline, shell._depth = {**self._assigned}, [], False, self._depth + 1
+        shell = _Shell(self._env, None)
+        shell._args, shell._assigned, shell._rest = self._args, {**self._assigned}, self._rest
+        shell._level, shell._asked, shell._depth = self._level, self._asked, self._depth + 1
         return [*shell.commands(text)]
 
     def _run(self, sources: list[str], reached: bool) -> Iterator[Command]:
