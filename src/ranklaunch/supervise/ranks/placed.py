@@ -13,6 +13,7 @@ from ranklaunch.placed.model import OURS, Head, Key, Launcher
 from ranklaunch.placed.rules import Job
 from ranklaunch.placed.success import Node
 from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD
 from ranklaunch.supervise.ranks.child import DECIDING, Child
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system import tree
@@ -67,6 +68,14 @@ class Placed:
     def ends(self, process: Key) -> Sequence[Record]:
         """Return what a process recorded of its exceptions and its exit."""
         return self._ends.get(process, ())
+
+    def may_be_head(self, process: tree.Identity) -> bool:
+        """Return True for a Python below no rank that has not recorded its start, or that /proc has not shown as a rank yet."""
+        entry = tree.entry(process.pid)
+        known = process in self._heads or process in self._launchers
+        if known or not entry or entry.start != process.start or not entry.name.startswith("python"):
+            return False
+        return not os.path.isdir(self.folder) or variables_of(process.pid).get(RANK_HEAD, "") in ("", HEAD_IS_PROGRAM)
 
     def _scan(self) -> None:
         """Take in ranks and launchers that live, by their variables and command lines: there are no records."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
 
 LOOK_S = 0.2  # between looks at ranks that were left
-BEGINS_S = 1.0  # for a Python to record its start
+BEGINS_S = 5.0  # for a Python to record its start
 SHOWN = 8  # processes
 
 
@@ -87,7 +87,9 @@ class Whole:
         """Return True if what the program left may be ranks whose Python has not started yet."""
         self._ended_at = self._ended_at or self._attempt.loop.clock()
         soon = self._attempt.loop.clock() - self._ended_at < BEGINS_S
-        return soon and not self._left and tree.has_children() and bool(apart(self._attempt.children.running).left)
+        if not soon or self._left or not tree.has_children():
+            return False
+        return any(map(self._placed.may_be_head, apart(self._attempt.children.running).left))
 
     def _beginning(self) -> list[Key]:
         """Return shells that the program left and that have started no launcher yet, where its words start ranks."""

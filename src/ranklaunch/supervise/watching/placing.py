@@ -82,7 +82,7 @@ class Placing(Companion):
 
     def _problem(self, node: Node, living: Collection[Key]) -> str:
         if not self._is_program:
-            return self._twice(node, living)
+            return "" if self._has_stepped else self._twice(node, living)
         if not self._has_stepped:
             same = rules.place_twice(node, living)
             if same:
