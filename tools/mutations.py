@@ -46,7 +46,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/torchrun.py", "return 330 if len(self.planned.job.nodes) > 1 else 30", "return 30", "torchrun is ended too soon"),
     ("launchers/torchrun.py", "first_rank=rank * job.node.slots", "first_rank=rank", "planned nodes have other ranks"),
     ("launchers/torchrun.py", "if (rank == 0) != (job.node_index == master):", "if False:", "a contradiction of planned ranks passes"),
-    ("launchers/torchrun.py", "if value >= count and reader.given(name)]", "if value > count and reader.given(name)]", "a rank too high passes"),
+    ("launchers/torchrun.py", "if value >= count and reader.given", "if value > count and reader.given", "a rank too high passes"),
     ("launchers/torchrun.py", '[word.replace("$", "$$") for word in program.args]', "list(program.args)", "torch takes dollars for its"),
     ("launchers/torchrun.py", "    ENDS_RANKS = ()\n    HAS_REPORTED", "    HAS_REPORTED", "torchrun's own restarts are ended"),
     ("launchers/spawn.py", "rank = job.node.first_rank + slot", "rank = slot", "ranks begin at 0 on each node"),
