@@ -68,7 +68,8 @@ def test_a_failure_of_a_rank_below_a_launcher(as_process: Starter) -> None:
     launcher, culprit, other = found["torchrun"]["launcher"], found["rank 1"], found["rank 0"]
     assert (launcher["watched"], launcher["expected"], launcher["failing"]) == ("files", [0, 1], True)
     assert (launcher["reported"]["rank"], launcher["reported"]["pid"], launcher["reported"]["exit_code"]) == (1, culprit["pid"], 1)
-    assert (culprit["role"], culprit["parent"], culprit["by_itself"], culprit["exit_code"]) == ("below", found["torchrun"]["pid"], True, 1)
+    assert (culprit["role"], culprit["parent"], culprit["by_itself"]) == ("below", found["torchrun"]["pid"], True)
+    assert culprit["exit_code"] in (1, None)  # None: torchrun fetched the status before it could be read
     assert culprit["output"].endswith("ValueError: loss is nan\n")
     assert other["by_itself"] is False
 
