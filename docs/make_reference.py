@@ -128,7 +128,7 @@ def _removed_table() -> str:
 
 
 def _index_table() -> str:
-    """The other way round: from a variable's name to what it gives."""
+    """Return the index: from the name of a variable to the value that it gives."""
     places: dict[str, dict[tuple[str, str, str], None]] = {}
     for variable in every_variable():
         order = [*([variable.option] if variable.option else []), *variable.names]

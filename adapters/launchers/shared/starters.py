@@ -102,10 +102,6 @@ class Starters:
         mentioned = sorted({re.escape(word) for name in (*first, *modules) for word in name.split() if word != "python"})
         self._mentions = re.compile(rf"(?<![\w.-])(?:{'|'.join(mentioned)})(?![\w-])")
 
-    @property
-    def names(self) -> Sequence[str]:
-        return tuple(self._by_name)
-
     def may_start(self, text: str) -> bool:
         """Return False for a script that names no command of the table and no other script."""
         return bool(self._mentions.search(text) or _OTHER_SCRIPT.search(text))

@@ -174,7 +174,7 @@ class Rounds(Value):
 
 
 class Recorder(Value):
-    """A variable of all that is started, and why it has it."""
+    """An environment variable of every process that is started, with the reason."""
 
     name: str
     value: str

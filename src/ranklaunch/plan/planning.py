@@ -390,7 +390,7 @@ def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
 
 
 def _unknown(reader: Reader) -> tuple[str, ...]:
-    """What is said of variables that look like ranklaunch's and are none."""
+    """Return notes on variables that begin like ranklaunch's own and that no table has."""
     own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
     if not own:
         return ()

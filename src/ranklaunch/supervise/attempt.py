@@ -226,7 +226,7 @@ class Attempt:
         self.children.reap()
 
     def pass_on(self, number: int) -> tuple[bool, list[str]]:
-        """A signal that is meant for ranks, for those of their processes that catch it: as Launchers.offer has it."""
+        """Send a signal to the processes of ranks that catch it; see Launchers.offer."""
         return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:

@@ -71,7 +71,7 @@ class Companion:
         """A failure of this node has decided, or a launcher has told of one, and no other node has heard of it yet."""
 
     def died(self, launcher: Child, rank: Watched) -> None:
-        """A rank of a launcher that will end the others as soon as it sees that."""
+        """Note that a rank of a launcher ended; the launcher will end the other ranks as soon as it notices."""
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion

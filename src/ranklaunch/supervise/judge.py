@@ -174,7 +174,7 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
 
 
 def of_launcher(plan: Plan, child: Child, failure: Failure, at: float) -> Suspect:
-    """What one has told of a rank before it has ended itself."""
+    """Return the suspect from a launcher's report about a rank, before the launcher itself has ended."""
     culprit = _culprit(plan, child, failure, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 

@@ -167,7 +167,7 @@ def shown(count: int) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """With the folders above it; False where it is there, which of all who make it one alone is not told. Raises OSError and ValueError."""
+    """Make a folder and those above it; False if it exists. Of several processes only one gets True. Raises OSError and ValueError."""
     try:
         os.makedirs(path)
     except OSError:  # of a folder that is there a system that cannot be written may say something else

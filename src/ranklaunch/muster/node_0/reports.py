@@ -71,7 +71,7 @@ class Node:
         self.words.clear()
 
     def prepared(self, message: Message) -> dict[str, str]:
-        """Its facts, once it is ready, and what else it says then."""
+        """Take the facts of a node from its message that it is ready; return the facts by name."""
         facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
         self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
         self.offers = wire.texts(message.get("offers", {}))
@@ -286,7 +286,7 @@ class Reports:
         return gone.Silence(lost.heard, heard, now.clock, gone.beat_s(len(self._hosts), self._lost_after_s)).is_own
 
     def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
-        """Node 0, of whose own network the others' silence tells. nodes: those that are here, and that this was seen by."""
+        """Return node 0 as the suspect: the silence of the others shows that its own network failed. nodes: those that have joined."""
         own = next((node for node in self._nodes.values() if node.inside), None)
         heard = {node.entry.instance: node.heard for node in nodes if node is not own}.values()
         place = (own.index, self._host(own)) if own else (0, self._hosts[0])

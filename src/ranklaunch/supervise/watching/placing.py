@@ -113,7 +113,7 @@ class Placing(Companion):
     # Launchers without ranks
 
     def _waits(self, node: Node, living: Collection[Key]) -> str:
-        """Return what a launcher was told that keeps it waiting for nobody."""
+        """Return the contradiction in a launcher's words because of which none of its ranks will start; "" for none."""
         if any(node.is_placed(head) and head.rank is not None for head in node.heads):
             return ""
         for launcher in node.by_program:
