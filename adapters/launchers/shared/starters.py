@@ -16,7 +16,7 @@ from importlib import import_module
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
 from ranklaunch.adapters.launchers.shared.words import PIECE, UNKNOWN
-from ranklaunch.files import Files, absolute
+from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.read.job import SHELLS, WRAPPERS, Program
 from ranklaunch.secrets import redact
 from ranklaunch.typed import Any
@@ -178,7 +178,7 @@ class Starters:
         rest = iter(command)
         for word in rest:
             if word == "-m":
-                return self._known(f"python -m {next(rest, '')}", tuple(rest), env) or None
+                return self._known(f"python -m {next(rest, '')}", tuple(rest), env)
             if word in ("-W", "-X"):
                 next(rest, "")
             elif not word.startswith("-"):
@@ -213,12 +213,7 @@ def text_of_option(arguments: Sequence[str]) -> str:
 
 
 def _text(files: Files, path: str) -> str:
-    if UNKNOWN in path or PIECE in path:
-        return ""
-    try:
-        return files.text(path, MOST_BYTES) or ""
-    except ValueError:  # too large, or no text
-        return ""
+    return "" if UNKNOWN in path or PIECE in path else text_of(files, path, MOST_BYTES)
 
 
 # Rows

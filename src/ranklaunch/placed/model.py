@@ -58,8 +58,8 @@ class Head(Value):
 
 
 class Launcher(Value):
-    """A launcher that the program started. process: None where it left no record of itself. top: of the rank that started it, None for
-    none. at: monotonic seconds of its start. code: its exit code, None where it has not recorded one."""
+    """A launcher that the program started. top: the topmost process of the rank that started the launcher, None for none. at: monotonic
+    seconds of its start. code: its exit code, None where no record has one."""
 
     process: Key
     name: str
