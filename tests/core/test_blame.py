@@ -82,6 +82,16 @@ def test_who_was_killed_for_memory_is_no_consequence_whatever_it_had_written() -
     assert judgement.culprit.rank == 1
 
 
+@pytest.mark.parametrize(("seen_s", "name", "failures"), [(0.02, "ranklaunch", 0), (0.2, "ranklaunch", 0), (-1.0, "rank 1", 1)])
+def test_ranks_that_end_with_a_killed_ranklaunch_are_no_failures_of_their_own(seen_s: float, name: str, failures: int) -> None:
+    """A launcher on another node reports them within milliseconds."""
+    own = blame.of_ranklaunch(Suspect(2, 10.0, "failed", 137, "killed"), "h2", several=True, killed=True, hung=False)
+    rank = Suspect(0, 10.0 + seen_s, "failed", 137, "", culprit(1, 2, pid=None, exit_code=137, signal="SIGKILL"))
+    judgement = blame.judge([rank, own])
+    assert judgement.culprit
+    assert (blame.name(judgement.culprit), len(judgement.failures)) == (name, failures)
+
+
 @pytest.mark.parametrize("by", ["SIGKILL", None])
 def test_what_the_kernel_of_its_own_node_says_of_a_rank_is_of_the_same(by: str | None) -> None:
     """Of a shell, whose program was killed, a launcher on another node sees the exit code."""

@@ -156,3 +156,12 @@ def test_a_cause_goes_before_the_rank_that_others_waited_for() -> None:
     judged = blame.judge([*suspects.diagnose(waits(0), known), cause])
     assert judged.because[0].rule == "known-error"
     assert [each.rank for each in judged.failures] == [0]
+
+
+@pytest.mark.parametrize(("later_s", "names"), [(-1.0, ["orted", "ranklaunch"]), (0.05, ["ranklaunch"])])
+def test_a_daemon_fails_only_before_ranklaunch_ends_the_node(later_s: float, names: list[str]) -> None:
+    """ranklaunch kills the daemons that carried another node's ranks here when it has been killed itself."""
+    daemon = RankEnd(0, None, None, 9, None, "orted", "daemon", None, 9, 137, 9, ENDED + later_s)
+    alone = replace(node(daemon), ending=Decided("failed", 137, "", ENDED, killed=True), ends=(daemon,))
+    known = Catalogue(helpers.plan(helpers.local()))
+    assert [each.culprit and each.culprit.name for each in suspects.diagnose(alone, known)] == names

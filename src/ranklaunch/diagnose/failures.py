@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch.diagnose import outputs
-from ranklaunch.ends.model import BELOW, NodeEnds, RankEnd
+from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, RankEnd
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict.model import Failure
 
@@ -51,9 +51,9 @@ class Failed(Value):
 
 
 def failed(node: NodeEnds) -> Iterator[Failed]:
-    """Yield the processes of a node that failed, or may have."""
+    """Yield the processes of a node that failed, or may have. Daemons are read apart: ranklaunch kills them without a note in `sent`."""
     for end in node.ends:
-        if end.role in (BELOW, EXPERIMENT) or not failure_code(end, node):
+        if end.role in (BELOW, DAEMON, EXPERIMENT) or not failure_code(end, node):
             continue
         yield from _of_launcher(end, node) if end.launcher else _of_child(end)
 

@@ -20,6 +20,7 @@ RETRY = {
     YES: "to start the job anew may be enough",
     ELSEWHERE: "start the job on other hosts",
 }
+RANKLAUNCH = "ranklaunch"  # name of a culprit: ranklaunch itself
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
@@ -86,7 +87,7 @@ class Judgement(Value):
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[Note] = ()) -> Judgement:
     """Return the judgement about a job with at least one suspect."""
-    first, *others = ordered(_with_proof(list(suspects)))
+    first, *others = ordered(_without_ended_with_it(_with_proof(list(suspects))))
     culprit = first.culprit
     others = [other for other in others if not _is_same(other.culprit, culprit)]
     return Judgement(
@@ -160,14 +161,25 @@ def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
     return suspects
 
 
+def _without_ended_with_it(suspects: list[Suspect]) -> list[Suspect]:
+    """Drop ranks that ended because ranklaunch on their node was killed: its guard kills them, and another node's launcher reports it."""
+    killed_at = {s.culprit.node: s.at for s in suspects if s.culprit and s.culprit.name == RANKLAUNCH and s.culprit.signal}
+    return [s for s in suspects if not (s.culprit and _is_killed(s.culprit) and s.at >= killed_at.get(s.culprit.node, float("inf")))]
+
+
 def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
     """The same rank, seen once by its process and once by its output."""
     return bool(one and other and one.rank is not None and (one.node, one.rank) == (other.node, other.rank))
 
 
 def _may_be(culprit: Culprit, proof: Culprit) -> bool:
+    return culprit.node == proof.node and _is_killed(culprit)
+
+
+def _is_killed(culprit: Culprit) -> bool:
+    """True for a rank that was killed, and not for memory as far as is known."""
     killed = culprit.signal == "SIGKILL" or culprit.exit_code == 128 + signal.SIGKILL  # the latter of a shell, whose program was
-    return culprit.node == proof.node and killed and culprit.rank is not None and not culprit.out_of_memory
+    return killed and culprit.rank is not None and not culprit.out_of_memory
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
@@ -202,7 +214,7 @@ def _is_clear(suspect: Suspect) -> bool:
 def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung: bool) -> Suspect:
     """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL. hung: the job
     was; the culprit's own end is the reason then."""
-    culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, iso(own.at)) if killed else own.culprit
+    culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), RANKLAUNCH, host, iso(own.at)) if killed else own.culprit
     where = f"{place(own.node, host)}: " if several else ""
     return replace(
         own, node=culprit.node if culprit else own.node, reason="" if own.culprit and hung else f"{where}{own.reason}", culprit=culprit
