@@ -143,6 +143,7 @@ generate: .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
 generate: ## write anew what is made from tables: pages, schemas, the chart's values, examples for platforms, patterns of secrets, known errors
 	$(VENV)/python tools/known_errors.py
 	$(VENV)/python tools/starters.py
+	$(VENV)/python tools/platforms.py
 	$(VENV)/python docs/make_reference.py
 	$(VENV)/python tools/pod_fields.py
 	$(VENV)/python tools/chart_values.py

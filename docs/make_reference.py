@@ -15,8 +15,9 @@ from pathlib import Path
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared import communication, starters
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
-from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
+from ranklaunch.adapters.platforms.shared.row import names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import raised, suspects
@@ -219,53 +220,9 @@ def _spec_type(key: keys.Key) -> str:
 
 
 def _order_of_platforms() -> str:
-    rows = ((f"`{name}`", ", ".join(map(_sign, SIGNS[name])), WHY_THERE.get(name, "")) for name in PLATFORMS)
-    return _table(("platform", "asked where there is one of", "why there"), rows)
+    return _table(("platform", "why there"), ((f"`{row.name}`", row.why) for row in PLATFORMS.rows.values()))
 
 
-def _sign(sign: str) -> str:
-    return "anything" if not sign else f"the folder {sign}" if sign.startswith("/") else f"`{sign}*`" if sign.endswith("_") else f"`{sign}`"
-
-
-ITSELF, ENGINE = "the platform, on every node", "the engine, in every pod"
-# Of each platform: what people call it, by what it is recognised, what starts ranklaunch on the nodes. A platform that is not here is told
-# by its name and its signs.
-PLACES: dict[str, tuple[str, str, str]] = {
-    "modelarts": ("Huawei Cloud ModelArts", "`MA_NUM_HOSTS`, `DLS_*` and their like", ITSELF),
-    "metaflow": ("Metaflow @parallel", "`MF_PARALLEL_NUM_NODES`", "Metaflow's step, on every node"),
-    "azureml": ("Azure Machine Learning", "`AZUREML_RUN_ID` and a number of nodes", ITSELF),
-    "slurm": ("Slurm", "`SLURM_JOB_ID` and its nodes", "`srun` in your script, one task on each node"),
-    "sagemaker": ("Amazon SageMaker", "/opt/ml/input/config, `SM_*`", ITSELF),
-    "volcengine": ("Volcengine, BytePlus", "`MLP_TASK_ID`, `MLP_WORKER_NUM`", ITSELF),
-    "openpai": ("OpenPAI", "`PAI_CURRENT_TASK_ROLE_NAME`", ITSELF),
-    "vertexai": ("Google Cloud Vertex AI", "`CLUSTER_SPEC`", ITSELF),
-    "skypilot": ("SkyPilot", "`SKYPILOT_NODE_RANK`, `SKYPILOT_NODE_IPS`", "`exec ranklaunch` at the end of `run`"),
-    "dstack": ("dstack", "`DSTACK_NODE_RANK`, `DSTACK_NODES_NUM`", "`exec ranklaunch` as the last of `commands`"),
-    "aws_batch": ("AWS Batch, multi-node", "`AWS_BATCH_JOB_NUM_NODES`, `AWS_BATCH_JOB_NODE_INDEX`", ITSELF),
-    "gcp_batch": ("Google Cloud Batch", "`BATCH_TASK_INDEX`, `BATCH_HOSTS_FILE`", "a task on each VM"),
-    "lepton": ("NVIDIA DGX Cloud Lepton", "`LEPTON_JOB_NAME`, `LEPTON_JOB_WORKER_INDEX`", ITSELF),
-    "beaker": ("Beaker", "`BEAKER_JOB_ID`, `BEAKER_NODE_ID`", ITSELF),
-    "determined": ("Determined AI", "`DET_ALLOCATION_ID` and its rendezvous.json", ITSELF),
-    "oci": ("Oracle Cloud Data Science", "`JOB_RUN_OCID`, `NODE_RANK`", ITSELF),
-    "lsf": ("IBM Spectrum LSF", "`LSB_JOBID` and its hosts", "`blaunch -z` in your script, once for each host"),
-    "pbs": ("OpenPBS, PBS Pro, Torque", "`PBS_JOBID` and its environment", "`pbs_tmrsh` in your script, once for each host"),
-    "flux": ("Flux", "`FLUX_JOB_ID`, `FLUX_TASK_RANK`", "`flux run -N NODES -n NODES`"),
-    "mosaicml": ("MosaicML, Databricks AI Runtime", "`MOSAICML_PLATFORM=true`, `NUM_NODES`", ITSELF),
-    "runpod": ("RunPod Instant Clusters", "`PRIMARY_ADDR`, `NODE_ADDR`, `NUM_TRAINERS`", ITSELF),
-    "tione": ("Tencent Cloud TI-ONE", "`NODE_LIST`, `INDEX`, `GPU_NUM_PER_NODE`", "the platform, in DDP mode on every node"),
-    "aihc": ("Baidu AIHC", "`AIHC_JOB_NAME`", ITSELF),
-    "pai_dlc": ("Alibaba PAI DLC", "`MASTER_ADDR` as the platform makes it", ITSELF),
-    "volcano": ("Volcano", "`VC_TASK_INDEX`, host lists", ENGINE),
-    "ascend_operator": ("Ascend Operator", "`MINDX_TASK_ID`, `NPU_POD`", ENGINE),
-    "mpijob": ("Kubeflow MPIJob", "`K_MPI_JOB_ROLE`", ENGINE),
-    "kubeflow_trainer": ("Kubeflow Trainer, PyTorchJob", "`PET_NNODES`, `PET_NODE_RANK`, `PET_MASTER_ADDR`", ENGINE),
-    "paddlejob": ("Kubeflow PaddleJob", "`PADDLE_JOB_ID`, `PADDLE_NNODES`", ENGINE),
-    "pytorchjob": ("older PyTorchJob", "`WORLD_SIZE`, `RANK`, the pod's and the master's name", ENGINE),
-    "leaderworkerset": ("LeaderWorkerSet", "`LWS_LEADER_ADDRESS`, `LWS_GROUP_SIZE`", ENGINE),
-    "jobset": ("JobSet", "`JOB_COMPLETION_INDEX` and the pod's name", ENGINE),
-    "indexed_job": ("Indexed Job of Kubernetes", "`JOB_COMPLETION_INDEX`", ENGINE),
-    "local": ("anywhere else", "nothing: `RANKLAUNCH_NODES` and its like", "you, on every node"),
-}
 # What `ranklaunch spec` calls a platform, where it is not its name.
 KINDS_OF = {
     "skypilot": "sky", "jobset": "jobset", "indexed_job": "job", "kubeflow_trainer": "trainjob", "ascend_operator": "acjob",
@@ -279,11 +236,17 @@ def _places() -> str:
 
 
 def _place(name: str) -> tuple[str, ...]:
-    by_signs = (name, ", ".join(map(_sign, SIGNS[name])), ITSELF)
-    place, signs, started = PLACES.get(name, by_signs)
-    kind = KINDS_OF.get(name, name)
-    page = _section_of(name)
-    return f"[{place}]({page})" if page else place, f"`{name}`", signs, started, f"`{kind}`" if kind in KINDS else ""
+    row, kind = PLATFORMS.rows[name], KINDS_OF.get(name, name)
+    place = row.title or name
+    page = _section_of(name) or (row.sources[0] if row.sources else "")
+    signs = row.recognised_by or ", ".join(filter(None, map(_sign, row.sign)))
+    return f"[{place}]({page})" if page else place, f"`{name}`", signs, row.started_by, f"`{kind}`" if kind in KINDS else ""
+
+
+def _sign(condition: str) -> str:
+    """Return a condition for people: the names of its variables, without those that must not be set."""
+    names = [] if condition.startswith(("!", "/")) else names_in(condition)
+    return condition if condition.startswith("/") else " or ".join(f"`{name}`" for name in names)
 
 
 def _section_of(name: str) -> str:

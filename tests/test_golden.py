@@ -26,6 +26,7 @@ import helpers
 import plan_summary
 import pytest
 from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env_of
+from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared import communication
@@ -147,7 +148,9 @@ def compare(stored: Path, data: bytes) -> None:
 
 def test_tree_holds_cases_of_adapters_only() -> None:
     helpers.listed_in(
-        "the folders of tests/golden", {path.name for path in GOLDEN.iterdir()} - {"specs"}, LAUNCHERS.keys() | PLATFORMS.keys()
+        "the folders of tests/golden",
+        {path.name for path in GOLDEN.iterdir()} - {"specs"} | {case["platform"] for case in recorded_cases()},
+        LAUNCHERS.keys() | PLATFORMS.keys(),
     )
     assert {path for path in GOLDEN.glob("*/*") if path.is_file()} == set(REFUSALS)
     for case in CASES:
@@ -161,7 +164,7 @@ def test_whole_plans_are_there_of_every_method_and_platform() -> None:
     texts = [path.read_text(encoding="utf-8") for path in GOLDEN.glob("*/*/plan.json")]  # of new cases too, which were no plans at first
     plans = [json.loads(text) for text in texts if text]
     where = "the cases of tests/golden with a whole plan: an empty plan.json, then make golden"
-    helpers.listed_in(where, {plan["platform"] for plan in plans}, PLATFORMS)
+    helpers.listed_in(where, {plan["platform"] for plan in plans} | {case["platform"] for case in recorded_cases()}, PLATFORMS)
     nodes = [f"{plan['method']} on {'several nodes' if len(plan['job']['nodes']) > 1 else 'one node'}" for plan in plans]
     helpers.listed_in(where, nodes, {f"{name} on {count}" for name in LAUNCHERS for count in ("one node", "several nodes")})
 

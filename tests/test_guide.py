@@ -27,54 +27,22 @@ STARTING = (
     "tests/test_wheel.py::test_wheel_holds_exactly_these_files",
     "tests/test_docs.py::test_make_run_trains_with_every_method[toy]",
 )
-NEW_FILES = ("adapters/launchers/toy.py", "adapters/platforms/toycloud.py", "templates/toy/command.j2")
+NEW_FILES = ("adapters/launchers/toy.py", "templates/toy/command.j2")
 # What a message has that tells what to do.
 TELLS = re.compile(r"\b(add .+ to .+|run make golden|run make generate|run docs/make_reference\.py|make (a folder )?tests/golden/)")
 
-PLATFORM = '''"""A platform that is there to be added."""
-
-from __future__ import annotations
-
-from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODE_INDEX, NODES, SLOTS, make_job, spread
-
-NAME = "toycloud"
-
-COUNT = NODES.also("TOYCLOUD_NODES")
-INDEX = NODE_INDEX.also("TOYCLOUD_NODE")
-NAMES = HOSTS.also("TOYCLOUD_HOSTS")
-
-VARIABLES: tuple[Variable[object], ...] = (COUNT, INDEX, NAMES)
-
-attempt = base.attempt
-program = base.no_program
-failure_file = base.no_failure_file
-log_dir = base.log_dir
-
-
-def detect(reader: Reader) -> bool:
-    return bool(reader.env.get("TOYCLOUD_NODES"))
-
-
-def read(reader: Reader, program: Program) -> Job:
-    nodes = reader.get(COUNT)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=NAME,
-        attempt=attempt(reader),
-        hosts=(reader.get(NAMES) or ("h0",) + ("",) * (nodes - 1))[:nodes],
-        slots=spread(reader, SLOTS, reader.get(SLOTS) or (0,), nodes),
-        node_index=base.index(reader, nodes, INDEX),
-    )
-'''
+CONTRIBUTING = (helpers.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROW = textwrap.dedent(CONTRIBUTING.partition("   ```toml\n")[2].partition("   ```\n")[0])
+CASE = """
+[[case]]
+platform = "toycloud"
+env = { TOYCLOUD_JOB = "j", TOYCLOUD_NODES = "2", TOYCLOUD_NODE = "1", TOYCLOUD_HOSTS = "h0,h1" }
+plan = "toycloud, attempt 1: node 1 of 2, first h0, 1 slots on each"
+"""
 
 
 # The launcher that the guide shows, and what it starts: no more than each rank with its number, and its output in a file.
-GUIDE = (helpers.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a launcher\n")[2]
+GUIDE = CONTRIBUTING.partition("## Add a launcher\n")[2]
 LAUNCHER = textwrap.dedent(GUIDE.partition("   ```python\n")[2].partition("   ```\n")[0])
 TEMPLATE = textwrap.dedent(GUIDE.partition("For the launcher above:\n\n")[2].partition("\n\n")[0]) + "\n"
 STARTRANKS = """#!{python}
@@ -114,10 +82,10 @@ class Tree:
         (self.folder / path).write_text(text, encoding="utf-8")
 
     def add(self, path: str, *lines: str) -> None:
-        """Each as a line of its own, behind the one that is there once and like it but for the name: toy for plain, toycloud for slurm."""
+        """Each as a line of its own, behind the one that is there once and like it but for the name: toy for plain."""
         text = (self.folder / path).read_text(encoding="utf-8")
         for line in lines:
-            like = line.replace("toycloud", "slurm").replace("toy", "plain")
+            like = line.replace("toy", "plain")
             assert text.count(f"\n{like}\n") == 1, f"{path} has not one line {like!r}"
             text = text.replace(f"\n{like}\n", f"\n{like}\n{line}\n")
         self.write(path, text)
@@ -176,30 +144,24 @@ def toy_names_the_rank_that_failed(tree: Tree, folder: Path) -> None:
 
 
 def modules(tree: Tree) -> None:
-    """Steps 1 to 5, of a launcher and of a platform: they are there, and can be asked for."""
+    """Steps 1 to 5 of a launcher, and the row of a platform: they are there, and can be asked for."""
     tree.write("adapters/launchers/toy.py", LAUNCHER)
     tree.write("templates/toy/command.j2", TEMPLATE)
-    tree.write("adapters/platforms/toycloud.py", PLATFORM)
-    launchers, platforms = "adapters/launchers/__init__.py", "adapters/platforms/__init__.py"
-    tree.put(launchers, '"megatron", "plain",\n', '"megatron", "plain", "toy",\n')
-    tree.put(platforms, '    "local": ("",),\n', '    "toycloud": ("TOYCLOUD_",),\n    "local": ("",),\n')
-    tree.add(platforms, "        toycloud,", '        "toycloud": toycloud,')
+    tree.put("adapters/platforms/platforms.toml", '[[platform]]\nname = "local"\n', f'{ROW}\n[[platform]]\nname = "local"\n')
+    assert tree.python("tools/platforms.py").returncode == 0
+    tree.put("adapters/launchers/__init__.py", '"megatron", "plain",\n', '"megatron", "plain", "toy",\n')
 
 
 def everything_else(tree: Tree) -> None:
     """Steps 6 and on."""
     tree.put("src/ranklaunch/specs/model.py", '"mpi", "horovod",', '"mpi", "horovod", "toy",')
-    two_nodes = "{0}NODES=2\n{0}HOSTS=h0,h1\nRANKLAUNCH_NODE=1\n"
-    for case, env in (
-        ("toy/one-node", ""),
-        ("toy/two-nodes", two_nodes.format("RANKLAUNCH_")),
-        ("toycloud/two-nodes", two_nodes.format("TOYCLOUD_")),
-    ):
+    two_nodes = "RANKLAUNCH_NODES=2\nRANKLAUNCH_HOSTS=h0,h1\nRANKLAUNCH_NODE=1\n"
+    for case, env in (("toy/one-node", ""), ("toy/two-nodes", two_nodes)):
         tree.write(f"tests/golden/{case}/env", env)
         tree.write(f"tests/golden/{case}/argv", "--method=toy\ntrain.py\n")
         tree.write(f"tests/golden/{case}/plan.json", "")
-    sample = '    "toycloud": Sample({"TOYCLOUD_NODES": "2"}, {"TOYCLOUD_NODE": "1"}),\n'
-    tree.put("tests/adapters/test_signs.py", '    "indexed_job": Sample(', f'{sample}    "indexed_job": Sample(')
+    cases = tree.folder / "tests" / "environments" / "places.toml"
+    cases.write_text(cases.read_text(encoding="utf-8") + CASE, encoding="utf-8")
     tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")
     tree.add("README.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
     tree.add("docs/templates.md", "| `templates/toy/command.j2` | method toy |")

@@ -1,182 +1,111 @@
-"""The platforms, in the order in which they are asked whether an environment is theirs."""
+"""The platforms, in the order in which they are asked whether an environment is theirs: the rows of platforms.toml."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 
-from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, per_rank
+from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
+from ranklaunch.adapters.platforms.shared.row import Row, holds, row
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import PLATFORM
-from ranklaunch.typed import TYPE_CHECKING, Protocol
+from ranklaunch.typed import Any, Protocol, cast
 from ranklaunch.verdict import folders
 
 BY_SCHEDULER = ("slurm", "lsf", "pbs")  # whose users may start ranklaunch by an mpirun, of which these say nothing
 
 
 class Platform(Protocol):
-    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
+    """A platform. A module of this folder offers the parts in which it differs from shared.place.Place.
+
+    VARIABLES: every variable it reads beyond those of ranklaunch.read.settings.
+    """
 
     NAME: str
-    VARIABLES: tuple[Variable[object], ...]
+
+    @property
+    def VARIABLES(self) -> tuple[Variable[Any], ...]: ...
 
     def detect(self, reader: Reader) -> bool:
-        """Whether the environment is this platform's. Never raises."""
+        """Return True if the environment is this platform's. Never raises."""
 
     def attempt(self, reader: Reader) -> int:
-        """Which start of the job on this node it is, from 1."""
+        """Return which start of the job on this node it is, from 1."""
 
     def read(self, reader: Reader, program: Program) -> Job:
-        """The job. Problems go to the reader, which raises them all at once afterwards."""
+        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
 
     def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        """What it says should run, where it does and the words of the command line name no other."""
+        """Return what it says should run, where it does and the words of the command line name no other."""
 
     def failure_file(self, reader: Reader) -> str:
-        """Where it looks for the reason of a failure, "" where it does not."""
+        """Return where it looks for the reason of a failure, "" where it does not."""
 
     def log_dir(self, reader: Reader) -> str:
-        """The log folder of a job that cannot be made out."""
+        """Return the log folder of a job that cannot be made out."""
 
 
-# How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
-# In the order in which they are asked, the outer of what is inside each other first.
-SIGNS: dict[str, tuple[str, ...]] = {
-    "modelarts": ("MA_", "DLS_"),
-    "metaflow": ("MF_PARALLEL_",),
-    "azureml": ("AZUREML_",),
-    "slurm": ("SLURM_",),
-    "sagemaker": ("SM_", "SAGEMAKER_", "/opt/ml/input/config"),
-    "volcengine": ("MLP_",),
-    "openpai": ("PAI_",),
-    "vertexai": ("CLUSTER_SPEC",),
-    "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
-    "dstack": ("DSTACK_NODE",),
-    "aws_batch": ("AWS_BATCH_JOB_NODE_",),
-    "gcp_batch": ("BATCH_HOSTS_FILE",),
-    "lepton": ("LEPTON_JOB_",),
-    "beaker": ("BEAKER_",),
-    "determined": ("DET_",),
-    "oci": ("JOB_RUN_OCID",),
-    "lsf": ("LSB_JOBID",),
-    "pbs": ("PBS_JOBID",),
-    "flux": ("FLUX_",),
-    "mosaicml": ("MOSAICML_",),
-    "runpod": ("NUM_TRAINERS",),
-    "tione": ("NODE_LIST",),
-    "aihc": ("AIHC_",),
-    "pai_dlc": ("MASTER_ADDR",),
-    "volcano": ("VC_", "VK_", "/etc/volcano"),
-    "ascend_operator": ("MINDX_", "NPU_POD"),
-    "mpijob": ("K_MPI_JOB_ROLE",),
-    "kubeflow_trainer": ("PET_", "JOB_COMPLETION_INDEX"),
-    "paddlejob": ("PADDLE_",),
-    "pytorchjob": ("MASTER_ADDR",),
-    "leaderworkerset": ("LWS_",),
-    "jobset": ("JOB_COMPLETION_INDEX",),
-    "indexed_job": ("JOB_COMPLETION_INDEX",),
-    "local": ("",),
-}
-# Why a platform stands where it does, if that matters. docs/platforms.md shows both tables.
-WHY_THERE: dict[str, str] = {
-    "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
-    "metaflow": "its step runs on AWS Batch or in a JobSet, whose variables it has too",
-    "azureml": "on Kubernetes its job is one of Volcano, whose variables it has too",
-    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others; Slurm has wrappers that make PBS's "
-    "variables",
-    "skypilot": "with dstack it rents machines and pods of the others, which have variables of their own",
-    "lepton": "its job is an Indexed Job",
-    "runpod": "has nothing but common names, by several of which it is known",
-    "pai_dlc": "has its own form of `MASTER_ADDR`; `RANK` and `WORLD_SIZE` mean something else where operators of Kubernetes set them",
-    "volcano": "the Ascend Operator serves Volcano's jobs as well, whose own variables tell more",
-    "kubeflow_trainer": "a TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: the outermost is asked first",
-    "pytorchjob": "of before `PET_` variables, by the pod's name and its master's",
-    "local": "recognises everything",
-}
-PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
+class Platforms(Mapping[str, Platform]):
+    """Platforms by name, in their order. Each is made when it is asked for: a start needs one."""
 
-if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
-    from ranklaunch.adapters.platforms import (
-        aihc,
-        ascend_operator,
-        aws_batch,
-        azureml,
-        beaker,
-        determined,
-        dstack,
-        flux,
-        gcp_batch,
-        indexed_job,
-        jobset,
-        kubeflow_trainer,
-        leaderworkerset,
-        lepton,
-        local,
-        lsf,
-        metaflow,
-        modelarts,
-        mosaicml,
-        mpijob,
-        oci,
-        openpai,
-        paddlejob,
-        pai_dlc,
-        pbs,
-        pytorchjob,
-        runpod,
-        sagemaker,
-        skypilot,
-        slurm,
-        tione,
-        vertexai,
-        volcano,
-        volcengine,
-    )
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = {each.name: each for each in rows}
+        self._made: dict[str, Platform] = {}
 
-    CHECKED: dict[str, Platform] = {
-        "modelarts": modelarts,
-        "metaflow": metaflow,
-        "azureml": azureml,
-        "slurm": slurm,
-        "sagemaker": sagemaker,
-        "volcengine": volcengine,
-        "openpai": openpai,
-        "vertexai": vertexai,
-        "skypilot": skypilot,
-        "dstack": dstack,
-        "aws_batch": aws_batch,
-        "gcp_batch": gcp_batch,
-        "lepton": lepton,
-        "beaker": beaker,
-        "determined": determined,
-        "oci": oci,
-        "lsf": lsf,
-        "pbs": pbs,
-        "flux": flux,
-        "mosaicml": mosaicml,
-        "runpod": runpod,
-        "tione": tione,
-        "aihc": aihc,
-        "pai_dlc": pai_dlc,
-        "volcano": volcano,
-        "ascend_operator": ascend_operator,
-        "mpijob": mpijob,
-        "kubeflow_trainer": kubeflow_trainer,
-        "paddlejob": paddlejob,
-        "pytorchjob": pytorchjob,
-        "leaderworkerset": leaderworkerset,
-        "jobset": jobset,
-        "indexed_job": indexed_job,
-        "local": local,
-    }
+    def __getitem__(self, name: str) -> Platform:
+        if name not in self._made:
+            self._made[name] = _module(name) if self.rows[name].module == "whole" else _place(self.rows[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def may_be(self, name: str, reader: Reader) -> bool:
+        """Return False where a row alone tells that the environment is not this platform's."""
+        of = self.rows[name]
+        names = "\n" + "\n".join(reader.env)
+        signed = all(holds(each, reader.env, reader.files.exists) for each in of.sign)
+        begins = any(reader.files.is_dir(sign) if sign.startswith("/") else f"\n{sign}" in names for sign in of.begins)
+        return signed and (begins or not of.begins)
 
 
-def may_be(name: str, reader: Reader) -> bool:
-    """Whether it is worth asking the platform itself."""
-    names = "\n" + "\n".join(reader.env)
-    return any(reader.files.is_dir(sign) if sign.startswith("/") else f"\n{sign}" in names for sign in SIGNS[name])
+def _module(name: str) -> Platform:
+    return cast("Platform", import_module(f"{__name__}.{name}"))
+
+
+def _place(of: Row) -> Platform:
+    from ranklaunch.adapters.platforms.shared.place import Place  # platforms with a module of their own do without
+
+    return Place(of, _module(of.name) if of.module else None)
+
+
+def _shipped() -> tuple[Row, ...]:
+    loader: Any = __spec__.loader  # pkgutil.get_data would import typing
+    return tuple(map(row, json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/platforms.json"))))
+
+
+PLATFORMS = Platforms(_shipped())
+
+
+def known(reader: Reader) -> Platforms:
+    """Return the platforms that are shipped, behind those of the user's own file."""
+    if not reader.given(PLATFORM_FILE):
+        return PLATFORMS
+    from ranklaunch.adapters.platforms.shared import own_rows  # few users have places of their own
+
+    return _with_own(own_rows.read(reader))
+
+
+@functools.lru_cache(maxsize=4)
+def _with_own(rows: tuple[Row, ...]) -> Platforms:
+    return Platforms((*rows, *PLATFORMS.rows.values()))
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:
@@ -188,20 +117,20 @@ def failure_file(reader: Reader) -> str:
 
 
 def attempt_dir(reader: Reader) -> str:
-    """Folder of this attempt's logs, of a job that cannot be made out."""
+    """Return the folder of this attempt's logs for a job that cannot be made out."""
     platform = _recognised(reader)
     return folders.attempt(platform.log_dir(reader), platform.attempt(reader))
 
 
 def _recognised(reader: Reader) -> Platform:
-    """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    """Return the one that was asked for, else the first that recognises the environment; for one that does not exist, local."""
     _named(reader)
-    name = _asked(reader) or detected(reader)
-    return PLATFORMS[name if name in PLATFORMS else "local"]
+    platforms, name = known(reader), _asked(reader) or detected(reader)
+    return platforms[name if name in platforms else "local"]
 
 
 def _named(reader: Reader) -> None:
-    """Hosts that a file or a command names."""
+    """Offer the hosts that a file or a command names."""
     if any(map(reader.given, NAMING)):
         from ranklaunch.adapters.platforms.shared import named  # most have none
 
@@ -213,11 +142,13 @@ def _asked(reader: Reader) -> str:
 
 
 def detected(reader: Reader) -> str:
-    return next(name for name in PLATFORMS if may_be(name, reader) and PLATFORMS[name].detect(reader))
+    """Return the name of the first platform that recognises the environment."""
+    platforms = known(reader)
+    return next(name for name in platforms if platforms.may_be(name, reader) and platforms[name].detect(reader))
 
 
 def read(reader: Reader, program: Program) -> Job:
-    """The job, as its platform reads it."""
+    """Return the job, as its platform reads it."""
     platform = choose(reader)
     job = platform.read(reader, program)
     if platform.NAME in BY_SCHEDULER and not per_rank(reader) and len(job.nodes) == 1:
@@ -232,12 +163,11 @@ def read(reader: Reader, program: Program) -> Job:
 
 def choose(reader: Reader) -> Platform:
     _named(reader)
-    given = _asked(reader)
-    if given:
-        if given not in PLATFORMS:
-            msg = f"{reader.source(PLATFORM)}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
-            raise ConfigError(msg)
-        return PLATFORMS[given]
-    found = detected(reader)
-    reader.ledger.note(PLATFORM.value, found, "environment")
-    return PLATFORMS[found]
+    platforms, name = known(reader), _asked(reader)
+    if name and name not in platforms:
+        msg = f"{reader.source(PLATFORM)}={name!r}: expected one of {', '.join(platforms)}{nearest(name, platforms)}"
+        raise ConfigError(msg)
+    if not name:
+        name = detected(reader)
+        reader.ledger.note(PLATFORM.value, name, "environment")
+    return platforms[name]

@@ -69,6 +69,10 @@ class Problems:
     def add(self, text: str, on_command_line: bool = False) -> None:
         self._errors.setdefault(text, on_command_line)
 
+    @property
+    def found(self) -> bool:
+        return bool(self._errors)
+
     def warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)

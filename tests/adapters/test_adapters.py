@@ -8,15 +8,17 @@ import json
 import os
 import re
 import sys
+from importlib import import_module
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import helpers
 import pytest
+from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, Platform
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
@@ -24,23 +26,26 @@ from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
 from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import METHODS
+from testbench import places
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
-MODULES = {name: (name, cast(ModuleType, module)) for name, module in PLATFORMS.items()}
+FOLDER = helpers.ROOT / "adapters" / "platforms"
+MODULES = [import_module(f"ranklaunch.adapters.platforms.{path.stem}") for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"]
 TABLE = "/user/config/jobstart_hccl.json"
 NAME = re.compile("[A-Z][A-Z0-9_]{3,}")
 # Read, but of the system and not settings of a job.
 OF_THE_SYSTEM = {"PATH", "PYTHONUNBUFFERED"}
 
 
-@helpers.for_each(MODULES)
-def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
-    assert module.NAME == name == module.__name__.rpartition(".")[2]
-    assert (module.__doc__ or "").strip()
-    assert isinstance(module.VARIABLES, tuple)
-    assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
-    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir")
-    assert all(callable(getattr(module, each)) for each in wanted)
+@helpers.for_each({name: (name,) for name in PLATFORMS})
+def test_platform_has_the_shape_of_one(name: str) -> None:
+    platform = PLATFORMS[name]
+    assert name == platform.NAME
+    assert isinstance(platform.VARIABLES, tuple)
+    assert all(isinstance(variable, Variable) for variable in platform.VARIABLES)
+    for each in ("detect", "attempt", "read", "program", "failure_file", "log_dir"):
+        wanted = list(inspect.signature(getattr(Platform, each)).parameters)[1:]
+        assert list(inspect.signature(getattr(platform, each)).parameters)[: len(wanted)] == wanted
 
 
 @helpers.for_each(list(LAUNCHERS))
@@ -59,17 +64,14 @@ def test_every_launcher_is_registered() -> None:
     helpers.listed_in("METHODS in adapters/launchers/__init__.py", LAUNCHERS, modules)
 
 
-def test_every_platform_is_registered_and_checked_by_mypy() -> None:
-    table, kind = PLATFORMS, "platforms"
-    folder = helpers.ROOT / "adapters" / kind
-    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
-    (checked,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CHECKED")
-    assert isinstance(checked, ast.Dict)
-    pairs = {ast.literal_eval(key): ast.unparse(value) for key, value in zip(filter(None, checked.keys), checked.values)}
-    here = f"adapters/{kind}/__init__.py"
-    helpers.listed_in(f"CHECKED in {here}", (f"{name}: {value}" for name, value in pairs.items()), (f"{name}: {name}" for name in table))
-    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    helpers.listed_in(f"SIGNS in {here}", table, modules)
+def test_every_module_of_a_platform_has_a_row_that_names_it() -> None:
+    modules = {module.__name__.rpartition(".")[2] for module in MODULES}
+    helpers.listed_in("module in adapters/platforms/platforms.toml", {row.name for row in PLATFORMS.rows.values() if row.module}, modules)
+
+
+def test_rows_are_those_of_platforms_toml() -> None:
+    tool = places.module("tools/platforms.py")
+    assert tool.PATH.read_text(encoding="utf-8") == tool.made(), "run make generate"
 
 
 @helpers.for_each({f"{variable.value}-{variable.names[0]}": variable for variable in planning.every_variable()})
@@ -103,7 +105,8 @@ def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
 
 @helpers.for_each(list(ADAPTERS))
 def test_adapter_has_golden_plans(name: str) -> None:
-    assert any((helpers.TESTS / "golden" / name).glob("*/summary.txt")), (
+    recorded = any(case["platform"] == name for case in recorded_cases())
+    assert recorded or any((helpers.TESTS / "golden" / name).glob("*/summary.txt")), (
         f"make a folder tests/golden/{name}/one-node/ with the files env and argv (those of another adapter show how), then run make golden"
     )
 
@@ -284,7 +287,7 @@ def check(value: Any, shape: Any, where: str) -> None:
 
 
 def sources() -> list[ModuleType]:
-    return [module for _, module in MODULES.values()] + [planning, settings]
+    return [*MODULES, planning, settings]
 
 
 def read_names(module: ModuleType) -> set[str]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import PLATFORMS, may_be
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 
@@ -26,6 +26,7 @@ NESTED = {
     "metaflow": {"aws_batch", "jobset", "indexed_job", "local"},
     "azureml": {"volcano", "local"},
     "lepton": {"indexed_job", "local"},
+    "runpod": {"lightning", "local"},
     "kubeflow_trainer": {"jobset", "indexed_job", "local"},
     "jobset": {"indexed_job", "local"},
 }
@@ -101,4 +102,4 @@ def test_detection_never_raises(env: dict[str, str], files: dict[str, str | Valu
     reader = Reader(env, helpers.MemoryFiles(files), {}, helpers.CWD)
     assert all(platform.detect(reader) in (True, False) for platform in PLATFORMS.values())
     assert PLATFORMS["local"].detect(reader)
-    assert all(may_be(name, reader) for name, platform in PLATFORMS.items() if platform.detect(reader))
+    assert all(PLATFORMS.may_be(name, reader) for name, platform in PLATFORMS.items() if platform.detect(reader))

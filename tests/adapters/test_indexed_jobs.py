@@ -48,10 +48,10 @@ def test_names(pod: str, full: str, env: dict[str, str], platform: str, name: st
     [
         ({"RANKLAUNCH_NODES": ""}, ["RANKLAUNCH_NODES", "RANKLAUNCH_HOSTS"]),
         ({"JOB_COMPLETION_INDEX": "2"}, ["JOB_COMPLETION_INDEX=2"]),
-        ({"JOB_COMPLETION_INDEX": "0"}, ["JOB_COMPLETION_INDEX=0", "HOSTNAME=", "RANKLAUNCH_NODE"]),
+        ({"JOB_COMPLETION_INDEX": "0"}, ["JOB_COMPLETION_INDEX='0'", "HOSTNAME='1'", "RANKLAUNCH_NODE"]),
         ({"JOB_COMPLETION_INDEX": "one"}, ["JOB_COMPLETION_INDEX='one'"]),
         ({"RANKLAUNCH_NODE": "2"}, ["RANKLAUNCH_NODE=2", "0 to 1"]),
-        ({"RANKLAUNCH_HOSTS": "a,b,c"}, ["RANKLAUNCH_HOSTS names 3 hosts", "RANKLAUNCH_NODES is 2"]),
+        ({"RANKLAUNCH_HOSTS": "a,b,c"}, ["RANKLAUNCH_HOSTS names 3 hosts", "RANKLAUNCH_NODES=2"]),
         ({"RANKLAUNCH_SLOTS": "1,2,3"}, ["RANKLAUNCH_SLOTS='1,2,3'"]),
     ],
 )

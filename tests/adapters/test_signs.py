@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import helpers
+from recorded_places import recorded_cases
 
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import PLATFORMS, SIGNS
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.unrecognised import RENDEZVOUS
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import NOTHING
@@ -125,7 +126,8 @@ LEFTOVERS: dict[str, dict[str, str]] = {
 
 
 def test_every_platform_has_a_sample() -> None:
-    helpers.listed_in("SAMPLES in tests/adapters/test_signs.py", SAMPLES, {*PLATFORMS} - {"local"})
+    rows = {case["platform"] for case in recorded_cases()}  # whose signs test_rows.py tries
+    helpers.listed_in("SAMPLES in tests/adapters/test_signs.py", {*SAMPLES} | rows, {*PLATFORMS} - {"local"})
 
 
 @helpers.for_each({name: (name,) for name in SAMPLES})
@@ -137,7 +139,8 @@ def test_the_sign_is_enough_and_all_of_it_is_needed(name: str) -> None:
         assert not PLATFORMS[name].detect(helpers.reader(left, files)), f"without {missing}"
 
 
-PAIRS = {f"{outer} and {inner}": (outer, inner) for outer, inner in itertools.combinations([name for name in SIGNS if name in SAMPLES], 2)}
+SIGNED = [name for name in PLATFORMS if name in SAMPLES]
+PAIRS = {f"{outer} and {inner}": (outer, inner) for outer, inner in itertools.combinations(SIGNED, 2)}
 
 
 @helpers.for_each(PAIRS)

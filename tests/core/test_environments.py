@@ -22,7 +22,7 @@ SEVERAL: list[dict[str, Any]] = tomllib.loads((FOLDER / "several.toml").read_tex
 # Of these one ranklaunch per rank, shard or job was started, which has to be said.
 REFUSED = {
     "Kubernetes Indexed Job, shard 3": "set RANKLAUNCH_NODES",
-    "Google Cloud Batch, array task on its own": "nothing says which nodes the job has",
+    "Google Cloud Batch, array task on its own": "BATCH_HOSTS_FILE.* says where node 0 is",
     "Torque job on one node": "without a PBS_NODEFILE that can be read here",
     "PBS array subjob": "without a PBS_NODEFILE that can be read here",
     "torchrun, a rank on one machine": "torchrun has started several of ranklaunch",

@@ -28,6 +28,10 @@ HOSTS_COMMAND = Variable(
     "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it, check not from an --env-file",
     option="--hosts-command",
 )  # fmt: skip
+PLATFORM_FILE = Variable(
+    "platform_file", ("RANKLAUNCH_PLATFORM_FILE",), parse.text, "",
+    "file with rows for places of your own, as those of platforms.toml, TOML or JSON; they are asked first",
+)  # fmt: skip
 PER_RANK = Variable(
     "per_rank", ("RANKLAUNCH_PER_RANK",), parse.flag, False,
     "the platform starts a ranklaunch for each rank, which stands before it alone; methods spawn and plain", option="--per-rank",
@@ -43,7 +47,7 @@ RUN_ID = Variable(
     parse.text, "", "id of the job, for its program: the same on all nodes, and in all attempts and restarts", "platform",
     default_text="made by node 0, and kept in the log folder for this job name and command",
 )  # fmt: skip
-OF_ALL = (*NAMING, PER_RANK, RUN_ID)  # platforms
+OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
 
 
 def per_rank(reader: Reader) -> bool:

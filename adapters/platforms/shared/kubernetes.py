@@ -4,10 +4,11 @@ files with hosts, and counts that some of them do not tell."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
@@ -282,6 +283,16 @@ def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
             "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
             f"Indexed Job {stem(own_name(reader))}, RANKLAUNCH_PLATFORM=indexed_job"
         )
+
+
+def of_pods(reader: Reader, job: str, stem_: str, service_: str) -> Iterator[Fact]:
+    """Yield what the names of an Indexed Job's pods say. stem_: of the pods in a Service, "" where none makes them known."""
+    if job:
+        yield JOB_NAME, Candidate(HOSTNAME.names[0], job)
+    if stem_ and reader.given(NODES):
+        yield HOSTS, Candidate("HOSTNAME, /etc/hosts", ",".join(pods(stem_, reader.get(NODES), service_)))
+    for _, number in index_by_name(reader):
+        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", str(number))
 
 
 # Files

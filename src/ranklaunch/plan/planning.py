@@ -339,7 +339,7 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
     for variable in _LEFT_ASIDE_BY_SOME:
         if not reader.ledger.reading(variable.value):
             _warn_of_no_effect(variable, plan, reader)
-    if _given_to_others((*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
+    if _given_to_others((*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
         others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
@@ -382,7 +382,7 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
 
 
 def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
-    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES)}
+    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES)}
     others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
     for other in others.values():
         if reader.by_user(other) and (other.option or other.value not in reader.options):  # else it is an option of launchers

@@ -154,8 +154,8 @@ class Reader:
         return any(candidate.by_user for candidate in self.candidates(variable)[:1])
 
     def offer(self, value: str, *candidates: Candidate) -> None:
-        """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
-        self._offered[value] = candidates
+        """Add what a platform has for a value beside its variables: before what was offered earlier, behind the variables."""
+        self._offered[value] = (*candidates, *self._offered.get(value, ()))
 
     def settle(self, value: str, candidate: Candidate) -> None:
         """What stands in place of a text by which a user says that the value is to be found out."""
@@ -182,6 +182,11 @@ class Reader:
     @property
     def warnings(self) -> list[str]:
         return self._problems.warnings
+
+    @property
+    def has_problems(self) -> bool:
+        """True where something is wrong already: what is missing then may be missing for that reason."""
+        return self._problems.found
 
     def problem(self, text: str, on_command_line: bool = False) -> None:
         self._problems.add(text, on_command_line)

@@ -1,0 +1,25 @@
+"""Facts that a module has about a job: each is one more source of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ranklaunch.read import parse
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Variable
+from ranklaunch.read.settings import HOSTS, NODES, SLOTS
+from ranklaunch.typed import Any
+
+Fact = tuple[Variable[Any], Candidate]
+FIRST = Variable("first_host", (), parse.text, "", "host of node 0", "platform")
+LISTED_SLOTS: Variable[tuple[int, ...]] = Variable("listed_slots", (), parse.counts, (), SLOTS.meaning, "platform")
+
+
+def of_hosts(by: str, hosts: Sequence[str], slots: Sequence[int] = ()) -> Iterator[Fact]:
+    """Yield what a list of hosts says. One with a gap tells their number, and node 0's host."""
+    if hosts and not all(hosts):
+        yield NODES, Candidate(f"number of hosts in {by}", str(len(hosts)))
+    if hosts and hosts[0]:
+        yield (HOSTS, Candidate(by, ",".join(hosts))) if all(hosts) else (FIRST, Candidate(by, hosts[0]))
+    if any(slots):
+        yield LISTED_SLOTS, Candidate(by, ",".join(map(str, slots)))

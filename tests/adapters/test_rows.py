@@ -1,0 +1,147 @@
+"""Rows of platforms.toml: each plans its recorded case, needs all of its sign, and is read the same from a user's own file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import helpers
+import pytest
+from recorded_places import recorded_cases
+
+from ranklaunch.adapters import platforms
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms.shared.row import names_in
+from ranklaunch.errors import ConfigError
+from ranklaunch.values import as_dict
+
+CASES = recorded_cases()
+
+
+def planned(env: dict[str, str], files: dict[str, str]) -> str:
+    job = helpers.plan(env, files=files, method="spawn").job
+    node = f"node {job.node_index} of {len(job.nodes)}, first {job.nodes[0].host}, {job.node.slots} slots on each"
+    return f"{job.name}, attempt {job.attempt}: {node}"
+
+
+def recognised(env: dict[str, str], files: dict[str, str]) -> str:
+    return platforms.choose(helpers.reader(env, files)).NAME
+
+
+@helpers.for_each(CASES)
+def test_the_recorded_case_is_planned_as_it_says(case: dict[str, Any]) -> None:
+    assert recognised(case["env"], case["files"]) == case["platform"]
+    assert planned(case["env"], case["files"]) == case["plan"]
+
+
+@helpers.for_each(CASES)
+def test_all_of_the_sign_is_needed(case: dict[str, Any]) -> None:
+    for condition in PLATFORMS.rows[case["platform"]].sign:
+        if not condition.startswith(("!", "/")):
+            left = {name: value for name, value in case["env"].items() if name not in names_in(condition)}
+            assert recognised(left, case["files"]) != case["platform"], condition
+
+
+def test_rows_without_a_module_have_a_case() -> None:
+    golden = {path.name for path in (helpers.TESTS / "golden").iterdir()}
+    rows = {row.name for row in PLATFORMS.rows.values() if row.module != "whole"}
+    helpers.listed_in("tests/environments/places.toml", {case["platform"] for case in CASES} | (golden & rows), rows)
+
+
+# Refused
+
+
+@pytest.mark.parametrize(
+    ("env", "files", "words"),
+    [
+        ({"IRIS_TASK_ID": "/a/b/0", "IRIS_NUM_TASKS": "2"}, {}, "IRIS_ADVERTISE_HOST of task 0"),
+        ({"_CONDOR_NPROCS": "2", "_CONDOR_PROCNO": "0"}, {}, "HTCondor names no other machine"),
+        ({"DLROVER_MASTER_ADDR": "m:1", "NODE_NUM": "2", "NODE_RANK": "0"}, {}, "DLRover's own master"),
+        ({"PE_HOSTFILE": "/f", "NHOSTS": "2", "JOB_ID": "1"}, {"/f": "a 8 q U\nb 8 q U\n", "/etc/hostname": "a"}, "qrsh -inherit -V $h"),
+        ({"OAR_NODEFILE": "/f", "OAR_JOB_ID": "1"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "oarsh $h ranklaunch run"),
+        ({"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "mpiexec --map-by ppr:1:node"),
+        ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "2"}, {}, "MEGASCALE_NUM_SLICES=2"),
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "2", "RANKLAUNCH_SLOTS": "8"}, {}, "RANKLAUNCH_NODES"),
+        ({"NSML_RANK": "0", "NSML_WORLD_SIZE": "2"}, {}, "NSML_HOST_RANK0"),
+        ({"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "2", "BT_LEADER_ADDR": "a"}, {}, "BT_NODE_RANK=2: expected 0 to 1"),
+        ({}, {"/opt/ml/input/config/pod_resourceconfig.json": '{"ips": ["10'}, "is not understood"),
+        ({}, {"/opt/ml/input/config/pod_resourceconfig.json": '{"ips": ["10.0.0.1", "10.0.0.2"]}'}, "RANKLAUNCH_NODE says which"),
+    ],
+)  # fmt: skip
+def test_one_message_says_what_is_missing(env: dict[str, str], files: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan(env, files=files, method="spawn")
+    (problem,) = caught.value.problems
+    assert words in problem
+
+
+# Rows of users' own
+
+OWN = """
+[[platform]]
+name = "inhouse"
+sign = ["ACME_JOB"]
+nodes = ["ACME_NODES"]
+node_index = ["ACME_INDEX"]
+master = ["ACME_HEAD"]
+"""
+NODE = {"ACME_JOB": "j", "ACME_NODES": "2", "ACME_INDEX": "1", "ACME_HEAD": "h0:9000"}
+
+
+def own(text: str, name: str = "/p.toml", **env: str) -> Any:
+    return helpers.plan({**NODE, **env, "RANKLAUNCH_PLATFORM_FILE": name}, files={name: text}, method="spawn").job
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python reads no TOML")
+def test_a_row_of_the_users_own_is_a_platform() -> None:
+    job = own(OWN)
+    assert (job.platform, job.node_index, [node.host for node in job.nodes]) == ("inhouse", 1, ["h0", ""])
+    assert own(OWN, RANKLAUNCH_PLATFORM="inhouse").platform == "inhouse"
+
+
+def test_the_same_as_json_comes_before_what_is_shipped() -> None:
+    row = {
+        "name": "inhouse",
+        "sign": ["ACME_JOB", "MA_NUM_HOSTS"],
+        "nodes": ["ACME_NODES"],
+        "node_index": ["ACME_INDEX"],
+        "master": ["ACME_HEAD"],
+    }
+    assert own(json.dumps([row]), "/p.json", MA_NUM_HOSTS="2").platform == "inhouse"
+
+
+def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> None:
+    rows = [row for row in PLATFORMS.rows.values() if not row.module and not row.begins]
+    text = json.dumps([{name: value for name, value in as_dict(row).items() if name not in ("module", "begins") and value} for row in rows])
+    assert len(rows) > 25
+    assert own(text, "/p.json", BT_GROUP_SIZE="2", BT_NODE_RANK="1", BT_LEADER_ADDR="a").platform == "baseten"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
+        ("{}", "expected a list of rows"),
+        ("[1]", 'row 1: expected name = "in_small_letters" and sign = ["VARIABLE"]'),
+        ('[{"name": "x"}]', "row 1: expected name"),
+        ('[{"name": "X Y", "sign": ["A"]}]', "row 1: expected name"),
+        ('[{"name": "x", "sign": ["A"], "node": ["B"]}]', "row 1 (x): unknown field 'node'"),
+        ('[{"name": "x", "sign": ["A"], "module": "whole"}]', "row 1 (x): unknown field 'module'"),
+        ('[{"name": "x", "sign": ["A"], "nodes": "B"}]', "row 1 (x): nodes: expected a list of texts"),
+        ('[{"name": "x", "sign": ["A ~ ("]}]', "row 1 (x): 'A ~ (': "),
+        ('[{"name": "x", "sign": ["A"], "kills_after_s": true}]', "row 1 (x): kills_after_s: expected a number"),
+        ('[{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]', "row 1 (x): refuse: expected when"),
+        ('[{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["nothing"]}]}]', "row 1 (x): refuse: unless"),
+        ("[" * 100_000, "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_named(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        own(text, "/p.json")
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        helpers.plan({"RANKLAUNCH_PLATFORM_FILE": "/nothing.json"})
