@@ -80,7 +80,7 @@ def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert variable.meaning
     assert variable.names
     assert len(set(variable.names)) == len(variable.names)
-    form = "[A-Z][A-Za-z0-9_]*" if variable.set_by != "user" else "[A-Z][A-Z0-9_]*"  # others' names are as they are
+    form = "_?[A-Z][A-Za-z0-9_]*" if variable.set_by != "user" else "[A-Z][A-Z0-9_]*"  # others' names are as they are
     assert all(re.fullmatch(form, name) for name in variable.names)
     assert variable.set_by in ("user", "platform", "image")
     assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import helpers
 import pytest
 
-from ranklaunch.adapters.platforms.shared import unrecognised
 from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job
 
@@ -233,68 +232,134 @@ def test_several_of_ranklaunch_that_another_launcher_has_started(name: str, env:
 LISTED = "10.0.0.5,10.0.0.6"
 ONE_SERVER = helpers.server_table([("10.0.0.5", [("0", "0")])])
 TWO_SERVERS = helpers.server_table([("10.0.0.5", [("0", "0")]), ("10.0.0.6", [("0", "1")])])
-AZURE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-OLD_MASTER = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0", "HOSTNAME": "pj-master-0"}
-PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
-    "SkyPilot": ({"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2"}, {}, "SKYPILOT_NUM_NODES=2", "NODE=$SKYPILOT_NODE_RANK"),
-    "SkyPilot, older": ({"SKYPILOT_NODE_IPS": "10.0.0.5\n10.0.0.6"}, {}, "SKYPILOT_NODE_IPS with 2 hosts", "NODE=$SKYPILOT_NODE_RANK"),
-    "dstack": ({"DSTACK_NODES_NUM": "2"}, {}, "DSTACK_NODES_NUM=2", "$DSTACK_MASTER_NODE_IP"),
-    "AWS Batch": ({"AWS_BATCH_JOB_NUM_NODES": "2"}, {}, "AWS_BATCH_JOB_NUM_NODES=2", "$AWS_BATCH_JOB_NODE_INDEX"),
-    "Azure ML": ({**AZURE, "AZUREML_NODE_COUNT": "2"}, {}, "AZUREML_NODE_COUNT=2", "one process per instance"),
-    "Azure ML, mpi": ({**AZURE, "AZ_BATCH_HOST_LIST": LISTED}, {}, "AZ_BATCH_HOST_LIST with 2 hosts", "$OMPI_COMM_WORLD_RANK"),
-    "Lepton": ({"LEPTON_JOB_TOTAL_WORKERS": "2"}, {}, "LEPTON_JOB_TOTAL_WORKERS=2", "$LEPTON_JOB_WORKER_INDEX"),
-    "RunPod": ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "MASTER_ADDR": "a"}, {}, "NUM_NODES=2", "NODE=$NODE_RANK"),
-    "Beaker": ({"BEAKER_REPLICA_COUNT": "2"}, {}, "BEAKER_REPLICA_COUNT=2", "NODE=$BEAKER_REPLICA_RANK"),
-    "a table": (
-        {"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "spawn"},
-        {"/t.json": TWO_SERVERS},
-        "/t.json has 2 servers",
-        "RANKLAUNCH_NODE ",
+HOSTS_OF_SGE = "node7.cluster 8 all.q@node7 UNDEF\nnode8.cluster 8 all.q@node8 UNDEF\n"
+BASETEN = {"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "1", "BT_LEADER_ADDR": "10.0.0.1", "BT_NUM_GPUS": "8"}
+JAX = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0", "JAX_COORDINATOR_ADDRESS": "10.0.0.1:1234"}
+DMLC = {"DMLC_NUM_WORKER": "2", "DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "10.0.0.1"}
+MINDSPORE = {"MS_WORKER_NUM": "16", "MS_LOCAL_WORKER": "8", "MS_NODE_RANK": "1", "MS_SCHED_HOST": "10.0.0.1"}
+CHIEF_AND_WORKER = '{"cluster": {"chief": ["a:2222"], "worker": ["b:2222"]}, "task": {"type": "chief", "index": 0}}'
+LIGHTNING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "NODE_RANK": "3"}
+CLEARML = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1"}
+# Environment, files, and the variables that the message names.
+UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
+    "Baseten": (BASETEN, {}, ("BT_GROUP_SIZE=2", "BT_LEADER_ADDR=10.0.0.1")),
+    "node 0 of Baseten": ({**BASETEN, "BT_NODE_RANK": "0"}, {}, ("BT_GROUP_SIZE=2", "BT_LEADER_ADDR=10.0.0.1")),
+    "a count of processes": ({**LIGHTNING, "WORLD_SIZE": "32"}, {}, ("WORLD_SIZE=32", "NODE_RANK=3", "MASTER_ADDR=10.0.0.1")),
+    "an index and no count": (LIGHTNING, {}, ("NODE_RANK=3", "MASTER_ADDR=10.0.0.1")),
+    "a group's index": ({"GROUP_RANK": "1", "LEADER_ADDR": "10.0.0.1"}, {}, ("GROUP_RANK=1", "LEADER_ADDR=10.0.0.1")),
+    "groups": (
+        {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "m"}, {},
+        ("GROUP_WORLD_SIZE=2", "GROUP_RANK=0", "MASTER_ADDR=m"),
     ),
-    "Determined": ({}, {unrecognised.RENDEZVOUS: '{"container_addrs": ["a", "b"]}'}, "rendezvous.json", "container_rank"),
-    "a PaddleJob": ({"PADDLE_NNODES": "2"}, {}, "PADDLE_NNODES=2", "$PADDLE_MASTER"),
-    "Metaflow": ({"MF_PARALLEL_NUM_NODES": "2"}, {}, "MF_PARALLEL_NUM_NODES=2", "$MF_PARALLEL_MAIN_IP"),
-    "Google": ({"BATCH_TASK_COUNT": "2", "BATCH_HOSTS_FILE": "/h"}, {}, "BATCH_TASK_COUNT=2", "$BATCH_TASK_INDEX"),
-    "TI-ONE": ({"NODE_LIST": "a:8,b:8", "GPU_NUM_PER_NODE": "8"}, {}, "NODE_LIST with 2 hosts", "NODE=$INDEX"),
-    "a JAXJob": ({"NUM_PROCESSES": "2", "COORDINATOR_ADDRESS": "a"}, {}, "NUM_PROCESSES=2", "NODE=$PROCESS_ID"),
-    "an XGBoostJob's master": ({**OLD_MASTER, "WORKER_ADDRS": "pj-worker-0"}, {}, "WORLD_SIZE=2", "RANKLAUNCH_MASTER_ADDR"),
-}
+    "DLRover": (
+        {"NODE_NUM": "2", "NODE_RANK": "1", "DLROVER_MASTER_ADDR": "m:50001"}, {},
+        ("NODE_NUM=2", "NODE_RANK=1", "DLROVER_MASTER_ADDR=m"),
+    ),
+    "ClearML": ({**CLEARML, "LOCAL_RANK": "0"}, {}, ("WORLD_SIZE=2", "RANK=1", "MASTER_ADDR=10.0.0.1")),
+    "a list of local ranks": (
+        {**CLEARML, "WORLD_SIZE": "16", "LOCAL_RANK": "0,1", "LOCAL_WORLD_SIZE": "8"}, {}, ("WORLD_SIZE=16", "LOCAL_WORLD_SIZE=8")
+    ),
+    "accelerate's words": (
+        {"NUM_MACHINES": "2", "MACHINE_RANK": "0", "MAIN_PROCESS_IP": "m"}, {}, ("NUM_MACHINES=2", "MACHINE_RANK=0", "MAIN_PROCESS_IP=m")
+    ),
+    "nodes of many processes": (
+        {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "m", "LOCAL_WORLD_SIZE": "8"}, {}, ("NNODES=2", "NODE_RANK=0", "MASTER_ADDR=m")
+    ),
+    "JAX": (JAX, {}, ("JAX_NUM_PROCESSES=2", "JAX_COORDINATOR_ADDRESS=10.0.0.1:1234")),
+    "a JAXJob": (
+        {"NUM_PROCESSES": "2", "PROCESS_ID": "0", "COORDINATOR_ADDRESS": "job-0"}, {},
+        ("NUM_PROCESSES=2", "PROCESS_ID=0", "COORDINATOR_ADDRESS=job-0"),
+    ),
+    "a list of hosts for an address": (
+        {"NODE_COUNT": "2", "NODE_INDEX": "0", "WORKER_HOSTS": "a,b"}, {}, ("NODE_COUNT=2", "NODE_INDEX=0", "WORKER_HOSTS=a,b")
+    ),
+    "a machine file for an address": (
+        {"NNODES": "2", "NODE_RANK": "0", "MACHINEFILE": "/m"}, {"/m": "a\nb\n"}, ("NNODES=2", "NODE_RANK=0", "MACHINEFILE=/m")
+    ),
+    "a list of hosts for a count": ({"NODE_LIST": "a:8,b:8", "INDEX": "1"}, {}, ("NODE_LIST=a:8,b:8", "INDEX=1")),
+    "a list with this machine": ({"QCG_PM_NODELIST": "a,b", "HOSTNAME": "b"}, {}, ("QCG_PM_NODELIST=a,b",)),
+    "a list with the master": (
+        {"MLRS_NODE_IPS": LISTED, "MLRS_HEAD_IP": "10.0.0.5"}, {}, (f"MLRS_NODE_IPS={LISTED}", "MLRS_HEAD_IP=10.0.0.5")
+    ),
+    "Grid Engine": ({"NHOSTS": "2", "PE_HOSTFILE": "/pe"}, {"/pe": HOSTS_OF_SGE}, ("PE_HOSTFILE=/pe with 2 hosts",)),
+    "Grid Engine, file of root": ({"NHOSTS": "2", "PE_HOSTFILE": "/pe"}, {}, ("NHOSTS=2", "PE_HOSTFILE=/pe")),
+    "OAR": ({"OAR_NODEFILE": "/oar"}, {"/oar": "a\na\nb\n"}, ("OAR_NODEFILE=/oar with 2 hosts",)),
+    "Cobalt": ({"COBALT_NODEFILE": "/cobalt"}, {"/cobalt": "a\nb\n"}, ("COBALT_NODEFILE=/cobalt with 2 hosts",)),
+    "HTCondor": ({"_CONDOR_NPROCS": "2", "_CONDOR_PROCNO": "1"}, {}, ("_CONDOR_NPROCS=2",)),
+    "MindSpore": (MINDSPORE, {}, ("MS_WORKER_NUM=16", "MS_LOCAL_WORKER=8")),
+    "MindSpore without a local count": (
+        {"MS_WORKER_NUM": "2", "MS_SCHED_HOST": "10.0.0.1"}, {}, ("MS_WORKER_NUM=2", "MS_SCHED_HOST=10.0.0.1")
+    ),
+    "TensorFlow on Ascend": ({"CM_WORKER_SIZE": "16", "CM_LOCAL_WORKER": "8"}, {}, ("CM_WORKER_SIZE=16", "CM_LOCAL_WORKER=8")),
+    "DMLC": (DMLC, {}, ("DMLC_NUM_WORKER=2", "DMLC_PS_ROOT_URI=10.0.0.1")),
+    "DMLC's tracker": ({"DMLC_NUM_WORKER": "2", "DMLC_TRACKER_URI": "m"}, {}, ("DMLC_NUM_WORKER=2", "DMLC_TRACKER_URI=m")),
+    "a chief and a worker": ({"TF_CONFIG": CHIEF_AND_WORKER}, {}, ("TF_CONFIG", "with 2 hosts")),
+    "a rank table": ({"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "spawn"}, {"/t.json": TWO_SERVERS}, ("/t.json has 2 servers",)),
+    "a PaddleJob": ({"PADDLE_NNODES": "2"}, {}, ("PADDLE_NNODES=2",)),
+    "an XGBoostJob's master": (
+        {"MASTER_ADDR": "x-master-0", "WORLD_SIZE": "2", "RANK": "0", "WORKER_ADDRS": "x-worker-0"}, {},
+        ("WORLD_SIZE=2", "RANK=0", "MASTER_ADDR=x-master-0"),
+    ),
+}  # fmt: skip
 
 
-@helpers.for_each(PLACED)
-def test_a_node_of_a_place_that_is_not_read_does_not_train_alone(
-    env: dict[str, str], files: dict[str, str], sign: str, remedy: str
-) -> None:
+@helpers.for_each(UNKNOWN)
+def test_a_node_of_a_job_that_is_not_known_does_not_train_alone(env: dict[str, str], files: dict[str, str], signs: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as caught:
         helpers.plan(env, files=files)
     (problem,) = caught.value.problems
-    assert all(word in problem for word in (sign, remedy, "RANKLAUNCH_NODES", "RANKLAUNCH_PLATFORM=local")), problem
-    assert len(helpers.plan({**env, "RANKLAUNCH_NODES": "1"}, files=files).job.nodes) == 1
+    ways = ("RANKLAUNCH_NODES,", "RANKLAUNCH_NODE ", "RANKLAUNCH_MASTER_ADDR", "RANKLAUNCH_NODES=1", "RANKLAUNCH_PLATFORM=local")
+    assert [word for word in (*signs, *ways) if word not in problem] == [], problem
+    for way in ({"RANKLAUNCH_NODES": "1"}, {"RANKLAUNCH_PLATFORM": "local"}):
+        found = helpers.plan({**env, **way}, files=files)
+        assert (len(found.job.nodes), found.noted) == (1, ())
 
 
 @helpers.for_each(
     {
-        "one node of SkyPilot": ({"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_IPS": "a"}, {}),
-        "an array's member": ({"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_ARRAY_SIZE": "9"}, {}),
-        "a login node": ({"PBS_NUM_NODES": "2", "LSB_MCPU_HOSTS": "a 1 b 1", "NNODES": "2", "NODE_LIST": "a,b"}, {}),
-        "one container of Determined": ({}, {unrecognised.RENDEZVOUS: '{"container_addrs": ["a"]}'}),
-        "a rank table of one server": ({"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "ranktable"}, {"/t.json": ONE_SERVER}),
-        "ranks of one machine": ({**OLD_MASTER, "HOSTNAME": "workstation"}, {}),
+        "NNODES alone": ({"NNODES": "2"}, "NNODES=2"),
+        "NUM_NODES alone": ({"NUM_NODES": "2"}, "NUM_NODES=2"),
+        "a count and an index": ({"NODE_COUNT": "2", "NODE_INDEX": "0"}, "NODE_COUNT=2 and NODE_INDEX=0"),
+        "groups": ({"GROUP_WORLD_SIZE": "2", "GROUP_RANK": "1"}, "GROUP_WORLD_SIZE=2 and GROUP_RANK=1"),
+        "processes by hand": ({"WORLD_SIZE": "8", "RANK": "3"}, "WORLD_SIZE=8 and RANK=3"),
+        "Modal": ({"MODAL_CLUSTER_ID": "cl-01J"}, "MODAL_CLUSTER_ID=cl-01J"),
     }
 )
-def test_one_node_of_such_a_place_is_one_node(env: dict[str, str], files: dict[str, str | ValueError]) -> None:
+def test_a_container_that_may_be_one_of_several_is_warned(env: dict[str, str], sign: str) -> None:
+    found = helpers.plan(env)
+    (warning,) = found.warnings
+    assert (len(found.job.nodes), found.noted) == (1, (warning,))
+    assert [word for word in (sign, "RANKLAUNCH_NODES=1", "RANKLAUNCH_PLATFORM=local") if word not in warning] == [], warning
+    assert helpers.plan({**env, "RANKLAUNCH_NODES": "1"}).warnings == ()
+
+
+HERE = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0"}
+
+
+@helpers.for_each(
+    {
+        "one node": ({"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_IPS": "a"}, {}),
+        "an array's member": ({"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_ARRAY_SIZE": "9", "AWS_BATCH_JOB_ARRAY_INDEX": "1"}, {}),
+        "a login node": ({"PBS_NUM_NODES": "2", "LSB_MCPU_HOSTS": "a 1 b 1", "NODE_LIST": "a,b"}, {}),
+        "a rank table of one server": ({"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "ranktable"}, {"/t.json": ONE_SERVER}),
+        "ranks of one machine": (HERE, {}),
+        "JAX on one machine": ({**JAX, "JAX_COORDINATOR_ADDRESS": "localhost:1234"}, {}),
+        "DMLC on one machine": ({**DMLC, "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_WORKER_ID": "1"}, {}),
+        "all of MindSpore's workers": ({**MINDSPORE, "MS_WORKER_NUM": "8", "MS_NODE_RANK": "0"}, {}),
+        "Grid Engine, one host": ({"NHOSTS": "1", "PE_HOSTFILE": "/pe"}, {"/pe": "node7 8 all.q@node7 UNDEF\n"}),
+        "TensorFlow's tutorial": ({"TF_CONFIG": '{"cluster": {"worker": ["localhost:1", "localhost:2"]}, "task": {"index": 0}}'}, {}),
+        "workers, tasks and replicas": (
+            {f"{kind}_{form}": "4" for kind in ("WORKERS", "NUM_WORKERS", "TASKS", "REPLICAS") for form in ("COUNT", "TOTAL")}
+            | {"NUM_WORKERS": "4", "WORKERS": "4", "REPLICAS": "3", "REPLICA_INDEX": "1", "WORKER_ID": "1", "MASTER_ADDR": "m"}, {},
+        ),
+        "counts of this node": ({"LOCAL_WORLD_SIZE": "8", "LOCAL_INDEX": "1", "LOCAL_NUM_NODES": "2", "MASTER_ADDR": "m"}, {}),
+        "a CI system": ({"CI_NODE_TOTAL": "4", "CI_NODE_INDEX": "2", "CIRCLE_NODE_TOTAL": "4", "CIRCLE_NODE_INDEX": "1"}, {}),
+        "a service's nodes": ({"REDIS_NODES": "r0 r1", "REDIS_MASTER_HOST": "r0", "ALLOWED_HOSTS": "a.com,b.com"}, {}),
+    }
+)  # fmt: skip
+def test_a_machine_that_has_such_variables_is_one_node(env: dict[str, str], files: dict[str, str | ValueError]) -> None:
     found = helpers.plan(env, files=files)
-    assert (len(found.job.nodes), found.warnings) == (1, ())
-
-
-def test_a_rank_of_torchrun_on_such_a_place_is_taken_for_the_only_one() -> None:
-    (said,) = helpers.plan({**AZURE, "AZUREML_NODE_COUNT": "2", "TORCHELASTIC_RUN_ID": "x"}).warnings
-    assert "started this process as a rank" in said
-
-
-def test_the_page_names_every_such_place() -> None:
-    page = (helpers.ROOT / "docs" / "local.md").read_text(encoding="utf-8")
-    assert [place.name for place in unrecognised.PLACES if place.name not in page or f"`{place.counts}`" not in page] == []
+    assert (len(found.job.nodes), found.noted) == (1, ())
 
 
 def test_the_workers_of_an_mpijob_of_version_1_are_known_by_what_is_mounted() -> None:
@@ -308,7 +373,6 @@ def test_the_workers_of_an_mpijob_of_version_1_are_known_by_what_is_mounted() ->
         {"PET_NNODES": "1:1"},
         {"PET_NODE_RANK": "1", "PET_MASTER_ADDR": "m"},
         {"WORLD_SIZE": "8"},
-        {"WORLD_SIZE": "8", "RANK": "3"},
         {**PYTORCH, "WORLD_SIZE": "1", "RANK": "0"},
         {**PYTORCH, "WORLD_SIZE": "many"},
         # Ranks of this machine alone.
@@ -321,7 +385,16 @@ def test_what_an_image_may_have_left_is_no_sign_of_others(left: dict[str, str]) 
     assert len(helpers.plan(left).job.nodes) == 1
 
 
-@pytest.mark.parametrize("of_rank", [{"LOCAL_RANK": "0"}, {"TORCHELASTIC_RUN_ID": "x"}, {"OMPI_COMM_WORLD_LOCAL_RANK": "1"}])
+@helpers.for_each(
+    [
+        {"LOCAL_RANK": "3"},
+        {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+        {"TORCHELASTIC_RUN_ID": "x"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+        {"PMI_RANK": "0"},
+        {"RANKLAUNCH_OUTER_RUN": "x"},
+    ]
+)
 def test_a_rank_of_a_launcher_is_warned(of_rank: dict[str, str]) -> None:
     (warning,) = helpers.plan({**PYTORCH, **of_rank}).warnings
     assert "WORLD_SIZE=3" in warning

@@ -297,8 +297,8 @@ def test_by_tf_config(task: str, index: object, node: int) -> None:
 @pytest.mark.parametrize(
     ("text", "warned"),
     [
-        (config(worker=["w0:1", "w1:1"]), False),  # MultiWorkerMirroredStrategy: the program's own matter
-        (config(ps=["p:1"], worker=["w:1"], chief=["c:1"]), False),
+        (config(worker=["w0:1"]), False),  # MultiWorkerMirroredStrategy: the program's own matter
+        (config(ps=["p:1"], chief=["c:1"]), False),
         ("{", True),
         ("[]", True),
         ('{"cluster": {"ps": ["p:1"], "worker": 3}, "task": {"type": "ps", "index": 0}}', True),

@@ -350,3 +350,10 @@ def test_without_records_the_output_says_why(as_process: Starter, off: bool) -> 
     verdict = job.verdict
     assert verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan"
     assert verdict["because"][0]["rule"] == "known-error"
+
+
+def test_a_doubt_about_other_nodes_stands_in_the_verdict_of_a_success(as_process: Starter) -> None:
+    job = as_process.spawn(1, child("exits.py"), 0, env={"NUM_NODES": "2"})
+    assert job.end(60) == 0
+    (note,) = job.verdict["notes"]
+    assert note.startswith("NUM_NODES=2: this container may be one of several nodes")

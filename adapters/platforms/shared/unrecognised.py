@@ -1,14 +1,14 @@
-"""What shows that a container is one of several although no platform recognises it: else each would train alone, all of them the same.
+"""Detect a container that is one of several nodes although no platform recognised it: each node would train alone, and exit with 0.
 
-Of an operator's variables that would do for a job, some are missing: a PyTorchJob with workers alone has no master, one of before
-PET_ variables no number of processes, an MPIJob of version 1 starts its workers through the cluster's API. And there are places that no
-platform reads yet.
+Schedulers, operators and launchers use similar names for the number of nodes, the index of this node, the address of the first node and
+the list of all nodes. The ending of a variable's name says which of them it is (NAMES); the prefix before it, such as BT_ or JAX_, ties an
+index to its count. RULES are tried in order; the first that applies refuses the start.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch import ranktable, showing
 from ranklaunch.errors import RanklaunchError
@@ -16,196 +16,232 @@ from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
-from ranklaunch.values import Value
+from ranklaunch.typed import NamedTuple
 
+RENDEZVOUS = "/run/determined/info/rendezvous.json"  # file of Determined with the addresses of all containers
 
-class Place(Value):
-    """Where a container is one of several that no platform reads yet. counts: a variable that says of how many, as `how` tells; beside:
-    another one that must be set too. own, first: what says which of them this is, and where the first is. starts_ranks: its own
-    variables look like those of a launcher's rank."""
-
-    name: str
-    counts: str
-    own: str
-    first: str
-    beside: str = ""
-    how: str = "number"  # or names
-    starts_ranks: bool = False
-
-
-_AZURE = "one of $AZUREML_CR_NODE_RANK, $NODE_RANK and $OMPI_COMM_WORLD_RANK (with one process per instance)"
-PLACES = (
-    Place("SkyPilot", "SKYPILOT_NUM_NODES", "$SKYPILOT_NODE_RANK", "the first line of $SKYPILOT_NODE_IPS"),
-    Place("SkyPilot", "SKYPILOT_NODE_IPS", "$SKYPILOT_NODE_RANK", "its first line", how="names"),
-    Place("dstack", "DSTACK_NODES_NUM", "$DSTACK_NODE_RANK", "$DSTACK_MASTER_NODE_IP"),
-    Place("AWS Batch", "AWS_BATCH_JOB_NUM_NODES", "$AWS_BATCH_JOB_NODE_INDEX", "$AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS, on the main "
-          "node, which must be node 0, its own address"),
-    Place("Azure ML", "AZUREML_NODE_COUNT", _AZURE, "$MASTER_ADDR, else the first of $AZ_BATCH_HOST_LIST", starts_ranks=True),
-    Place("Azure ML", "AZ_BATCH_HOST_LIST", _AZURE, "the first of it", how="names", starts_ranks=True),
-    Place("Lepton", "LEPTON_JOB_TOTAL_WORKERS", "$LEPTON_JOB_WORKER_INDEX", "$LEPTON_JOB_NAME-0.$LEPTON_SUBDOMAIN"),
-    Place("Beaker", "BEAKER_REPLICA_COUNT", "$BEAKER_REPLICA_RANK", "$BEAKER_LEADER_REPLICA_HOSTNAME"),
-    Place("a PaddleJob", "PADDLE_NNODES", "the number at the end of the pod's name", "the host of $PADDLE_MASTER"),
-    Place("Metaflow", "MF_PARALLEL_NUM_NODES", "$MF_PARALLEL_NODE_INDEX", "$MF_PARALLEL_MAIN_IP"),
-    Place("Google Cloud Batch", "BATCH_TASK_COUNT", "$BATCH_TASK_INDEX", "the first line of $BATCH_HOSTS_FILE", "BATCH_HOSTS_FILE"),
-    Place("TI-ONE", "NODE_LIST", "$INDEX", "the first of it", "GPU_NUM_PER_NODE", "names"),
-    Place("a JAXJob", "NUM_PROCESSES", "$PROCESS_ID", "$COORDINATOR_ADDRESS", "COORDINATOR_ADDRESS"),
-    # RunPod's clusters, MosaicML, OCI's jobs, and scripts of users'.
-    *(Place("", name, "$NODE_RANK", "$MASTER_ADDR, or another name of the first", "NODE_RANK") for name in (
-        "NUM_NODES", "NNODES", "NODE_COUNT", "INITIAL_CLUSTER_SIZE",
-    )),
+# What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
+# have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
+NAMES = r"""(?!ALLOWED|CASSANDRA|CELERY|CI_|DJANGO|ELASTIC|ES_|ETCD|KAFKA|MONGO|POSTGRES|RABBITMQ|RANKLAUNCH|REDIS|TRUSTED)
+    (?P<prefix>(?:(?!LOCAL_)[^_]*_)*?)(?:
+    (?P<count>NNODES|NHOSTS|NUM_(NODES|HOSTS|MACHINES)|(NODE|HOST)_(NUM|COUNT)|NODES_NUM|(GROUP(_WORLD)?|(INITIAL_)?CLUSTER|CROSS)_SIZE)
+    |(?P<processes>NPROCS|NUM_(PROCESSES|WORKER)|(WORKER|TRAINERS)_NUM|(WORKER|(COMM_)?WORLD)_SIZE)
+    |(?P<here>LOCAL_(WORKER|WORLD_SIZE)|COMM_WORLD_LOCAL_SIZE)
+    |(?P<index>((NODE|GROUP|CLUSTER|CROSS|HOST|MACHINE|PROCESS|WORKER|TRAINER|TASK)_)?(RANK|INDEX|IDX|ID))
+    |(?P<master>(MASTER|LEADER|COORDINATOR|HEAD|CHIEF|PRIMARY|MAIN(_PROCESS)?|SCHED|RDZV|RENDEZVOUS|PS_ROOT|TRACKER|(NODE|WORKER)_0)
+        _((NODE_)?(ADDR|ADDRESS|IP)|HOST|HOSTNAME|ENDPOINT|URI|NODE))
+    |(?P<list>((NODE|HOST|CLUSTER|WORKER|TRAINER)_)?(HOSTS|IPS|ADDRS|ADDRESSES|ENDPOINTS|NODES|NODELIST|HOSTLIST)|(NODE|HOST)_LIST)
+    |(?P<batch>(PE|OAR|COBALT|LOADL)_(HOST|NODE)_?FILE)
+    |(?P<file>(HOST|NODE|MACHINE)_?FILE)
+    |(?P<cluster>TF_CONFIG|CLUSTER(_DEF|_SPEC)?))"""
+# Counts that only a scheduler or an operator sets: above 1 they suffice.
+ENOUGH = (
+    "PET_NNODES", "LWS_GROUP_SIZE", "PADDLE_NNODES", "SKYPILOT_NUM_NODES", "DSTACK_NODES_NUM", "AWS_BATCH_JOB_NUM_NODES", "_CONDOR_NPROCS",
+    "AZUREML_NODE_COUNT", "LEPTON_JOB_TOTAL_WORKERS", "BEAKER_REPLICA_COUNT", "MF_PARALLEL_NUM_NODES", "COBALT_JOBSIZE",
 )  # fmt: skip
-# Of Determined.
-RENDEZVOUS = "/run/determined/info/rendezvous.json"
+ALONE = ("NNODES", "NUM_NODES", "MODAL_CLUSTER_ID")  # a warning where nothing else stands beside them
 
 OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of processes, and that of MPICH and Intel MPI
 # A launcher's number of processes on this node, with the variable that only this launcher sets.
 OF_OTHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
-OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # of those on this node
+OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # processes on this node
 SIGNS = Variable(
     "several_signs",
-    tuple(dict.fromkeys((
-        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
-        *(name for _, *names in OF_OTHERS for name in names),
-        *(name for place in PLACES for name in (place.counts, place.beside) if name),
-    ))),
+    (*ENOUGH, *ALONE, "WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "LOCAL_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
+     *(name for _, *names in OF_OTHERS for name in names)),
     parse.text, "",
-    "where no platform is recognised: a container that is one of several is refused until the user says how many there are", "platform",
+    "where no platform is recognised: a container that is one of several nodes is refused until the user says how many there are; other "
+    "names count by their endings", "platform",
 )  # fmt: skip
-
 RANK_SIGNS = Variable(
     "rank_signs", ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"), parse.text, "",
-    "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks, and by no operator", "platform",
+    "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks; LOCAL_RANK counts above 0, or beside "
+    "LOCAL_WORLD_SIZE or LOCAL_SIZE", "platform",
 )  # fmt: skip
-
-TORCHRUN_SIGN = RANK_SIGNS.names[1]
-
 VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
 
-_ONE = r"0*1(?::0*1)?"
-_OWN_MACHINE = r"localhost|127\..*|::1"
-_OLD_MASTER = r".+-master-0(?:\..*)?"
-# Through the cluster's API: what an MPIJob of version 1 has in place of ssh.
-_MPI_AGENT = "/etc/mpi/kubexec.sh"
+_MPI_AGENT = "/etc/mpi/kubexec.sh"  # of an MPIJob of version 1, which starts workers through the cluster's API instead of ssh
 _MOST_BYTES = 16 * 1024 * 1024
+_TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
+_WAYS_OUT = f"set {_TOLD} in each of them, or RANKLAUNCH_NODES=1 or RANKLAUNCH_PLATFORM=local if it is the only one"
+
+
+class Sign(NamedTuple):
+    """A variable that says something about nodes. number: its value, else how many hosts it names. hosts: none of them loopback."""
+
+    name: str
+    text: str
+    prefix: str = ""
+    number: int = -1
+    hosts: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.name}={showing.clipped(self.text)}"
+
+
+Signs = Mapping[str, Sequence[Sign]]  # by the names of groups in NAMES
+Shown = Iterator[Sequence[object]]  # the signs that a rule found, for the message
 
 
 def refuse(reader: Reader) -> None:
-    """One of several, where the user has not said how many there are, nor that this is the only one."""
+    """Refuse the start if this container is one of several nodes, unless the user has said how many there are. Warn if it may be."""
     if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
     refuse_mpirun(reader, OF_MPIRUN)
     refuse_others(reader)
-    sign = _pet(reader) or _world(reader) or _group(reader) or _mpi(reader)
-    if sign:
-        _say(reader, f"{sign}: this container seems to be one of several, of a kind of job that is not known", rank=_is_rank(reader))
-        return
-    for place, found, nodes in _placed(reader):
-        where = f"of a job on {place.name}" if place.name else "of a kind of job that is not known"
-        text = f"{found}: this container is one of several {where}, and would train alone"
-        remedy = f"RANKLAUNCH_NODES={nodes}, RANKLAUNCH_NODE={place.own}, and RANKLAUNCH_MASTER_ADDR={place.first}"
-        _say(reader, text, remedy, rank=TORCHRUN_SIGN in reader.env if place.starts_ranks else _is_rank(reader))
-        return
-    table, servers = _table(reader)
-    if servers > 1 and OUTER_RUN not in reader.env:
-        text = f"rank table {showing.one_line(table)} has {servers} servers: this container is one of several, and would train alone"
-        _say(reader, text, rank=_is_rank(reader))
+    signs = _signs(reader)
+    found, doubt = _first(reader, signs, RULES), _first(reader, signs, DOUBTS)
+    if found and _is_rank(reader):
+        reader.warn(f"{found}: a launcher has started this process as a rank, so it is taken for the only node", in_verdict=True)
+    elif found:
+        reader.problem(f"{found}: this container is one of several nodes, of a kind of job that is not known: {_WAYS_OUT}")
+    elif doubt and not _is_rank(reader):
+        reader.warn(f"{doubt}: this container may be one of several nodes, and runs alone: {_WAYS_OUT}", in_verdict=True)
 
 
-_TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
+def _first(reader: Reader, signs: Signs, rules: Sequence[Callable[[Reader, Signs], Shown]]) -> str:
+    return " and ".join(map(str, next((shown for rule in rules for shown in rule(reader, signs)), ())))
 
 
-def _say(reader: Reader, seems: str, told: str = _TOLD, *, rank: bool) -> None:
-    if rank:
-        reader.warn(f"{seems}; a launcher has started this process as a rank, so it is taken for the only one")
-    else:
-        reader.problem(f"{seems}: set {told} in each of them, or RANKLAUNCH_PLATFORM=local if it is the only one")
+# Rules: each yields the variables that show several nodes.
 
 
-def _is_rank(reader: Reader) -> bool:
-    return bool(reader.candidates(RANK_SIGNS))
+def _enough(reader: Reader, signs: Signs) -> Shown:
+    """A count that only a scheduler or an operator sets, or what an MPIJob of version 1 mounts."""
+    yield from ([count] for count in (Sign(name, _text(reader, name)) for name in ENOUGH) if _number(count.text) > 1)
+    if _text(reader, "OMPI_MCA_plm_rsh_agent") == _MPI_AGENT or reader.files.exists(_MPI_AGENT):
+        yield [f"{_MPI_AGENT} of an MPIJob of version 1"]
 
 
-# Of places with variables of their own
+def _more_than_here(reader: Reader, signs: Signs) -> Shown:
+    """More processes in the job than on this node."""
+    return (pair for pair in _pairs(signs, "processes", "here") if pair[1].number > 0)
 
 
-def _placed(reader: Reader) -> Iterator[tuple[Place, str, str]]:
-    """Where this is, what shows it, and what says how many they are."""
-    for place in PLACES:
-        text = _text(reader, place.counts)
-        if text and (not place.beside or _text(reader, place.beside)) and (count := _counted(reader, place.how, text)) > 1:
-            by_number = place.how == "number"
-            shown = f"{place.counts}={showing.clipped(text)}" if by_number else f"{place.counts} with {count} hosts"
-            yield place, shown, f"${place.counts}" if by_number else str(count)
-    yield from _by_file(reader)
+def _hosts_of_job(reader: Reader, signs: Signs) -> Shown:
+    """A batch system's machine file, or a description of a cluster as in TF_CONFIG, with several hosts."""
+    return ([f"{sign} with {sign.number} hosts"] for sign in (*signs["batch"], *signs["cluster"]) if sign.number > 1)
 
 
-def _by_file(reader: Reader) -> Iterator[tuple[Place, str, str]]:
-    """Of Determined, which says nothing of it in the environment."""
-    text = text_of(reader.files, RENDEZVOUS, _MOST_BYTES)
-    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', text) if text else None
-    count = len(_names(addresses[1])) if addresses else 0
-    if count > 1:
-        yield Place("Determined", "", "its container_rank", "the first of its container_addrs"), RENDEZVOUS, str(count)
+def _counted(reader: Reader, signs: Signs) -> Shown:
+    """A count, an index below it with the same prefix, and the address of another host. Lists of hosts are counts and addresses. Without an
+    index: a master's address with the count's own prefix, or a batch system's machine file that cannot be read."""
+    others = [sign for kind in ("master", "list", "file") for sign in signs[kind] if sign.hosts]
+    yield from (tuple(dict.fromkeys((*place, others[0]))) for place in _places(signs) if others)
+    yield from (pair for pair in _pairs(signs, "count", "master") if pair[0].prefix and pair[1].hosts)
+    yield from ((count, file) for count in signs["count"] for file in signs["batch"] if not file.hosts)
 
 
-def _counted(reader: Reader, how: str, text: str) -> int:
-    if how == "number":
-        return max((int(number) for number in text.split(":") if re.fullmatch("[0-9]{1,9}", number)), default=0)
-    return len(_names(text))
+def _numbered(reader: Reader, signs: Signs) -> Shown:
+    """A node other than node 0, and the address of another host as the master's."""
+    later = [sign for sign in signs["index"] if sign.name in ("NODE_RANK", "GROUP_RANK") and sign.number > 0]
+    return ((index, master) for index in later for master in signs["master"] if master.hosts)
 
 
-def _names(text: str) -> set[str]:
-    return {name for name in re.split(r"[\s,\"]+", text) if name}
+def _listed(reader: Reader, signs: Signs) -> Shown:
+    """A list of nodes that names the master, as a variable of the same prefix does, or this machine."""
+    yield from (pair for pair in _pairs(signs, "list", "master") if pair[0].hosts & pair[1].hosts)
+    for nodes in signs["list"]:
+        from ranklaunch.adapters.platforms.shared import own_place  # most have no such list
+
+        if re.search("NODE|HOST_?LIST", nodes.name) and own_place.find(reader, sorted(nodes.hosts)):
+            yield (nodes, "this machine among them")
 
 
-def _table(reader: Reader) -> tuple[str, int]:
-    """The rank table, and of how many servers it tells. What is wrong with it, or not there yet, is told where it is used."""
-    path = rank_table(reader)
+def _table(reader: Reader, signs: Signs) -> Shown:
+    """A rank table of several servers. A table that is wrong, or not there yet, is reported where it is used."""
+    path = "" if OUTER_RUN in reader.env else rank_table(reader)
     try:
-        return path, len(ranktable.load(path, reader.files).servers) if path else 0
+        servers = len(ranktable.load(path, reader.files).servers) if path else 0
     except (ranktable.NotReadyError, RanklaunchError):
-        return path, 0
+        return
+    if servers > 1:
+        yield [f"rank table {showing.one_line(path)} has {servers} servers"]
 
 
-# Of operators
+def _place(reader: Reader, signs: Signs) -> Shown:
+    """A count and an index below it, without any address."""
+    return iter(() if signs["master"] else _places(signs))
+
+
+def _alone(reader: Reader, signs: Signs) -> Shown:
+    """A number of nodes, or the name of a cluster, and nothing else."""
+    return ([sign] for sign in (Sign(name, _text(reader, name)) for name in ALONE) if sign.text and _number(sign.text) not in (0, 1))
+
+
+RULES = (_enough, _more_than_here, _hosts_of_job, _counted, _numbered, _listed, _table)
+DOUBTS = (_place, _alone)
+
+
+def _places(signs: Signs) -> list[tuple[Sign, Sign]]:
+    """Return each count or list of hosts with an index below it."""
+    pairs = (*_pairs(signs, "count", "index"), *_pairs(signs, "list", "index"))
+    return [(count, index) for count, index in pairs if 0 <= index.number < count.number]
+
+
+def _pairs(signs: Signs, one: str, other: str) -> list[tuple[Sign, Sign]]:
+    """Return variables of two kinds that have the same prefix."""
+    return [(first, second) for first in signs[one] for second in signs[other] if first.prefix == second.prefix]
+
+
+def _signs(reader: Reader) -> Signs:
+    """Return the variables by kind: lists of several hosts, and counts above 1 and above the number of this node's processes."""
+    names = re.compile(NAMES, re.VERBOSE | re.IGNORECASE)
+    signs: dict[str, list[Sign]] = {kind: [] for kind in names.groupindex}
+    for name, text in reader.env.items():
+        found = names.fullmatch(name)
+        if found and text.strip():
+            signs[found.lastgroup or ""].append(_sign(reader, found, text.strip()))
+    here = {sign.prefix: sign.number for sign in signs["here"]}
+    signs["processes"] = [sign for sign in signs["processes"] if sign.number > here.get(sign.prefix, 1)]
+    signs["count"] = [sign for sign in (*signs["count"], *signs["processes"]) if sign.number > 1]
+    signs["list"] = [sign for sign in signs["list"] if sign.number > 1]
+    return signs
+
+
+def _sign(reader: Reader, found: re.Match[str], text: str) -> Sign:
+    listed = text
+    if found.lastgroup in ("batch", "file"):
+        listed = re.sub(r"[ \t].*", "", text_of(reader.files, text, _MOST_BYTES))  # the first word of each line
+    elif found["cluster"]:
+        listed = " ".join(re.findall(r'"(?:chief|master|worker)"\s*:\s*\[([^\]]*)', text))  # ps are no workers
+    number = _number(text)
+    hosts = _hosts(listed) if number < 0 else frozenset()
+    return Sign(found[0], text, found["prefix"], len(hosts) if hosts and not found["index"] else number, hosts)
+
+
+def _hosts(text: str) -> frozenset[str]:
+    """Return the hosts in a list, without ports, schemes, numbers of processes and this machine's loopback names."""
+    words = re.split(r"[\s,;\"\[\]{}]+|\w+://", text)
+    hosts = (word if word.count(":") > 1 else word.partition(":")[0] for word in words)
+    return frozenset(host for host in hosts if host and not re.match(r"\d+$|localhost|127\.|::1$|0\.0\.0\.0", host))
+
+
+def _number(text: str) -> int:
+    """Return a number, the larger one of MIN:MAX, or -1."""
+    return max(map(int, text.split(":"))) if re.fullmatch(r"\s*[0-9]{1,9}(:[0-9]{1,9})?\s*", text) else -1
 
 
 def _text(reader: Reader, name: str) -> str:
     return reader.env.get(name, "").strip()
 
 
-def _pet(reader: Reader) -> str:
-    nodes = _text(reader, "PET_NNODES")
-    return f"PET_NNODES={showing.clipped(nodes)}" if nodes and not re.fullmatch(_ONE, nodes) else ""
+def _is_rank(reader: Reader) -> bool:
+    """Return True for a rank of a launcher. A LOCAL_RANK that is a list, or 0 alone, does not say so: some platforms set it on each
+    node."""
+    local = _number(_text(reader, "LOCAL_RANK"))
+    beside = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE") if local == 0 else ()
+    return local > 0 or any(_text(reader, name) for name in (*beside, OUTER_RUN, "HOROVOD_RANK", *RANK_SIGNS.names[1:]))
 
 
-def _world(reader: Reader) -> str:
-    """Ranks that one machine has for itself have its own address for their master's; so has the master of an old PyTorchJob, which is
-    called so."""
-    size, master = _text(reader, "WORLD_SIZE"), _text(reader, "MASTER_ADDR")
-    several = bool(re.fullmatch("[0-9]{1,9}", size)) and int(size) > 1
-    away = bool(master) and not re.fullmatch(_OWN_MACHINE, master)
-    old = _text(reader, "RANK") == "0" and bool(master) and bool(re.fullmatch(_OLD_MASTER, _text(reader, "HOSTNAME")))
-    return f"WORLD_SIZE={size} with RANK and MASTER_ADDR" if several and (away or old) and _text(reader, "RANK") else ""
-
-
-def _group(reader: Reader) -> str:
-    size = _text(reader, "LWS_GROUP_SIZE")
-    return f"LWS_GROUP_SIZE={showing.clipped(size)}" if size and size != "1" else ""
-
-
-def _mpi(reader: Reader) -> str:
-    given = _text(reader, "OMPI_MCA_plm_rsh_agent") == _MPI_AGENT or reader.files.exists(_MPI_AGENT)
-    return f"{_MPI_AGENT} of an MPIJob of version 1" if given else ""
+# Several ranklaunch on one node
 
 
 def refuse_mpirun(reader: Reader, names: Iterable[str]) -> None:
-    """Where an mpirun has started several of this process, as these variables of its say. Ranks of ranklaunch's own may ask it for a
-    plan."""
+    """Refuse a start by an mpirun that started several of this process, by its variables. Ranks of ranklaunch may ask for a plan."""
     if OUTER_RUN in reader.env or any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
-    sizes = ((name, _text(reader, name)) for name in names)
-    several = next((f"{name}={size}" for name, size in sizes if re.fullmatch("[0-9]{1,9}", size) and int(size) > 1), "")
+    several = next((name for name in names if _number(_text(reader, name)) > 1), "")
     if several:
         _refuse_several(reader, "mpirun", several, "mpirun")
 
@@ -215,15 +251,14 @@ def refuse_others(reader: Reader) -> None:
     if OUTER_RUN in reader.env:
         return
     for launcher, count, beside in OF_OTHERS:
-        size = _text(reader, count)
-        if _text(reader, beside) and re.fullmatch("[0-9]{1,9}", size) and int(size) > 1:
-            _refuse_several(reader, launcher, f"{count}={size}", "torchrun" if launcher == "torchrun" else "mpirun")
+        if _text(reader, beside) and _number(_text(reader, count)) > 1:
+            _refuse_several(reader, launcher, count, "torchrun" if launcher == "torchrun" else "mpirun")
             return
 
 
-def _refuse_several(reader: Reader, launcher: str, sign: str, method: str) -> None:
+def _refuse_several(reader: Reader, launcher: str, count: str, method: str) -> None:
     reader.problem(
-        f"{sign}: {launcher} has started several of ranklaunch, and each would start all of the node's ranks: start ranklaunch without "
-        f"{launcher}, which --method {method} has it start itself; or one on each node, with {_TOLD}; or set RANKLAUNCH_PLATFORM=local "
-        "where each is meant to be the only one"
+        f"{count}={_text(reader, count)}: {launcher} has started several of ranklaunch, and each would start all of the node's ranks: "
+        f"start ranklaunch without {launcher}, which --method {method} has it start itself; or one on each node, with {_TOLD}; or set "
+        "RANKLAUNCH_PLATFORM=local where each is meant to be the only one"
     )

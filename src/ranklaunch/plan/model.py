@@ -241,7 +241,7 @@ class Plan(Value):
     added to the environment of all processes. watch: what is done where the job hangs. rounds: None where nothing is started again. tell:
     None where no tool is told of the job. marks: patterns of paths of checkpoints' markers. console: None where it shows everything.
     fewer_ranks: launchers may start fewer ranks than planned, and succeed. trust: how far success is believed.
-    slots: of all nodes, where the job's own are one for each program."""
+    slots: of all nodes, where the job's own are one for each program. noted: warnings that are notes of the verdict too."""
 
     job: Job
     method: str
@@ -265,6 +265,7 @@ class Plan(Value):
     runs: str = RANKS
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
     known_errors: str = ""
     save: Save = Save()
     recorders: Recorders = Recorders()

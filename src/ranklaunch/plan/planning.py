@@ -84,7 +84,9 @@ def _planned(request: Request, reader: Reader) -> Plan:
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    plan = replace(
+        plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), noted=tuple(reader.noted)
+    )
     needs = {**PYTHON, **launcher.needs()}
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates, needs) for process in getattr(plan, kind)) for kind in kinds})

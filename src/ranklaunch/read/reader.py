@@ -112,6 +112,7 @@ class Reader:
         self.cwd = cwd
         self.ledger = Ledger()
         self.awaits_hosts = False  # of a command that was not run
+        self.noted: list[str] = []  # warnings for the verdict
         self._problems = Problems()
         self._offered: dict[str, tuple[Candidate, ...]] = {}
         self._settled: dict[str, Candidate] = {}
@@ -191,8 +192,11 @@ class Reader:
     def problem(self, text: str, on_command_line: bool = False) -> None:
         self._problems.add(text, on_command_line)
 
-    def warn(self, text: str) -> None:
+    def warn(self, text: str, in_verdict: bool = False) -> None:
+        """in_verdict: verdict.json repeats the warning among its notes."""
         self._problems.warn(text)
+        if in_verdict:
+            self.noted.append(text)
 
     def check(self) -> None:
         """Raises one error with every problem found so far."""

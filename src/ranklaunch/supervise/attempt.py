@@ -125,7 +125,8 @@ class Attempt:
             *(self._left.notes if self._left else ()),
             *(closing.of_success(self.plan, node) if node else ()),
         )
-        notes = (*verdict.notes, *(left if verdict.outcome == "succeeded" else ()), *closing.unsignalled(self.stopper.stuck))
+        left = left if verdict.outcome == "succeeded" else ()
+        notes = (*verdict.notes, *left, *self.plan.noted, *closing.unsignalled(self.stopper.stuck))
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
         node = node or self._node_ends(circumstances)
