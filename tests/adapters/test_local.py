@@ -233,7 +233,7 @@ LISTED = "10.0.0.5,10.0.0.6"
 ONE_SERVER = helpers.server_table([("10.0.0.5", [("0", "0")])])
 TWO_SERVERS = helpers.server_table([("10.0.0.5", [("0", "0")]), ("10.0.0.6", [("0", "1")])])
 HOSTS_OF_SGE = "node7.cluster 8 all.q@node7 UNDEF\nnode8.cluster 8 all.q@node8 UNDEF\n"
-BASETEN = {"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "1", "BT_LEADER_ADDR": "10.0.0.1", "BT_NUM_GPUS": "8"}
+OWN_PREFIX = {"ACME_GROUP_SIZE": "2", "ACME_NODE_RANK": "1", "ACME_LEADER_ADDR": "10.0.0.1", "ACME_NUM_GPUS": "8"}
 JAX = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0", "JAX_COORDINATOR_ADDRESS": "10.0.0.1:1234"}
 DMLC = {"DMLC_NUM_WORKER": "2", "DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "10.0.0.1"}
 MINDSPORE = {"MS_WORKER_NUM": "16", "MS_LOCAL_WORKER": "8", "MS_NODE_RANK": "1", "MS_SCHED_HOST": "10.0.0.1"}
@@ -242,18 +242,13 @@ LIGHTNING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "NODE_RANK": "3"
 CLEARML = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1"}
 # Environment, files, and the variables that the message names.
 UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
-    "Baseten": (BASETEN, {}, ("BT_GROUP_SIZE=2", "BT_LEADER_ADDR=10.0.0.1")),
-    "node 0 of Baseten": ({**BASETEN, "BT_NODE_RANK": "0"}, {}, ("BT_GROUP_SIZE=2", "BT_LEADER_ADDR=10.0.0.1")),
-    "a count of processes": ({**LIGHTNING, "WORLD_SIZE": "32"}, {}, ("WORLD_SIZE=32", "NODE_RANK=3", "MASTER_ADDR=10.0.0.1")),
+    "a place with a prefix of its own": (OWN_PREFIX, {}, ("ACME_GROUP_SIZE=2", "ACME_LEADER_ADDR=10.0.0.1")),
+    "node 0 of such a place": ({**OWN_PREFIX, "ACME_NODE_RANK": "0"}, {}, ("ACME_GROUP_SIZE=2", "ACME_LEADER_ADDR=10.0.0.1")),
     "an index and no count": (LIGHTNING, {}, ("NODE_RANK=3", "MASTER_ADDR=10.0.0.1")),
     "a group's index": ({"GROUP_RANK": "1", "LEADER_ADDR": "10.0.0.1"}, {}, ("GROUP_RANK=1", "LEADER_ADDR=10.0.0.1")),
     "groups": (
         {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "m"}, {},
         ("GROUP_WORLD_SIZE=2", "GROUP_RANK=0", "MASTER_ADDR=m"),
-    ),
-    "DLRover": (
-        {"NODE_NUM": "2", "NODE_RANK": "1", "DLROVER_MASTER_ADDR": "m:50001"}, {},
-        ("NODE_NUM=2", "NODE_RANK=1", "DLROVER_MASTER_ADDR=m"),
     ),
     "ClearML": ({**CLEARML, "LOCAL_RANK": "0"}, {}, ("WORLD_SIZE=2", "RANK=1", "MASTER_ADDR=10.0.0.1")),
     "a list of local ranks": (
@@ -264,11 +259,6 @@ UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
     ),
     "nodes of many processes": (
         {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "m", "LOCAL_WORLD_SIZE": "8"}, {}, ("NNODES=2", "NODE_RANK=0", "MASTER_ADDR=m")
-    ),
-    "JAX": (JAX, {}, ("JAX_NUM_PROCESSES=2", "JAX_COORDINATOR_ADDRESS=10.0.0.1:1234")),
-    "a JAXJob": (
-        {"NUM_PROCESSES": "2", "PROCESS_ID": "0", "COORDINATOR_ADDRESS": "job-0"}, {},
-        ("NUM_PROCESSES=2", "PROCESS_ID=0", "COORDINATOR_ADDRESS=job-0"),
     ),
     "a list of hosts for an address": (
         {"NODE_COUNT": "2", "NODE_INDEX": "0", "WORKER_HOSTS": "a,b"}, {}, ("NODE_COUNT=2", "NODE_INDEX=0", "WORKER_HOSTS=a,b")
@@ -285,7 +275,6 @@ UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
     "Grid Engine, file of root": ({"NHOSTS": "2", "PE_HOSTFILE": "/pe"}, {}, ("NHOSTS=2", "PE_HOSTFILE=/pe")),
     "OAR": ({"OAR_NODEFILE": "/oar"}, {"/oar": "a\na\nb\n"}, ("OAR_NODEFILE=/oar with 2 hosts",)),
     "Cobalt": ({"COBALT_NODEFILE": "/cobalt"}, {"/cobalt": "a\nb\n"}, ("COBALT_NODEFILE=/cobalt with 2 hosts",)),
-    "HTCondor": ({"_CONDOR_NPROCS": "2", "_CONDOR_PROCNO": "1"}, {}, ("_CONDOR_NPROCS=2",)),
     "MindSpore": (MINDSPORE, {}, ("MS_WORKER_NUM=16", "MS_LOCAL_WORKER=8")),
     "MindSpore without a local count": (
         {"MS_WORKER_NUM": "2", "MS_SCHED_HOST": "10.0.0.1"}, {}, ("MS_WORKER_NUM=2", "MS_SCHED_HOST=10.0.0.1")

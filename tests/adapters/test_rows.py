@@ -49,6 +49,12 @@ def test_rows_without_a_module_have_a_case() -> None:
     helpers.listed_in("tests/environments/places.toml", {case["platform"] for case in CASES} | (golden & rows), rows)
 
 
+def test_a_list_of_hosts_may_have_gaps() -> None:
+    """dstack leaves the line of a node empty that has no private address."""
+    env = {"DSTACK_NODES_NUM": "3", "DSTACK_NODE_RANK": "1", "DSTACK_NODES_IPS": "10.0.0.4\n\n10.0.0.6", "DSTACK_RUN_NAME": "r"}
+    assert planned(env, {}) == "r, attempt 1: node 1 of 3, first 10.0.0.4, 1 slots on each"
+
+
 # Refused
 
 
