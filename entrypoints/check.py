@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.command import named, options
+from ranklaunch.command import named, options, own_places
 from ranklaunch.command.findings import Finding, findings
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan
@@ -45,6 +45,7 @@ def _looked(given: options.Given) -> tuple[Plan | None, list[Finding]]:
         plan = make_plan(given.request if others else named.with_hosts(given.request))
     except ConfigError as error:
         return None, [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
+    others = [*others, *own_places.notes(given.request, plan)]
     return plan, [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
 
 

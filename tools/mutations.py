@@ -96,7 +96,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/ssh.py", "(len(public) < 2 or public[1] in allowed)", "True", "a key that lets nobody in is taken"),
     ("launchers/table.py", "if len(table.servers) < nodes:", "if False:", "a table of fewer entries passes"),
     ("platforms/__init__.py", "signed and (begins or not of.begins)", "signed and begins", "a platform is not asked"),
-    ("platforms/platforms.json", '"MF_PARALLEL_NUM_NODES", "AWS_BATCH_JOB_NUM_NODES"]', '"MF_PARALLEL_NUM_NODES"]', "two numbers of nodes pass"),
+    ("platforms/platforms.json", ', "AWS_BATCH_JOB_NUM_NODES"], "node_index"', '], "node_index"', "two numbers of nodes pass"),
     ("platforms/platforms.json", '"kills_after_s": 10.0', '"kills_after_s": 30.0', "ranks are killed while they save"),
     ("platforms/place.py", "reader.get(self.restarts) + 1", "reader.get(self.restarts)", "attempts begin at 0"),
     ("platforms/place.py", "if len(found) != nodes:", "if False:", "more names than nodes pass"),

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from ranklaunch import typed
+from ranklaunch.adapters.platforms.shared import own_rows
+from ranklaunch.adapters.platforms.shared.row import Refusal, Row
 from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, ends, plan, record, verdict
 from ranklaunch.values import Value
@@ -35,7 +37,9 @@ DOCUMENTS: Mapping[str, Any] = {
     **record.DOCUMENTS,
     **answers.DOCUMENTS,
     "report": Report,
+    "platforms": own_rows.PlatformFile,
 }
+READ = (Row, Refusal)  # which people write: what has a default may be missing
 REAL = {name: getattr(typing, name) for name in typed.__all__}  # what stands for nothing where a program runs
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
@@ -145,8 +149,8 @@ class Parts:
 
 
 def _written(kind: type[Value]) -> Sequence[str]:
-    """The fields of a value that are always written."""
-    return [name for name in kind._fields if name not in kind._defaults] if kind in ends.WITHOUT_DEFAULTS else kind._fields
+    """Return the fields of a value that are always there."""
+    return [name for name in kind._fields if name not in kind._defaults] if kind in (*ends.WITHOUT_DEFAULTS, *READ) else kind._fields
 
 
 def _saying(text: str) -> Schema:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
 from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
-from ranklaunch.adapters.platforms.shared.row import Row, holds, row
+from ranklaunch.adapters.platforms.shared.row import Shipped, holds, made
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -52,7 +52,7 @@ class Platform(Protocol):
 class Platforms(Mapping[str, Platform]):
     """Platforms by name, in their order. Each is made when it is asked for: a start needs one."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Shipped]) -> None:
         self.rows = {each.name: each for each in rows}
         self._made: dict[str, Platform] = {}
 
@@ -80,15 +80,15 @@ def _module(name: str) -> Platform:
     return cast("Platform", import_module(f"{__name__}.{name}"))
 
 
-def _place(of: Row) -> Platform:
+def _place(of: Shipped) -> Platform:
     from ranklaunch.adapters.platforms.shared.place import Place  # platforms with a module of their own do without
 
     return Place(of, _module(of.name) if of.module else None)
 
 
-def _shipped() -> tuple[Row, ...]:
+def _shipped() -> tuple[Shipped, ...]:
     loader: Any = __spec__.loader  # pkgutil.get_data would import typing
-    return tuple(map(row, json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/platforms.json"))))
+    return tuple(made(Shipped, each) for each in json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/platforms.json")))
 
 
 PLATFORMS = Platforms(_shipped())
@@ -104,7 +104,7 @@ def known(reader: Reader) -> Platforms:
 
 
 @functools.lru_cache(maxsize=4)
-def _with_own(rows: tuple[Row, ...]) -> Platforms:
+def _with_own(rows: tuple[Shipped, ...]) -> Platforms:
     return Platforms((*rows, *PLATFORMS.rows.values()))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import helpers
@@ -12,7 +14,8 @@ from recorded_places import recorded_cases
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.row import names_in
+from ranklaunch.adapters.platforms.shared.row import Row, names_in
+from ranklaunch.entrypoints import check
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import as_dict
 
@@ -99,8 +102,11 @@ def own(text: str, name: str = "/p.toml", **env: str) -> Any:
     return helpers.plan({**NODE, **env, "RANKLAUNCH_PLATFORM_FILE": name}, files={name: text}, method="spawn").job
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python reads no TOML")
 def test_a_row_of_the_users_own_is_a_platform() -> None:
+    if sys.version_info < (3, 11):
+        with pytest.raises(ConfigError, match="reads no TOML"):
+            own(OWN)
+        return
     job = own(OWN)
     assert (job.platform, job.node_index, [node.host for node in job.nodes]) == ("inhouse", 1, ["h0", ""])
     assert own(OWN, RANKLAUNCH_PLATFORM="inhouse").platform == "inhouse"
@@ -114,31 +120,32 @@ def test_the_same_as_json_comes_before_what_is_shipped() -> None:
         "node_index": ["ACME_INDEX"],
         "master": ["ACME_HEAD"],
     }
-    assert own(json.dumps([row]), "/p.json", MA_NUM_HOSTS="2").platform == "inhouse"
+    assert own(json.dumps({"platform": [row]}), "/p.json", MA_NUM_HOSTS="2").platform == "inhouse"
 
 
 def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> None:
     rows = [row for row in PLATFORMS.rows.values() if not row.module and not row.begins]
-    text = json.dumps([{name: value for name, value in as_dict(row).items() if name not in ("module", "begins") and value} for row in rows])
+    fields = [{name: value for name, value in as_dict(row).items() if name in Row._fields and value} for row in rows]
     assert len(rows) > 25
-    assert own(text, "/p.json", BT_GROUP_SIZE="2", BT_NODE_RANK="1", BT_LEADER_ADDR="a").platform == "baseten"
+    assert own(json.dumps({"platform": fields}), "/p.json", BT_GROUP_SIZE="2", BT_NODE_RANK="1", BT_LEADER_ADDR="a").platform == "baseten"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
-        ("{}", "expected a list of rows"),
-        ("[1]", 'row 1: expected name = "in_small_letters" and sign = ["VARIABLE"]'),
-        ('[{"name": "x"}]', "row 1: expected name"),
-        ('[{"name": "X Y", "sign": ["A"]}]', "row 1: expected name"),
-        ('[{"name": "x", "sign": ["A"], "node": ["B"]}]', "row 1 (x): unknown field 'node'"),
-        ('[{"name": "x", "sign": ["A"], "module": "whole"}]', "row 1 (x): unknown field 'module'"),
-        ('[{"name": "x", "sign": ["A"], "nodes": "B"}]', "row 1 (x): nodes: expected a list of texts"),
-        ('[{"name": "x", "sign": ["A ~ ("]}]', "row 1 (x): 'A ~ (': "),
-        ('[{"name": "x", "sign": ["A"], "kills_after_s": true}]', "row 1 (x): kills_after_s: expected a number"),
-        ('[{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]', "row 1 (x): refuse: expected when"),
-        ('[{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["nothing"]}]}]', "row 1 (x): refuse: unless"),
+        ("{}", "expected rows"),
+        ("[[]]", "expected rows"),
+        ('{"platform": [1]}', 'row 1: expected name = "in_small_letters" and sign = ["VARIABLE"]'),
+        ('{"platform": [{"name": "x"}]}', "row 1: expected name"),
+        ('{"platform": [{"name": "X Y", "sign": ["A"]}]}', "row 1: expected name"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "node": ["B"]}]}', "row 1 (x): unknown field 'node'"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "module": "whole"}]}', "row 1 (x): unknown field 'module'"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "nodes": "B"}]}', "row 1 (x): nodes: expected a list of texts"),
+        ('{"platform": [{"name": "x", "sign": ["A ~ ("]}]}', "row 1 (x): 'A ~ (': "),
+        ('{"platform": [{"name": "x", "sign": ["A"], "kills_after_s": true}]}', "row 1 (x): kills_after_s: expected a number"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]}', "row 1 (x): refuse: expected when"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["b"]}]}]}', "unless: expected"),
         ("[" * 100_000, "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
     ],
 )  # fmt: skip
@@ -151,3 +158,18 @@ def test_a_wrong_row_is_named(text: str, said: str) -> None:
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigError, match="no such file"):
         helpers.plan({"RANKLAUNCH_PLATFORM_FILE": "/nothing.json"})
+
+
+def test_check_says_how_rows_read_the_environment(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"name": "inhouse", "sign": ["ACME_JOB"], "nodes": ["ACME_NODES"], "node_index": ["ACME_INDEX"], "master": ["ACME_HEAD"]},
+        {"name": "elsewhere", "sign": ["ACME_JOB", "ACME_SITE=2"]},
+        {"name": "second", "sign": ["ACME_JOB"]},
+    ]
+    (tmp_path / "p.json").write_text(json.dumps({"platform": rows}), encoding="utf-8")
+    env = {**NODE, "PATH": os.environ["PATH"], "RANKLAUNCH_PLATFORM_FILE": str(tmp_path / "p.json")}
+    check.main(["--log-dir", str(tmp_path), "--method", "spawn", "--wait-s", "1", "--", "true"], env)
+    printed = capfd.readouterr().out
+    assert "note: place inhouse: nodes=2 [ACME_NODES], first_host=h0:9000 [ACME_HEAD], node_index=1 [ACME_INDEX]," in printed
+    assert "note: place elsewhere is not recognised: sign 'ACME_SITE=2' does not hold" in printed
+    assert "note: place second is recognised, but inhouse is asked before it" in printed

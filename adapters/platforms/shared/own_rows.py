@@ -7,18 +7,25 @@ import re
 from importlib import import_module
 
 from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
-from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, row
+from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipped, made
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.files import absolute
 from ranklaunch.read.reader import Reader
 from ranklaunch.typed import Any
+from ranklaunch.values import Value
+
+
+class PlatformFile(Value):
+    """Places of a user's own, in the order in which they are asked."""
+
+    platform: tuple[Row, ...]
+
 
 _MOST_BYTES = 1024 * 1024
-_ONLY_SHIPPED = {"module", "begins"}  # a row of a user's has no module of ours
 _PATTERNS = ("sign", "nodes_like", "node_index_like", "slots_like", "job_name_like", "master_like")
 
 
-def read(reader: Reader) -> tuple[Row, ...]:
+def read(reader: Reader) -> tuple[Shipped, ...]:
     """Return the rows. Raise ConfigError with the file, the row and the field that is wrong."""
     path = absolute(reader.get(PLATFORM_FILE), reader.cwd)
     try:
@@ -34,27 +41,27 @@ def read(reader: Reader) -> tuple[Row, ...]:
 
 def _loaded(text: str, path: str) -> list[Any]:
     if path.endswith(".json"):
-        rows = json.loads(text)
+        found = json.loads(text)
     else:
         try:
             tomllib: Any = import_module("tomllib")
         except ImportError:
-            msg = "this Python reads no TOML, which 3.11 and newer do: expected the same as JSON, a list of rows, in a file NAME.json"
+            msg = "this Python reads no TOML, which 3.11 and newer do: expected the same as JSON in a file NAME.json"
             raise ValueError(msg) from None
-        rows = tomllib.loads(text).get("platform")
+        found = tomllib.loads(text)
+    rows = found.get("platform") if isinstance(found, dict) else None
     if not isinstance(rows, list):
-        msg = "expected a list of rows ([[platform]] in TOML)"
+        msg = 'expected rows: [[platform]] in TOML, {"platform": [...]} in JSON'
         raise ValueError(msg)
     return rows
 
 
-def _checked(fields: Any, at: int) -> Row:
+def _checked(fields: Any, at: int) -> Shipped:
     if not isinstance(fields, dict) or not fields.get("sign") or not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", str(fields.get("name"))):
         msg = f'row {at}: expected name = "in_small_letters" and sign = ["VARIABLE"]'
         raise ValueError(msg)
     where = f"row {at} ({fields['name']})"
-    usual = {"name": "", **{name: value for name, value in Row._defaults.items() if name not in _ONLY_SHIPPED}}
-    _check(fields, usual, where)
+    _check(fields, {"name": "", **Row._defaults}, where)
     for each in fields.get("refuse", ()):
         if not isinstance(each, dict) or not each.get("when") or not each.get("text"):
             msg = f'{where}: refuse: expected when = ["CONDITION"] and text = "MESSAGE"'
@@ -69,7 +76,7 @@ def _checked(fields: Any, at: int) -> Row:
         except re.error as error:
             msg = f"{where}: {pattern!r}: {error}"
             raise ValueError(msg) from None
-    return row(fields)
+    return made(Shipped, fields)
 
 
 def _check(fields: dict[str, Any], usual: dict[str, Any], where: str) -> None:

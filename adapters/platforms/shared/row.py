@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ranklaunch.typed import Any
+from ranklaunch.typed import Any, TypeVar
 from ranklaunch.values import Value
 
 VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
@@ -13,8 +13,8 @@ _PLUS = re.compile(r" \+ ([0-9]+)$")
 
 
 class Refusal(Value):
-    """What nobody should start. when: conditions that all hold then. text: the message; NAME is filled in where it has {NAME}. unless:
-    VALUES that allow it if the user gives one."""
+    """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
+    node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
 
     when: tuple[str, ...]
     text: str
@@ -22,32 +22,30 @@ class Refusal(Value):
 
 
 class Row(Value):
-    """A platform. Names are those of environment variables; of several, the first that is set counts, and the others must agree.
+    """A platform, as a user's own file may have it too.
 
-    name: of the platform. sign: conditions, all of which hold where this is the platform. begins: for a platform with a module that
-    recognises it, how names of its variables begin. module: part for one that adds facts to the row, whole for one that does all.
-    title, recognised_by, started_by, why: for people: the platform, its signs if they are not `sign`, what starts ranklaunch on the nodes,
-    and why it is asked before others. sources: pages that say so.
+    A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or !
+    and one of these (does not hold). A pattern is NAMES ~ REGEX, whose first group is the value; + N behind it adds to a number. Of several
+    variables or patterns the first counts, and the others must agree with it.
 
-    A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (values with blanks between), /PATH (is_there), or ! and
-    one of these (does not hold).
-
-    nodes, node_index, slots, job_name, attempt: names of variables. hosts: of lists of hosts, in node order, with blanks, commas or line
-    breaks between. hosts_file: of the path of a file with a host first on each line. slots_beside: both say the slots of each host too,
-    as HOST:N or HOST slots=N. master: of node 0's host, HOST or HOST:PORT. own: of this node's host, which is node 0's on node 0 alone.
-    restarts: of counts from 0; the attempt is one more. ranks: of the number of all ranks: nodes times slots.
-
-    *_like: NAMES ~ REGEX, whose group is the value, with + N behind it for one that counts from elsewhere. hosts_like: text in which {i} is
-    the node and {A|B} a variable. hosts_each: the same for the name of a variable that has the host. {A} may be a part of NAMES too.
-
-    no_count, no_first: what to do if nothing says how many nodes there are, or where node 0 is.
-    starts_once: how to start ranklaunch on each node, where the job's script runs on the first alone.
-    kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: nodes start minutes apart."""
+    name: name of the platform, in small letters. sign: conditions that all hold where this is the platform. title: its name for people.
+    recognised_by: its signs for people, if they are not `sign`. started_by: what starts ranklaunch on nodes. why: reason why it is asked
+    before others. sources: pages that document the variables. nodes: variables with the number of nodes. node_index: variables with the
+    index of this node, from 0. slots: variables with the ranks of a node, or of each node. job_name: variables with the name of the job.
+    attempt: variables with the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks: variables with
+    the number of all ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks, commas or line
+    breaks between. hosts_file: variables with the path of a file that has a host first on each line. slots_beside: true if both have the
+    slots of each host too, as HOST:N or HOST slots=N. master: variables with the host of node 0, HOST or HOST:PORT. own: variables with the
+    host of this node, which is that of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like: patterns for the number
+    of nodes. slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job. master_like: patterns for the
+    host of node 0. hosts_like: text in which {i} is a node and {A|B} a variable, for the host of each node. hosts_each: the same for the
+    name of a variable that has the host. refuse: starts that are refused. starts_once: how to start ranklaunch on each node, where the
+    job's script runs on the first alone. no_count: what to do if nothing says how many nodes there are. no_first: what to do if nothing
+    says where node 0 is. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes
+    apart."""
 
     name: str
     sign: tuple[str, ...] = ()
-    begins: tuple[str, ...] = ()
-    module: str = ""
     title: str = ""
     recognised_by: str = ""
     started_by: str = "the platform, on every node"
@@ -80,9 +78,21 @@ class Row(Value):
     starts_late: bool = False
 
 
-def row(fields: Mapping[str, Any]) -> Row:
+R = TypeVar("R", bound=Row)
+
+
+class Shipped(Row):
+    """A row of platforms.toml. module: part for a module that adds facts to the row, whole for one that does all, "" for none. begins: for
+    a platform that its module recognises, how names of its variables begin."""
+
+    begins: tuple[str, ...] = ()
+    module: str = ""
+
+
+def made(kind: type[R], fields: Mapping[str, Any]) -> R:
+    """Return a row by the fields of its table."""
     refuse = tuple(Refusal(**_tuples(each)) for each in fields.get("refuse", ()))
-    return Row(**{**_tuples(fields), "refuse": refuse})
+    return kind(**{**_tuples(fields), "refuse": refuse})
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
