@@ -372,13 +372,19 @@ def _warn_of_unreadable_lists(reader: Reader, kind: str) -> None:
 def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
     whose devices are not in /dev says nothing."""
-    found = _devices(reader, kind) if kind in _DEVICES else None
-    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
-        found = len(mig_devices(reader)), VISIBLE_GPUS.names[0]
+    found = usable_devices(reader, kind)
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
         remedy = f"{SLOTS.both} says another number"
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
+
+
+def usable_devices(reader: Reader, kind: str) -> tuple[int, str] | None:
+    """Return the number of devices of a kind that processes can use, MIG devices too, and the source of it; None without any."""
+    found = _devices(reader, kind) if kind in _DEVICES else None
+    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
+        return len(mig_devices(reader)), VISIBLE_GPUS.names[0]
+    return found
 
 
 def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
