@@ -8,7 +8,6 @@ Words that are known only when the launcher runs prove nothing.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 
 from ranklaunch import showing
@@ -16,10 +15,10 @@ from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.parsers import PARSERS
 from ranklaunch.adapters.launchers.shared.starters import Found
 from ranklaunch.errors import number
+from ranklaunch.read.parse import is_loopback
 from ranklaunch.typed import Optional
 from ranklaunch.values import NOTHING, Value
 
-_LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
 # Options for the ranks of one node, and for those of all nodes, by the launcher whose options a command has.
 _RANKS_HERE = {
     "torchrun": ("--nproc_per_node",), "msrun": ("--local_worker_num",), "deepspeed": ("--num_gpus", "--num_accelerators"),
@@ -51,10 +50,6 @@ class _Told(Value):
 
     values: Mapping[str, str]
     is_open: bool = False
-
-
-def is_loopback(host: str) -> bool:
-    return bool(_LOOPBACK.fullmatch(host))
 
 
 def reason(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:

@@ -285,6 +285,7 @@ def make_job(
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
         reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
+    _warn_of_loopback(reader, named)
     counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
     _warn_of_unreadable_lists(reader, kind)
@@ -308,6 +309,16 @@ def make_job(
         env=env,
         folder=folder,
     )
+
+
+def _warn_of_loopback(reader: Reader, hosts: Sequence[str]) -> None:
+    """Warn of a host of node 0, by the user, that each node finds on itself. Where all hosts are such, one host plays several nodes."""
+    variable: Variable[object] = MASTER_ADDR if reader.given(MASTER_ADDR) else HOSTS
+    if reader.by_user(variable) and parse.is_loopback(hosts[0]) and not all(map(parse.is_loopback, hosts)):
+        reader.warn(
+            f"{reader.told(variable)}: each of the {len(hosts)} nodes would look for node 0 on itself: give the host by which the others "
+            "reach node 0, unless all nodes run on one host"
+        )
 
 
 @functools.lru_cache(maxsize=4)
