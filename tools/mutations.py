@@ -129,7 +129,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/slurm.py", 'own = "" if reader.given(LOG_DIR) else', 'own = "" if True else', "jobs share a folder of logs"),
     ("platforms/hostlist.py", '{number:0{width}}', '{number}', "node001 becomes node1"),
     ("platforms/vertexai.py", "else sizes[_PRIMARY] + number", "else number", "two containers are node 0"),
-    ("platforms/volcano.py", "if plugin and nodes > 1 and reader.given(MASTER_PORT):", "if False:", "the plugin's port does not count"),
+    ("platforms/volcano.py", "if plugin and nodes > 1:", "if False:", "the plugin's port does not count"),
     ("platforms/volcano_roles.py", "return [leader, mine]", "return [mine, leader]", "the leader is not node 0"),
     ("platforms/volcengine.py", "if hosts and first and hosts[0] != first", "if False and hosts[0] != first", "two masters pass"),
     ("platforms/jobset.py", "kubernetes.refuse_other_jobs(reader, pod)", "pass", "several Jobs of a set pass"),
