@@ -51,6 +51,7 @@ log_dir = base.log_dir
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
+_FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/intermediate")
 _CPUS = "/sys/devices/system/cpu"
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -61,10 +62,8 @@ def detect(reader: Reader) -> bool:
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:
     """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
-    if tuple(words) not in ((), _DEFAULT_COMMAND):
-        return None
-    name = _named(reader)
-    return Program(join(_code_folder(reader, name), name), tuple(arguments(_own_hyperparameters(reader)))) if name else None
+    path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
+    return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
 
 def failure_file(reader: Reader) -> str:
@@ -77,9 +76,10 @@ def read(reader: Reader, program: Program) -> Job:
     hosts = _hosts(reader, resources) or ("localhost",)  # where they are malformed, which is said already
     index = _index(reader, hosts, resources)
     _refuse_unfit(reader)
-    code = _code_of(reader, program)
-    _refuse_missing_code(reader, program, code)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+    name = _named(reader) if program.path == _path(reader) else ""
+    if name:
+        _refuse_missing_code(reader, program, name)
+    slots = spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), len(hosts))
     return make_job(
         reader,
         program,
@@ -87,17 +87,11 @@ def read(reader: Reader, program: Program) -> Job:
         name=reader.get(JOB_NAME) or NAME,
         attempt=attempt(reader, len(hosts), index),
         hosts=hosts,
-        slots=spread(reader, SLOTS, slots, len(hosts)),
+        slots=slots,
         node_index=index,
         accelerator=("gpu", reader.source(SLOTS)),
-        env=tuple(
-            sorted(
-                _environment(
-                    reader, resources, hosts, index, (slots if len(slots) == 1 else slots[index : index + 1] or (0,))[0], program
-                ).items()
-            )
-        ),
-        folder=code,
+        env=tuple(sorted(_environment(reader, resources, hosts, index, slots[index], program, name).items())),
+        folder=program.path.removesuffix(f"/{name}") if name else "",
     )
 
 
@@ -131,10 +125,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
 
 def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
     if reader.by_user(NODE_INDEX):
-        index = reader.get(NODE_INDEX)
-        if index >= len(hosts):
-            reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
-        return min(index, len(hosts) - 1)
+        return base.index(reader, len(hosts), NODE_INDEX)
     file = _config_file(reader, "resourceconfig")
     own, listed = reader.get(CURRENT_HOST), str(resources.get("current_host", ""))
     if own and listed and own != listed:
@@ -155,30 +146,23 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
 
 
 def _named(reader: Reader) -> str:
-    return reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+    return reader.get(PROGRAM) or str(_hyperparameters(reader).get(PROGRAM.value, ""))
 
 
-def _code_of(reader: Reader, program: Program) -> str:
-    """The folder of the program that SageMaker itself names, in which its toolkit runs it; "" for any other program."""
-    name = _named(reader)
-    folder = _code_folder(reader, name) if name else ""
-    return folder if folder and program.path == join(folder, name) else ""
+def _submitted(reader: Reader) -> str:
+    """Where the code comes from, "" if nothing says it: a folder, or an archive in S3."""
+    return str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
 
 
-def _code_folder(reader: Reader, name: str) -> str:
-    """The first that has it, else where it should be."""
-    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
-    usual = join(reader.get(BASE), "code")
-    places = [told, usual] if told.startswith("/") else [usual]
-    return next((place for place in places if reader.files.exists(join(place, name))), places[0])
+def _path(reader: Reader) -> str:
+    """Return the program that SageMaker itself names, in the first folder that has it, else where it should be; "" without one."""
+    name, told = _named(reader), _submitted(reader)
+    places = [join(folder, name) for folder in (told, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
+    return next(filter(reader.files.exists, places), "".join(places[:1]))
 
 
-def _refuse_missing_code(reader: Reader, program: Program, code: str) -> None:
-    """Where it is SageMaker that says what to run."""
-    if not code:
-        return
-    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
-    name = _named(reader)
+def _refuse_missing_code(reader: Reader, program: Program, name: str) -> None:
+    told = _submitted(reader)
     if name.startswith("-") or ".." in name.split("/"):
         reader.problem(
             f"sagemaker_program={showing.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
@@ -235,12 +219,13 @@ def _refuse_unfit(reader: Reader) -> None:
 
 
 def _environment(
-    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program
+    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program, name: str
 ) -> dict[str, str]:
-    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays."""
-    base, channels = reader.get(BASE), _object(reader, "inputdataconfig")
-    own = _own_hyperparameters(reader)
+    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays. name: by which
+    SageMaker calls the program, "" for another one."""
+    base, channels, own = reader.get(BASE), _object(reader, "inputdataconfig"), _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
+    entry = name or posixpath.basename(program.path)
     values: dict[str, Any] = {
         "HOSTS": list(hosts),
         "CURRENT_HOST": hosts[index],
@@ -249,18 +234,14 @@ def _environment(
         "NETWORK_INTERFACE_NAME": resources.get("network_interface_name", "eth0"),
         "RESOURCE_CONFIG": resources,
         "INPUT_DATA_CONFIG": channels,
-        "MODEL_DIR": join(base, "model"),
-        "INPUT_DIR": join(base, "input"),
-        "INPUT_CONFIG_DIR": join(base, "input/config"),
-        "OUTPUT_DIR": join(base, "output"),
-        "OUTPUT_DATA_DIR": join(base, "output/data"),
-        "OUTPUT_INTERMEDIATE_DIR": join(base, "output/intermediate"),
+        **{f"{folder.upper().replace('/', '_')}_DIR": join(base, folder) for folder in _FOLDERS},
         "CHANNELS": sorted(channels),
         "NUM_GPUS": gpus,
         **({"NUM_CPUS": cpus} if cpus else {}),
-        "USER_ENTRY_POINT": posixpath.basename(program.path),
-        "MODULE_NAME": posixpath.basename(program.path).removesuffix(".py"),
-        "MODULE_DIR": posixpath.dirname(program.path) or join(base, "code"),
+        "LOG_LEVEL": _hyperparameters(reader).get("sagemaker_container_log_level", 20),
+        "USER_ENTRY_POINT": entry,
+        "MODULE_NAME": entry.removesuffix(".py"),
+        "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(program.path)) or join(base, "code"),
         "HPS": own,
         "USER_ARGS": list(program.args),
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
