@@ -73,8 +73,9 @@ def failure_file(reader: Reader) -> str:
 
 def read(reader: Reader, program: Program) -> Job:
     resources = _object(reader, "resourceconfig")
-    hosts = _hosts(reader, resources) or ("localhost",)  # where they are malformed, which is said already
-    index = _index(reader, hosts, resources)
+    named = _hosts(reader, resources)
+    hosts = named or ("localhost",)  # where they are malformed, which is said already
+    index = _index(reader, hosts, resources) if named else 0
     _refuse_unfit(reader)
     name = _named(reader) if program.path == _path(reader) else ""
     if name:
@@ -105,8 +106,9 @@ def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
         reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
     if not told:
         reader.ledger.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
-    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
-    if reader.given(NODES) and reader.get(NODES) != len(hosts):
+    known = reader.given(HOSTS) or bool(resources)
+    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or (() if known else ("localhost",))
+    if hosts and reader.given(NODES) and reader.get(NODES) != len(hosts):
         reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
     return hosts
 
