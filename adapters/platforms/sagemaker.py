@@ -17,6 +17,7 @@ from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
+from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
@@ -27,9 +28,9 @@ from ranklaunch.typed import Any
 NAME = "sagemaker"
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
-HOSTS = ANY_HOSTS.also("SM_HOSTS")
+HOSTS = ANY_HOSTS.also("SM_HOSTS", agree=True)
 CURRENT_HOST = Variable(
-    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", per_node=True,
+    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", agree=True, per_node=True,
     default_text="current_host of resourceconfig.json",
 )  # fmt: skip
 SLOTS = ANY_SLOTS.also("SM_NUM_GPUS")
@@ -73,9 +74,10 @@ def failure_file(reader: Reader) -> str:
 
 def read(reader: Reader, program: Program) -> Job:
     resources = _object(reader, "resourceconfig")
-    named = _hosts(reader, resources)
-    hosts = named or ("localhost",)  # where they are malformed, which is said already
-    index = _index(reader, hosts, resources) if named else 0
+    _offer(reader, resources)
+    hosts = _hosts(reader)
+    index = _index(reader, hosts) if hosts else 0
+    hosts = hosts or ("localhost",)  # where they are malformed, which is said already
     _refuse_unfit(reader)
     name = _named(reader) if program.path == _path(reader) else ""
     if name:
@@ -99,42 +101,26 @@ def read(reader: Reader, program: Program) -> Job:
 # Nodes
 
 
-def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
-    told = reader.get(HOSTS)
-    listed = _listed(reader, resources)
-    if told and listed and not reader.by_user(HOSTS) and sorted(told) != sorted(listed):
-        reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
-    if not told:
-        reader.ledger.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
-    known = reader.given(HOSTS) or bool(resources)
-    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or (() if known else ("localhost",))
-    if hosts and reader.given(NODES) and reader.get(NODES) != len(hosts):
+def _offer(reader: Reader, resources: dict[str, Any]) -> None:
+    """What a file says comes after variables, which must agree with it."""
+    file = _config_file(reader, "resourceconfig")
+    if resources:
+        reader.offer(HOSTS.value, Candidate(f"hosts of {file}", json.dumps(resources.get("hosts") or [])))
+        reader.offer(CURRENT_HOST.value, Candidate(f"current_host of {file}", str(resources.get("current_host", ""))))
+
+
+def _hosts(reader: Reader) -> tuple[str, ...]:
+    """Return the hosts in node order; none if they are malformed."""
+    hosts = reader.get(HOSTS) if reader.given(HOSTS) else ("localhost",)
+    if reader.given(NODES) and reader.get(NODES) != len(hosts):
         reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
-    return hosts
+    return hosts if reader.by_user(HOSTS) else tuple(sorted(hosts))
 
 
-def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
-    found = resources.get("hosts", [])
-    try:
-        if not isinstance(found, list) or (resources and not found):
-            raise ValueError
-        return tuple(parse.host(host if isinstance(host, str) else "") for host in found)
-    except ValueError:
-        shown = showing.clipped(json.dumps(found))
-        reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")
-        return ()
-
-
-def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
+def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
     if reader.by_user(NODE_INDEX):
         return base.index(reader, len(hosts), NODE_INDEX)
-    file = _config_file(reader, "resourceconfig")
-    own, listed = reader.get(CURRENT_HOST), str(resources.get("current_host", ""))
-    if own and listed and own != listed:
-        reader.problem(
-            f"{reader.told(CURRENT_HOST)} contradicts current_host={listed} of {file}: unset the wrong one or set {NODE_INDEX.names[0]}"
-        )
-    name, source = (own, reader.source(CURRENT_HOST)) if own else (listed, f"current_host of {file}")
+    name, source = reader.get(CURRENT_HOST), reader.source(CURRENT_HOST)
     if name in hosts:
         reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
