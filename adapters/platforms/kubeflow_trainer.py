@@ -52,9 +52,8 @@ failure_file = base.no_failure_file
 log_dir = base.log_dir
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
-_MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")
-# A PyTorchJob's node 0 is a Service without a dot: its master's, or its first worker's where it has none.
-_LEADER = re.compile(r"(?P<job>.+)-(?:master|worker)-0(?:\..*)?")
+# Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
+_MASTER = re.compile(r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?")
 
 
 def detect(reader: Reader) -> bool:
@@ -74,23 +73,21 @@ def read(reader: Reader, program: Program) -> Job:
     if nodes > 1:
         reader.offer(MASTER_PORT.value, *reader.candidates(MASTER_PORT))
     pod, address = kubernetes.replicated(reader), reader.env.get("PET_MASTER_ADDR", "").strip()
-    master, leader = _MASTER.fullmatch(address), _LEADER.fullmatch(address)
+    found = _MASTER.fullmatch(address)
     # The name is alike on every node: node 0's address comes before what only this pod is called.
-    name, source, made = leader["job"] if leader else address, "PET_MASTER_ADDR", tuple[str, ...]()
-    if master:
-        name, made = master["job"], kubernetes.pods(f"{master['job']}-node-0", nodes, master["service"])
+    name, source = (pod.set, "HOSTNAME, /etc/hosts") if pod and not found else (found["job"] if found else address, "PET_MASTER_ADDR")
+    made: tuple[str, ...] = ()
+    if found and found["service"]:
+        made = kubernetes.pods(f"{name}-node-0", nodes, found["service"])
     elif pod:
         made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service)
-        name, source = (name, source) if leader else (pod.set, HOSTNAME.names[0])
     job = settings.make_job(
         reader,
         program,
         platform=NAME,
         name=kubernetes.name(reader, name, source, NAME),
         attempt=attempt(reader),
-        hosts=kubernetes.hosts(
-            reader, nodes, made, source if master else "HOSTNAME, /etc/hosts", "the runtime has no mlPolicy torch", MASTER_ADDR
-        ),
+        hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
         slots=_slots(reader, nodes),
         node_index=kubernetes.index(reader, NODE_INDEX, nodes, kubernetes.index_by_name(reader)),
         instance_name=kubernetes.own_name(reader),
