@@ -113,6 +113,8 @@ def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
             f"{len(job.nodes)} nodes, and the program is {own.name}, {wrong}: write {own.instead}, which starts the ranks of all nodes, "
             "or choose method plain, which starts it as it is on each node"
         )
+    elif not asked:
+        own_place.warn_of_ranks(job, reader, [own])
 
 
 def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
@@ -129,6 +131,8 @@ def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, st
             f"NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT; or write {script.starts[0].instead}, which starts the ranks of all nodes; or "
             "choose method plain, which starts the script as it is on each node"
         )
+    else:
+        own_place.warn_of_ranks(job, reader, script.starts, script.path)
     if not wrong and script.shows_when_it_runs(place):
         why = f"{why}{_ONLY_THE_RUN}"
     if not wrong and asked and name != asked:

@@ -309,8 +309,13 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     if "--standalone" in options and not single:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
     counted = _last_value(extra, "--nproc_per_node")
-    if counted.isalpha():
+    if counted in parsers.DEVICE_WORDS:
         reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
+    elif counted and not contradictions.NUMBER.fullmatch(counted):
+        planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
+        reader.problem(
+            contradictions.contradiction(f"{source} has --nproc_per_node {showing.clipped(counted)}, which torchrun refuses", planned_here)
+        )
     lint(job, reader, NAME, source, options)
 
 

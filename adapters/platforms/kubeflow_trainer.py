@@ -9,15 +9,10 @@ import re
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
-from ranklaunch.read import parse
+from ranklaunch.errors import number
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
-from ranklaunch.read.settings import devices, make_job
 from ranklaunch.values import replace
 
 NAME = "kubeflow_trainer"
@@ -37,20 +32,17 @@ def _nodes(value: str) -> int:
     return parse.positive(least)
 
 
-NODES: Variable[int] = replace(ANY_NODES.also("PET_NNODES"), parse=_nodes)
-SLOTS: Variable[tuple[int, ...]] = replace(ANY_SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
-# As they are read: what each of them says alone.
-PROCESSES = Variable("operator_processes", ("WORLD_SIZE",), parse.positive, 1, "processes of the job, by the operator", "platform")
-PER_NODE = Variable("operator_slots", ("PET_NPROC_PER_NODE",), parse.text, "", "processes per node, by the operator", "platform")
+NODES: Variable[int] = replace(settings.NODES.also("PET_NNODES"), parse=_nodes)
+SLOTS: Variable[tuple[int, ...]] = replace(settings.SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
 # Both say what platform this is, too, so they stay where a plan is made for another node, whose index is then told.
-NODE_INDEX = replace(ANY_NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
-MASTER_ADDR = ANY_MASTER_ADDR.also("PET_MASTER_ADDR")
+NODE_INDEX = replace(settings.NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
+MASTER_ADDR = settings.MASTER_ADDR.also("PET_MASTER_ADDR")
 MASTER_PORT = Variable(
     "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
 # As it is listed for people: beside N:N, which leaves out the master, the processes are counted too.
-ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{ANY_NODES.meaning}; beside PET_NNODES=N:N the number of processes must agree")
+ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{settings.NODES.meaning}; beside PET_NNODES=N:N the number of processes must agree")
 
 VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
 
@@ -60,40 +52,40 @@ failure_file = base.no_failure_file
 log_dir = base.log_dir
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
-_MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")
-# A PyTorchJob's node 0 is a Service without a dot: its master's, or its first worker's where it has none.
-_LEADER = re.compile(r"(?P<job>.+)-(?:master|worker)-0(?:\..*)?")
+# Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
+_MASTER = re.compile(r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?")
 
 
 def detect(reader: Reader) -> bool:
-    """All of what the torch policy sets, since an image or a user may set one for torchrun; or a pod called as those of a TrainJob."""
-    return all(reader.env.get(name, "").strip() for name in _SIGNS) or _is_plain(reader)
+    """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
 
-
-def _is_plain(reader: Reader) -> bool:
-    pod = kubernetes.replicated(reader)
-    return kubernetes.has_pod_index(reader) and pod is not None and (pod.job, pod.job_index) == ("node", 0)
+    torchtune is told no master, and needs none for one node.
+    """
+    nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
+    indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
+    by_policy = bool(nodes and rank) and (bool(master) or (indexed and nodes == "1"))
+    return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
 
 
 def read(reader: Reader, program: Program) -> Job:
     nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the TrainJob's numNodes, or use a runtime with mlPolicy torch")
     _refuse_other_count(reader, nodes)
-    pod = kubernetes.replicated(reader)
-    if nodes > 1 and reader.env.get("PET_MASTER_PORT", "").strip():
-        reader.offer(MASTER_PORT.value, Candidate("PET_MASTER_PORT", reader.env["PET_MASTER_PORT"]))
-    master = _MASTER.fullmatch(reader.env.get("PET_MASTER_ADDR", "").strip())
+    if nodes > 1:
+        reader.offer(MASTER_PORT.value, *reader.candidates(MASTER_PORT))
+    pod, address = kubernetes.replicated(reader), reader.env.get("PET_MASTER_ADDR", "").strip()
+    found = _MASTER.fullmatch(address)
+    # The name is alike on every node: node 0's address comes before what only this pod is called.
+    name, source = (pod.set, "HOSTNAME, /etc/hosts") if pod and not found else (found["job"] if found else address, "PET_MASTER_ADDR")
     made: tuple[str, ...] = ()
-    source = "HOSTNAME, /etc/hosts"
-    if master:
-        made, source = kubernetes.pods(f"{master['job']}-node-0", nodes, master["service"]), "PET_MASTER_ADDR"
+    if found and found["service"]:
+        made = kubernetes.pods(f"{name}-node-0", nodes, found["service"])
     elif pod:
         made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service)
-    found, by = _name(reader, pod)
-    job = make_job(
+    job = settings.make_job(
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, found, by, NAME),
+        name=kubernetes.name(reader, name, source, NAME),
         attempt=attempt(reader),
         hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
         slots=_slots(reader, nodes),
@@ -105,34 +97,22 @@ def read(reader: Reader, program: Program) -> Job:
     return job
 
 
-def _name(reader: Reader, pod: kubernetes.Pod | None) -> tuple[str, str]:
-    """Of the job, alike on every node, and what says so: node 0's address comes before what only this pod is called."""
-    address = reader.env.get("PET_MASTER_ADDR", "").strip()
-    found = _MASTER.fullmatch(address) or _LEADER.fullmatch(address)
-    if not found and pod:
-        return pod.set, HOSTNAME.names[0]
-    return (found["job"] if found else address), "PET_MASTER_ADDR"
-
-
 def _refuse_other_count(reader: Reader, nodes: int) -> None:
     """Of an elastic job without limits of its own the operator counts the workers, and not the master that is a node too."""
-    leads = reader.env.get("MASTER_ADDR", "").strip() == reader.env.get("PET_MASTER_ADDR", "").strip()
-    told = re.fullmatch(r"([0-9]+):\1", kubernetes.seen(reader, NODES))
-    if not (told and leads and reader.given(PROCESSES)):
-        return
-    each = kubernetes.seen(reader, PER_NODE)
-    pods = reader.get(PROCESSES) // max(1, int(each) if re.fullmatch("[0-9]{1,4}", each) else 1)
-    if pods != nodes:
-        reader.problem(
-            f"{reader.told(NODES)}, but by {reader.told(PROCESSES)} the job has {pods} pods: set RANKLAUNCH_NODES to their number"
-        )
+    env = {name: value.strip() for name, value in reader.env.items()}
+    is_elastic = re.fullmatch(r"([0-9]+):\1", kubernetes.seen(reader, NODES))
+    processes = number(env.get("WORLD_SIZE", ""))
+    if is_elastic and processes and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
+        pods = processes // (number(env.get("PET_NPROC_PER_NODE", "")) or 1)
+        if pods != nodes:
+            reader.problem(
+                f"{reader.told(NODES)}, but by WORLD_SIZE={processes} the job has {pods} pods: set RANKLAUNCH_NODES to their number"
+            )
 
 
 def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:
     """The trainer counts GPUs alone: where there are none in its eyes, such as with NPUs, it takes the processors' number."""
-    here = devices(reader)
-    told = kubernetes.slots(reader, SLOTS, nodes)
-    by_platform = not reader.by_user(SLOTS) and reader.given(SLOTS)
-    if here and by_platform and set(told) != {here}:
+    here, told = settings.devices(reader), kubernetes.slots(reader, SLOTS, nodes)
+    if here and reader.given(SLOTS) and not reader.by_user(SLOTS) and {*told} != {here}:
         reader.warn(f"{reader.told(SLOTS)}, but this container has {here} devices: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
     return told

@@ -17,6 +17,7 @@ from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
+from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
@@ -27,9 +28,9 @@ from ranklaunch.typed import Any
 NAME = "sagemaker"
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
-HOSTS = ANY_HOSTS.also("SM_HOSTS")
+HOSTS = ANY_HOSTS.also("SM_HOSTS", agree=True)
 CURRENT_HOST = Variable(
-    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", per_node=True,
+    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", agree=True, per_node=True,
     default_text="current_host of resourceconfig.json",
 )  # fmt: skip
 SLOTS = ANY_SLOTS.also("SM_NUM_GPUS")
@@ -51,6 +52,7 @@ log_dir = base.log_dir
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
+_FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/intermediate")
 _CPUS = "/sys/devices/system/cpu"
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -61,10 +63,8 @@ def detect(reader: Reader) -> bool:
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:
     """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
-    if tuple(words) not in ((), _DEFAULT_COMMAND):
-        return None
-    name = _named(reader)
-    return Program(join(_code_folder(reader, name), name), tuple(arguments(_own_hyperparameters(reader)))) if name else None
+    path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
+    return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
 
 def failure_file(reader: Reader) -> str:
@@ -74,12 +74,15 @@ def failure_file(reader: Reader) -> str:
 
 def read(reader: Reader, program: Program) -> Job:
     resources = _object(reader, "resourceconfig")
-    hosts = _hosts(reader, resources) or ("localhost",)  # where they are malformed, which is said already
-    index = _index(reader, hosts, resources)
+    _offer(reader, resources)
+    hosts = _hosts(reader)
+    index = _index(reader, hosts) if hosts else 0
+    hosts = hosts or ("localhost",)  # where they are malformed, which is said already
     _refuse_unfit(reader)
-    code = _code_of(reader, program)
-    _refuse_missing_code(reader, program, code)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+    name = _named(reader) if program.path == _path(reader) else ""
+    if name:
+        _refuse_missing_code(reader, program, name)
+    slots = spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), len(hosts))
     return make_job(
         reader,
         program,
@@ -87,61 +90,37 @@ def read(reader: Reader, program: Program) -> Job:
         name=reader.get(JOB_NAME) or NAME,
         attempt=attempt(reader, len(hosts), index),
         hosts=hosts,
-        slots=spread(reader, SLOTS, slots, len(hosts)),
+        slots=slots,
         node_index=index,
         accelerator=("gpu", reader.source(SLOTS)),
-        env=tuple(
-            sorted(
-                _environment(
-                    reader, resources, hosts, index, (slots if len(slots) == 1 else slots[index : index + 1] or (0,))[0], program
-                ).items()
-            )
-        ),
-        folder=code,
+        env=tuple(sorted(_environment(reader, resources, hosts, index, slots[index], program, name).items())),
+        folder=program.path.removesuffix(f"/{name}") if name else "",
     )
 
 
 # Nodes
 
 
-def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
-    told = reader.get(HOSTS)
-    listed = _listed(reader, resources)
-    if told and listed and not reader.by_user(HOSTS) and sorted(told) != sorted(listed):
-        reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
-    if not told:
-        reader.ledger.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
-    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
+def _offer(reader: Reader, resources: dict[str, Any]) -> None:
+    """What a file says comes after variables, which must agree with it."""
+    file = _config_file(reader, "resourceconfig")
+    if resources:
+        reader.offer(HOSTS.value, Candidate(f"hosts of {file}", json.dumps(resources.get("hosts") or [])))
+        reader.offer(CURRENT_HOST.value, Candidate(f"current_host of {file}", str(resources.get("current_host", ""))))
+
+
+def _hosts(reader: Reader) -> tuple[str, ...]:
+    """Return the hosts in node order; none if they are malformed."""
+    hosts = reader.get(HOSTS) if reader.given(HOSTS) else ("localhost",)
     if reader.given(NODES) and reader.get(NODES) != len(hosts):
         reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
-    return hosts
+    return hosts if reader.by_user(HOSTS) else tuple(sorted(hosts))
 
 
-def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
-    found = resources.get("hosts", [])
-    try:
-        if not isinstance(found, list) or (resources and not found):
-            raise ValueError
-        return tuple(parse.host(host if isinstance(host, str) else "") for host in found)
-    except ValueError:
-        shown = showing.clipped(json.dumps(found))
-        reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")
-        return ()
-
-
-def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
+def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
     if reader.by_user(NODE_INDEX):
-        index = reader.get(NODE_INDEX)
-        if index >= len(hosts):
-            reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
-        return min(index, len(hosts) - 1)
-    file = _config_file(reader, "resourceconfig")
-    own, listed = reader.get(CURRENT_HOST), str(resources.get("current_host", ""))
-    if own and listed and own != listed:
-        reader.problem(
-            f"{reader.told(CURRENT_HOST)} contradicts current_host={listed} of {file}: unset the wrong one or set {NODE_INDEX.names[0]}"
-        )
-    name, source = (own, reader.source(CURRENT_HOST)) if own else (listed, f"current_host of {file}")
+        return base.index(reader, len(hosts), NODE_INDEX)
+    name, source = reader.get(CURRENT_HOST), reader.source(CURRENT_HOST)
     if name in hosts:
         reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
@@ -155,30 +134,23 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
 
 
 def _named(reader: Reader) -> str:
-    return reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+    return reader.get(PROGRAM) or str(_hyperparameters(reader).get(PROGRAM.value, ""))
 
 
-def _code_of(reader: Reader, program: Program) -> str:
-    """The folder of the program that SageMaker itself names, in which its toolkit runs it; "" for any other program."""
-    name = _named(reader)
-    folder = _code_folder(reader, name) if name else ""
-    return folder if folder and program.path == join(folder, name) else ""
+def _submitted(reader: Reader) -> str:
+    """Where the code comes from, "" if nothing says it: a folder, or an archive in S3."""
+    return str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
 
 
-def _code_folder(reader: Reader, name: str) -> str:
-    """The first that has it, else where it should be."""
-    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
-    usual = join(reader.get(BASE), "code")
-    places = [told, usual] if told.startswith("/") else [usual]
-    return next((place for place in places if reader.files.exists(join(place, name))), places[0])
+def _path(reader: Reader) -> str:
+    """Return the program that SageMaker itself names, in the first folder that has it, else where it should be; "" without one."""
+    name, told = _named(reader), _submitted(reader)
+    places = [join(folder, name) for folder in (told, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
+    return next(filter(reader.files.exists, places), "".join(places[:1]))
 
 
-def _refuse_missing_code(reader: Reader, program: Program, code: str) -> None:
-    """Where it is SageMaker that says what to run."""
-    if not code:
-        return
-    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
-    name = _named(reader)
+def _refuse_missing_code(reader: Reader, program: Program, name: str) -> None:
+    told = _submitted(reader)
     if name.startswith("-") or ".." in name.split("/"):
         reader.problem(
             f"sagemaker_program={showing.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
@@ -235,12 +207,13 @@ def _refuse_unfit(reader: Reader) -> None:
 
 
 def _environment(
-    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program
+    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program, name: str
 ) -> dict[str, str]:
-    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays."""
-    base, channels = reader.get(BASE), _object(reader, "inputdataconfig")
-    own = _own_hyperparameters(reader)
+    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays. name: by which
+    SageMaker calls the program, "" for another one."""
+    base, channels, own = reader.get(BASE), _object(reader, "inputdataconfig"), _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
+    entry = name or posixpath.basename(program.path)
     values: dict[str, Any] = {
         "HOSTS": list(hosts),
         "CURRENT_HOST": hosts[index],
@@ -249,18 +222,14 @@ def _environment(
         "NETWORK_INTERFACE_NAME": resources.get("network_interface_name", "eth0"),
         "RESOURCE_CONFIG": resources,
         "INPUT_DATA_CONFIG": channels,
-        "MODEL_DIR": join(base, "model"),
-        "INPUT_DIR": join(base, "input"),
-        "INPUT_CONFIG_DIR": join(base, "input/config"),
-        "OUTPUT_DIR": join(base, "output"),
-        "OUTPUT_DATA_DIR": join(base, "output/data"),
-        "OUTPUT_INTERMEDIATE_DIR": join(base, "output/intermediate"),
+        **{f"{folder.upper().replace('/', '_')}_DIR": join(base, folder) for folder in _FOLDERS},
         "CHANNELS": sorted(channels),
         "NUM_GPUS": gpus,
         **({"NUM_CPUS": cpus} if cpus else {}),
-        "USER_ENTRY_POINT": posixpath.basename(program.path),
-        "MODULE_NAME": posixpath.basename(program.path).removesuffix(".py"),
-        "MODULE_DIR": posixpath.dirname(program.path) or join(base, "code"),
+        "LOG_LEVEL": _hyperparameters(reader).get("sagemaker_container_log_level", 20),
+        "USER_ENTRY_POINT": entry,
+        "MODULE_NAME": entry.removesuffix(".py"),
+        "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(program.path)) or join(base, "code"),
         "HPS": own,
         "USER_ARGS": list(program.args),
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},

@@ -135,6 +135,14 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+def test_one_node_of_torchtune_has_no_master() -> None:
+    env = {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "4", "PET_NODE_RANK": "0", "JOB_COMPLETION_INDEX": "0", "HOSTNAME": "t-node-0-0"}
+    found = helpers.plan(env, method="torchrun")
+    assert (found.job.platform, len(found.job.nodes), found.job.node.slots) == ("kubeflow_trainer", 1, 4)
+    of_several = helpers.reader({**env, "PET_NNODES": "2"})
+    assert platforms.choose(of_several).NAME == "indexed_job"
+
+
 @pytest.mark.parametrize("without", ["PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"])
 def test_one_variable_of_an_image_is_no_sign(without: str) -> None:
     env = {name: value for name, value in PET.items() if name.startswith("PET_") and name != without}

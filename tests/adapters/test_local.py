@@ -63,6 +63,23 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+@helpers.for_each(
+    [
+        ({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "127.0.0.1"}, "RANKLAUNCH_MASTER_ADDR=127.0.0.1: each of the 2 nodes would"),
+        ({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "::1"}, "RANKLAUNCH_MASTER_ADDR=::1"),
+        ({"RANKLAUNCH_HOSTS": "localhost,h1"}, "RANKLAUNCH_HOSTS=localhost,h1: each"),
+        ({"RANKLAUNCH_HOSTS": "h0,h1", "RANKLAUNCH_MASTER_ADDR": "localhost"}, "RANKLAUNCH_MASTER_ADDR=localhost"),
+        ({"RANKLAUNCH_HOSTS": "127.0.0.1,127.0.0.2"}, ""),  # one host plays both
+        ({"RANKLAUNCH_HOSTS": "h0,localhost"}, ""),
+        ({"RANKLAUNCH_NODES": "1", "RANKLAUNCH_MASTER_ADDR": "localhost"}, ""),
+    ]
+)
+def test_a_loopback_host_of_node_0_is_warned_of(env: dict[str, str], said: str) -> None:
+    for node in ("0", "1") if env.get("RANKLAUNCH_NODES") != "1" else ("0",):
+        found = helpers.plan({**env, "RANKLAUNCH_NODE": node}).warnings
+        assert [warning.startswith(said) for warning in found] == [True] * bool(said), found
+
+
 def test_options_are_named_as_they_were_given() -> None:
     with pytest.raises(Exception, match="--node"):
         helpers.plan({}, hosts="a,b", node_index="2")

@@ -79,11 +79,12 @@ def test_ranklaunch_variables_come_first() -> None:
     [
         (files("algo-3"), {}, ["current_host", "'algo-3'", "algo-1,algo-2", "RANKLAUNCH_NODE"]),
         (files(""), {}, ["current_host", "''"]),
-        (files(), {"SM_CURRENT_HOST": "algo-2"}, ["SM_CURRENT_HOST=algo-2 contradicts current_host=algo-1"]),
-        (files(), {"SM_HOSTS": '["algo-1","algo-3"]'}, ["SM_HOSTS", "contradicts hosts=algo-1,algo-2"]),
-        (files(hosts=[]), {}, ["hosts is []", "list of host names"]),
-        (files(hosts="algo-1"), {}, ['hosts is "algo-1"']),
-        (files(hosts=[1]), {}, ["hosts is [1]"]),
+        (files(), {"SM_CURRENT_HOST": "algo-2"}, ["SM_CURRENT_HOST='algo-2' contradicts current_host of", "resourceconfig.json='algo-1'"]),
+        (files(), {"SM_HOSTS": '["algo-1","algo-3"]'}, ["SM_HOSTS", "contradicts hosts of", "algo-2", "RANKLAUNCH_HOSTS"]),
+        (files(hosts=[]), {}, ["hosts of", "resourceconfig.json='[]'", "expected host names"]),
+        (files(hosts=None), {}, ["hosts of", "resourceconfig.json='[]'"]),
+        (files(hosts=[1]), {}, ["hosts 1;"]),
+        (files(hosts=["a/"]), {}, ["resourceconfig.json='[\"a/\"]'"]),
         (files(), {"RANKLAUNCH_NODE": "2"}, ["RANKLAUNCH_NODE=2", "0 to 1"]),
         (files(), {"RANKLAUNCH_NODES": "3"}, ["RANKLAUNCH_NODES=3", "2 hosts"]),
         ({f"{CONFIG}/resourceconfig.json": "{"}, {}, ["resourceconfig.json", "not JSON"]),
@@ -118,7 +119,8 @@ RECORDED_ENVIRONMENT = {
     "SM_HP_NAME": "quoted", "SM_HP_NONE": "", "SM_HP_PLAIN": "a b", "SM_HP_UNI": "é", "SM_HP_LIST": "[1,2]",
     "SM_INPUT_CONFIG_DIR": "/opt/ml/input/config", "SM_INPUT_DATA_CONFIG": '{"train":{"TrainingInputMode":"File"}}',
     "SM_INPUT_DIR": "/opt/ml/input", "SM_MODEL_DIR": "/opt/ml/model", "SM_MODULE_DIR": "/opt/ml/code", "SM_MODULE_NAME": "train",
-    "SM_NETWORK_INTERFACE_NAME": "eth0", "SM_NUM_GPUS": "0", "SM_OUTPUT_DATA_DIR": "/opt/ml/output/data",
+    "SM_NETWORK_INTERFACE_NAME": "eth0", "SM_NUM_GPUS": "0", "SM_LOG_LEVEL": "20",
+    "SM_OUTPUT_DATA_DIR": "/opt/ml/output/data",
     "SM_OUTPUT_DIR": "/opt/ml/output", "SM_USER_ENTRY_POINT": "train.py", "SM_NUM_CPUS": "2",
 }  # fmt: skip
 
@@ -132,6 +134,33 @@ def test_environment_is_that_of_the_toolkit() -> None:
     given = {**files(hosts=["algo-1"], gpus=0, **GIVEN), **{f"/sys/devices/system/cpu/{name}": "" for name in ("cpu0", "cpu1", "cpuidle")}}
     found = dict(job(given, "/opt/ml/code/train.py").env)
     assert {name: found[name] for name in RECORDED_ENVIRONMENT} == RECORDED_ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("submitted", "path", "folder"),
+    [
+        ("", "/opt/ml/code/src/train.py", "/opt/ml/code"),
+        ("s3://bucket/sourcedir.tar.gz", "/opt/ml/code/src/train.py", "s3://bucket/sourcedir.tar.gz"),
+        ("/src", "/opt/ml/code/src/train.py", "/src"),
+        ("", "/other/run.py", "/other"),
+    ],
+)
+def test_an_entry_point_in_a_folder_has_its_whole_name(submitted: str, path: str, folder: str) -> None:
+    """As sagemaker_training/environment.py tells it: name and folder are those of the job, whatever file they come to."""
+    told = {
+        "sagemaker_program": '"src/train.py"',
+        "sagemaker_submit_directory": json.dumps(submitted),
+        "sagemaker_container_log_level": "10",
+    }
+    found = dict(job({**files(**told), "/opt/ml/code/src/train.py": ""}, path).env)
+    entry = "run.py" if path.endswith("run.py") else "src/train.py"
+    assert (found["SM_USER_ENTRY_POINT"], found["SM_MODULE_NAME"]) == (entry, entry[: -len(".py")])
+    assert (found["SM_MODULE_DIR"], found["SM_LOG_LEVEL"]) == (folder, "10")
+
+
+@pytest.mark.parametrize("name", ["SM_LOG_LEVEL", "SM_MODULE_DIR", "SM_MODULE_NAME", "SM_USER_ENTRY_POINT", "SAGEMAKER_PROGRAM"])
+def test_one_variable_of_an_image_is_no_sign(name: str) -> None:
+    assert platforms.choose(helpers.reader({name: "default_user_module_name"})).NAME == "local"
 
 
 def test_variables_that_are_set_stay() -> None:

@@ -171,6 +171,39 @@ def test_what_the_script_itself_reads_stays_as_the_platform_has_it() -> None:
     assert found.processes[0].unset == ("LOCAL_RANK",)
 
 
+EIGHT = "starts 8 ranks on this node, which has 4 slots, by RANKLAUNCH_SLOTS: write "
+
+
+@helpers.for_each(
+    [
+        ("torchrun --nproc_per_node=8 t.py", f"`torchrun --nproc_per_node=8 t.py` {EIGHT}--nproc_per_node 4, in a script $NPROC_PER_NODE"),
+        ("N=8; torchrun --nproc-per $N t.py --password x", f"`torchrun --nproc-per 8 t.py --password ***` {EIGHT}"),
+        ("msrun --worker_num=8 --local_worker_num=8 t.py", EIGHT),
+        ("msrun --worker_num 8 t.py", f"{EIGHT}--worker_num 4"),
+        ("accelerate launch --num_processes 8 t.py", EIGHT),
+        ("deepspeed --num_gpus 8 t.py", EIGHT),
+        ("if a; then N=8; else N=16; fi; torchrun --nproc_per_node $N t.py", "starts 16 ranks on this node, which has 4 slots"),
+        ("if a; then N=8; else N=4; fi; torchrun --nproc_per_node $N t.py", ""),
+        ("torchrun --nproc_per_node=unknown t.py", "--nproc_per_node is 'unknown': torchrun takes a number, auto, gpu,"),
+        ("torchrun --nproc_per_node gpu t.py", ""),
+        ("torchrun --nproc_per_node 4 t.py", ""),
+        ("torchrun --nproc_per_node $(count) t.py", ""),
+        ("torchrun --nproc_per_node $NPROC_PER_NODE t.py", ""),
+    ]
+)
+def test_more_ranks_than_the_node_has_slots_are_warned_of(text: str, said: str) -> None:
+    found = plan(text, slots="4").warnings
+    assert len(found) == bool(said)
+    assert all(line.startswith("run.sh: `") and said in line for line in found), found
+
+
+@helpers.for_each([("0,1,2,3", "which has 4 GPUs, by CUDA_VISIBLE_DEVICES"), ("0,1,2,3,4,5,6,7", "")])
+def test_more_ranks_than_the_node_has_devices_are_warned_of(visible: str, said: str) -> None:
+    files = {f"/dev/nvidia{i}": "" for i in range(8)} | {"/dev/nvidiactl": "", f"{helpers.CWD}/run.sh": "torchrun --nproc_per_node 8 t.py"}
+    found = helpers.plan({"CUDA_VISIBLE_DEVICES": visible}, program="run.sh", files=files).warnings
+    assert [said in line for line in found] == [True] * bool(said), found
+
+
 @pytest.mark.parametrize("method", ["torchrun", "spawn", "deepspeed", "accelerate", "ranktable", "mpirun"])
 def test_so_it_is_where_another_method_is_asked_for_and_that_is_said(method: str) -> None:
     found = plan(SCRIPT, RANKLAUNCH_METHOD=method)

@@ -57,6 +57,12 @@ def test_a_launcher_runs_once(line: str, name: str) -> None:
         assert [process.argv for process in found.processes] == [tuple(shlex.split(line))]
 
 
+def test_a_launcher_of_more_ranks_than_slots_is_warned_of() -> None:
+    (warning,) = plan("torchrun --nproc_per_node 8 train.py").warnings
+    assert warning.startswith("`torchrun --nproc_per_node 8 train.py` starts 8 ranks on this node, which has 2 slots, by RANKLAUNCH_SLOTS")
+    assert plan("torchrun --nproc_per_node 8 train.py", method="plain").warnings == ()
+
+
 def test_a_module_that_is_a_launcher() -> None:
     found = helpers.plan(helpers.local(1, "2"), "train.py", program="torch.distributed.run", module=True)
     assert (found.method, found.processes[0].argv) == ("plain", ("python", "-u", "-m", "torch.distributed.run", "train.py"))

@@ -53,6 +53,7 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
         ("--nproc_per_node=1", ["--nproc_per_node 1", "expected 2", "RANKLAUNCH_SLOTS"]),
         ("--nproc-per-node 1", ["--nproc_per_node 1", "expected 2"]),
         ("--nproc 4", ["--nproc_per_node 4", "expected 2"]),
+        ("--nproc_per_node=unknown", ["--nproc_per_node unknown, which torchrun refuses: expected 2, the ranks", "RANKLAUNCH_SLOTS"]),
         ("--nproc_per_node=2 --nproc_per_node=1", ["--nproc_per_node 1"]),
         ("--nnodes=1 --node-rank=0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
         ("--nnodes=1:2", ["--nnodes 1:2: expected 2"]),

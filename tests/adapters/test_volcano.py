@@ -150,6 +150,14 @@ def test_a_master_of_mpi_of_any_name(method: str) -> None:
     assert hosts == ["j-mpimaster-0.j", "j-mpiworker-0.j", "j-mpiworker-1.j"]
 
 
+def test_a_master_of_mpi_with_ranks_is_said() -> None:
+    env = {**OF_MPI, **pods_of("mpiworker", 1)[0], "RANKLAUNCH_SLOTS": "2"}
+    (warning,) = plan(method="mpirun", **env).warnings
+    assert warning.startswith("task mpimaster has ranks of its own, rank 0 among them: RANKLAUNCH_LAUNCHER_AS_WORKER=false on all pods")
+    for said in ("true", "false"):
+        assert plan(method="mpirun", **env, RANKLAUNCH_LAUNCHER_AS_WORKER=said).warnings == ()
+
+
 def test_other_methods_know_no_master_of_mpi() -> None:
     assert everywhere(OF_MPI, [{**pods_of("mpimaster", 1)[0], **MPI_HOST}]) == ["j-mpimaster-0.j"]
     assert everywhere(OF_MPI, pods_of("mpiworker", 2)) == ["j-mpiworker-0.j", "j-mpiworker-1.j"]
@@ -249,8 +257,22 @@ def test_parameter_servers(env: dict[str, str], node: int, task: str) -> None:
     assert [each.task for each in found.nodes] == ["worker", "worker", "ps"]
 
 
-def test_other_tasks_beside_ps_are_refused() -> None:
-    assert "chief" in refused(**WORKERS, **PS, VC_CHIEF_HOSTS="j-chief-0.j", HOSTNAME="j-worker-0")
+def test_other_tasks_beside_ps_are_refused_but_with_plain() -> None:
+    env = {**WORKERS, **PS, "VC_CHIEF_HOSTS": "j-chief-0.j", "HOSTNAME": "j-worker-0", "VC_TASK_INDEX": "0"}
+    message = refused(**env)
+    assert all(word in message for word in ("task chief beside ps", "method plain")), message
+    found = plan(method="plain", **env, TF_CONFIG="{}")
+    assert [node.host for node in found.job.nodes] == ["j-worker-0.j", "j-worker-1.j"]
+    assert "TF_CONFIG" not in {*found.processes[0].env, *found.processes[0].unset}
+
+
+@pytest.mark.parametrize("more", [PS, {}])
+def test_ports_of_plugin_tensorflow_stay(more: dict[str, str]) -> None:
+    cluster = {"worker": ["j-worker-0.j:5000", "j-worker-1.j:5000"], **({"ps": ["j-ps-0.j:5000"]} if more else {})}
+    text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
+    found = plan(method="tensorflow", **WORKERS, **more, HOSTNAME="j-worker-1", VC_TASK_INDEX="1", TF_CONFIG=text)
+    assert json.loads(found.processes[0].env["TF_CONFIG"])["cluster"] == cluster
+    assert found.warnings == ()
 
 
 # The rest

@@ -50,6 +50,14 @@ def test_each_rank_has_cores_of_its_own(files: dict[str, str], slots: str, env: 
     assert (told["RANKLAUNCH_PLACE_CORES"], told.get("OMP_NUM_THREADS")) == (cores, threads)
 
 
+def test_listed_cores_of_another_machine_are_taken_unchecked() -> None:
+    plan = helpers.plan(helpers.local(1, "2", RANKLAUNCH_BIND_CORES="60-63"), method="spawn")
+    assert plan.processes[0].env["RANKLAUNCH_PLACE_CORES"] == "60-61:62-63"
+    assert plan.warnings == (
+        "RANKLAUNCH_BIND_CORES=60-63: /proc/self/status does not say here which cores there are, so these are taken unchecked",
+    )
+
+
 @helpers.for_each(
     [
         ({"RANKLAUNCH_SLOTS": "5"}, ["5 ranks on this node and 4 cores (0-3", "--bind (RANKLAUNCH_BIND) none"]),

@@ -11,7 +11,7 @@ from helpers import for_each
 
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.plan import planning
 from ranklaunch.plan.hints import behind, own_templates
 from ranklaunch.plan.planning import Request
@@ -103,7 +103,7 @@ def test_other_nodes_are_of_the_same_platform() -> None:
 READ_TWICE = {"SLURM_NODEID", "LEPTON_JOB_NAME", "FLUX_JOB_NNODES", "RANK"}
 
 
-@helpers.for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})
+@for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})
 def test_every_variable_gives_one_value(adapter: Any) -> None:
     """In one place; in another, WORLD_SIZE counts processes and no nodes."""
     variables = [*settings.VARIABLES, *settings.PLAN_VARIABLES, *adapter.VARIABLES]
@@ -180,12 +180,12 @@ KEPT = """
 """
 
 
-@helpers.for_each(GONE.split())
+@for_each(GONE.split())
 def test_misleading(name: str) -> None:
     assert misleading({name: "x", "PATH": "/bin"}) == (name,)
 
 
-@helpers.for_each(KEPT.split())
+@for_each(KEPT.split())
 def test_not_misleading(name: str) -> None:
     assert misleading({name: "x"}) == ()
 
@@ -381,3 +381,48 @@ def test_nodes_wait_for_each_other_as_long_as_for_all_else(env: dict[str, str], 
     assert found.muster
     reading = next(value for value in found.values if value.name == "muster_timeout_s")
     assert (found.muster.timeout_s, reading.value, reading.source) == (timeout_s, str(timeout_s), source)
+
+
+SLURM = {
+    "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NODELIST": "a[1-2]", "SLURM_PROCID": "0", "SLURM_NODEID": "0",
+    "SLURM_NNODES": "2", "SLURM_TASKS_PER_NODE": "1(x2)",
+}  # fmt: skip
+OF_TRAINJOB = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "m"}
+OF_SAGEMAKER = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
+
+
+@for_each(
+    [
+        ({}, "RANKLAUNCH_NODES", "abc", {"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "1"}),
+        ({}, "RANKLAUNCH_NODES", "0", {"RANKLAUNCH_SLOTS": "2,3", "RANKLAUNCH_MASTER_ADDR": "m", "RANKLAUNCH_NODE": "1"}),
+        ({}, "RANKLAUNCH_HOSTS", "a b/", {"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "1"}),
+        ({}, "RANKLAUNCH_HOSTS", "a,", {"RANKLAUNCH_NODE": "1"}),
+        ({}, "RANKLAUNCH_SLOTS", "x", {}),
+        ({}, "RANKLAUNCH_NODE", "x", {"RANKLAUNCH_HOSTS": "a,b"}),
+        (helpers.modelarts(2, 2, 1), "MA_NUM_HOSTS", "x", {}),
+        (helpers.modelarts(2, 2, 1), "VC_WORKER_HOSTS", "a,b/", {}),
+        ({"VC_TASK_INDEX": "0"}, "RANKLAUNCH_HOSTS", "a/", {}),
+        ({"VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a,b"}, "VC_WORKER_NUM", "x", {}),
+        ({"JOB_COMPLETION_INDEX": "1"}, "RANKLAUNCH_HOSTS", "a/", {}),
+        *((SLURM, name, text, {}) for name, text in (("SLURM_NNODES", "x"), ("SLURM_JOB_NODELIST", "a[1-"), ("SLURM_NODEID", "x"))),
+        *((OF_TRAINJOB, name, text, {}) for name, text in (("PET_NNODES", "x"), ("PET_NODE_RANK", "x"), ("PET_MASTER_ADDR", "m/"))),
+        *((OF_SAGEMAKER, name, text, {}) for name, text in (("SM_HOSTS", "[1"), ("SM_NUM_GPUS", "x"))),
+    ]
+)
+def test_a_malformed_value_is_one_problem(platform: dict[str, str], name: str, text: str, more: dict[str, str]) -> None:
+    """What follows from the default that stands in its place is none."""
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan({**platform, **more, name: text})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{name}={text!r}: expected "), problem
+
+
+def test_malformed_values_are_told_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan({"RANKLAUNCH_NODES": "x", "RANKLAUNCH_SLOTS": "y", "RANKLAUNCH_WAIT_S": "z"})
+    assert {problem.partition("=")[0] for problem in caught.value.problems} >= {"RANKLAUNCH_NODES", "RANKLAUNCH_SLOTS"}
+
+
+def test_a_malformed_option_is_a_wrong_command_line() -> None:
+    with pytest.raises(UsageError):
+        helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "1"}, hosts="a b/")

@@ -45,6 +45,13 @@ def test_the_shipped_one_can_be_extended(include: str) -> None:
         assert Templates([folder]).command("spawn/command.j2", job=job()) == ("command", "program", "python", "-u", "train.py")
 
 
+@pytest.mark.parametrize("quote", ['"', "'"], ids=["by simple means", "by Jinja"])
+def test_the_line_behind_an_include_has_words_of_its_own(quote: str, tmp_path: Path) -> None:
+    source = f"{{% include {quote}shipped/torchrun/command.j2{quote} %}}\n--my-flag\n{{% if job %}}\n  --more\n{{% endif %}}\n"
+    found = render(source, tmp_path, **{**GIVEN, "job": job("x", nodes=1)})
+    assert found[-4:] == ("train.py", "x", "--my-flag", "--more")
+
+
 def test_one_that_includes_itself_is_refused_with_what_was_meant(tmp_path: Path) -> None:
     (tmp_path / "spawn").mkdir()
     (tmp_path / "spawn/command.j2").write_text('nice {% include "spawn/command.j2" %}')

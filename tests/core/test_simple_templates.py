@@ -66,6 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example("  {# a #}  {# b #}\n x")
 @example("\n")
 @example("{{# a comment #}")
+@example('a\n  {% include "part.j2" %}\n  {% if rank %}\n b\n{% endif %}\n')
 def test_as_jinja_does(folder: Path, source: str) -> None:
     try:
         text = Simple([str(folder)], word).inline(source, VALUES)

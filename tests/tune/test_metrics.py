@@ -98,6 +98,8 @@ TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_st
         (["3,200.0 samples/s"], 3200, 0.005, 1),
         (["12 s, throughput: 3,200 images per second, 8 GB"], 3200, 0.005, 1),
         (["step 7 32 samples/s 8.1 ms/step"], 32, 0.5, 1),
+        (["step 7, samples/s 32.0"], 32, 0.5, 1),
+        (["Images/sec 3,200.0 | loss 0.1"], 3200, 0.005, 1),
         ([f"\r{n}%|#   | {n}/100 [00:0{n}<03:20, {n}.00s/it, loss=0.1]" for n in range(1, 6)], 4, 4, 3),
         (["Epoch 0:  50%|#####     | 50/100 [00:05<00:05,  2.00it/s, v_num=0]"], 32, 0.5, 1),
     ])  # fmt: skip
@@ -115,8 +117,35 @@ def test_lines_of_steps(lines: list[str], throughput: float, latency: float, ste
     assert found.steps == steps
 
 
+@helpers.for_each([
+        ([f"step {n}: loss 0.1, {n},000.0 tokens/s" for n in range(1, 6)], 4000, 3),
+        (["tok/s 9.3"], 9.3, 1),
+        (["tokens_per_second: 9300 | loss 1"], 9300, 1),
+        (["9300.5 tokens per sec"], 9300.5, 1),
+        (["Tokens/sec/GPU = 9300"], 9300, 1),
+        (["50 tokens/s", "step 1/3 [00:01<00:02, 2.00it/s]"], 50, 1),
+    ])  # fmt: skip
+def test_lines_of_tokens(lines: list[str], throughput: float, steps: int) -> None:
+    """They are the throughput, of which no latency follows, since nothing tells how many tokens a sample has."""
+    found = metrics.measured(experiment(), "", "\n".join(lines))
+    assert (found.metrics, found.steps) == ({"throughput": throughput, "tokens": throughput}, steps)
+
+
+def test_a_throughput_of_tokens_is_shown_as_such() -> None:
+    found = Result("a", "experiment", "ok", {"throughput": 9.0, "tokens": 9.0})
+    assert [table.unit(metric, found) for metric in ("throughput", "latency")] == ["tokens/s", "s/step"]
+    assert table.unit("throughput", None) == "samples/s"
+
+
 def test_without_any_figure_nothing_is_claimed() -> None:
-    unclear = "loss 0.3 samples/s 32", "loss 0.3 samples/s 32 lr 0.1", "loss 0.3 samples/s -32"
+    unclear = (
+        "loss 0.3 samples/s 32",
+        "loss 0.3 samples/s 32 lr 0.1",
+        "loss 0.3 samples/s -32",
+        "samples/s 32%",
+        "tokens/s 9.3k",
+        "3 tokens/s 9",
+    )
     below_zero = [f"{before}-1,500.5 samples/s" for before in ("step 3 ", "", "rate:", "rate=", "(", "[", "loss 0.1,", "|", "'")]
     for text in (
         *unclear,
@@ -146,6 +175,7 @@ WORDS = [
     "\n",
     "9" * 50,
     "samples/s",
+    "tokens/s ",
     "inf",
     "e999",
 ]

@@ -8,7 +8,6 @@ Words that are known only when the launcher runs prove nothing.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 
 from ranklaunch import showing
@@ -16,10 +15,15 @@ from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.parsers import PARSERS
 from ranklaunch.adapters.launchers.shared.starters import Found
 from ranklaunch.errors import number
+from ranklaunch.read.parse import is_loopback
 from ranklaunch.typed import Optional
 from ranklaunch.values import NOTHING, Value
 
-_LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
+# Options for the ranks of one node, and for those of all nodes, by the launcher whose options a command has.
+_RANKS_HERE = {
+    "torchrun": ("--nproc_per_node",), "msrun": ("--local_worker_num",), "deepspeed": ("--num_gpus", "--num_accelerators"),
+}  # fmt: skip
+_RANKS_OF_ALL = {"msrun": "--worker_num", "accelerate": "--num_processes"}
 _STATIC = "static"  # rendezvous by which node 0 is told, and each node its index
 Config = Callable[[str], Optional[Mapping[str, object]]]  # values of a configuration file of accelerate's; None if it cannot be read
 
@@ -48,10 +52,6 @@ class _Told(Value):
     is_open: bool = False
 
 
-def is_loopback(host: str) -> bool:
-    return bool(_LOOPBACK.fullmatch(host))
-
-
 def reason(found: Found, place: Place, env: Mapping[str, str] = NOTHING) -> str:
     """Return why a launcher must not run so on this node, as the end of a sentence; "" if it may, or nobody knows before it runs.
 
@@ -71,6 +71,20 @@ def waits_for_nobody(found: Found, place: Place, env: Mapping[str, str] = NOTHIN
         return ""
     told = _told(found, place, env)
     return next(filter(None, (rule(found, told.values, place) for rule in _WAITING)), "")
+
+
+def ranks_here(found: Found, nodes: int) -> tuple[str, str]:
+    """Return the option by which a launcher is told how many ranks it starts on this node, and its value; ("", "") without one.
+
+    nodes: of the job. Of a number of ranks of all nodes, the value is the number on one node.
+    """
+    told = _read(found).values
+    option = next((option for option in _RANKS_HERE.get(found.starter.options, ()) if option in told), "")
+    if option:
+        return option, told[option].strip()
+    option = _RANKS_OF_ALL.get(found.starter.options, "")
+    total = number(told.get(option, ""))
+    return (option, str(math.ceil(total / nodes))) if total else ("", "")
 
 
 def is_open(found: Found) -> bool:

@@ -18,7 +18,7 @@ RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
 NODES = "the nodes of this job; remove it"
 INDEX = "the index of this node; remove it"
 
-_NUMBER = re.compile(r"\s*[-+]?[0-9]{1,9}\s*")
+NUMBER = re.compile(r"\s*[-+]?[0-9]{1,9}\s*")
 
 
 class Count(Value):
@@ -64,7 +64,7 @@ def told(argv: Sequence[str], count: Count, spell: words.Spell = str) -> list[st
     found = []
     for text in words.values(argv, count.option, spell):
         numbers = text.split(":") if count.as_range else [text]
-        if all(map(_NUMBER.fullmatch, numbers)) and any(int(number) != count.expected for number in numbers):
+        if all(map(NUMBER.fullmatch, numbers)) and any(int(number) != count.expected for number in numbers):
             found.append(text)
     return found
 

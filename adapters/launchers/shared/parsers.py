@@ -18,6 +18,9 @@ TORCHRUN = words.Parser(
     _TORCHRUN_WITH_VALUE, _TORCHRUN_SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
 )  # fmt: skip
 
+# For --nproc_per_node in place of a number: as many as there are. torch also takes the name of an accelerator that it has a backend for.
+DEVICE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu", "mlu", "musa", "hpu", "privateuseone")
+
 # Of MindSpore 2.10.
 MSRUN = words.Parser(
     (

@@ -26,17 +26,20 @@ class Divided(NamedTuple):
 
 
 def divided(reader: Reader, ranks: int) -> Divided | None:
-    """None where they cannot be: a problem, or what is planned is another machine's, of which nothing is known here."""
-    allowed = _allowed(reader.files)
+    """Return None if they cannot be divided: a problem, or the plan is of another machine, whose cores are in no file below --root."""
+    allowed, listed = _allowed(reader.files), reader.get(BIND_CORES) if reader.given(BIND_CORES) else ()
+    asked = reader.told(BIND_CORES if listed else BIND)
     if not allowed:
-        reader.warn(f"{reader.told(BIND)}: {STATUS} does not say here which cores there are, so none are shown")
+        rest = "these are taken unchecked" if listed else "none are shown"
+        reader.warn(f"{asked}: {STATUS} does not say here which cores there are, so {rest}")
+    if not (allowed or listed):
         return None
     nodes = _numa(reader.files)
-    cores, why = _wanted(reader, allowed, nodes, ranks)
+    cores, why = _wanted(reader, allowed, listed, nodes, ranks)
     each = len(cores) // ranks
     if not each:
         what = f"{counted(ranks, 'rank')} on this node and {counted(len(cores), 'core')} ({ranges(cores)}, {why})"
-        reader.problem(f"{reader.told(BIND)}: {what}: expected a core for each rank; {BIND.both} none binds none")
+        reader.problem(f"{asked}: {what}: expected a core for each rank; {BIND.both} none binds none")
         return None
     shares = [cores[i * each : (i + 1) * each] for i in range(ranks)]
     reader.ledger.note("cores", " ".join(map(ranges, shares)), why)
@@ -54,11 +57,10 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
 
 
-def _wanted(reader: Reader, allowed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
-    """In the order in which they are given away, and where they come from."""
-    listed = reader.get(BIND_CORES) if reader.given(BIND_CORES) else ()
-    if listed:  # else what was given is refused
-        foreign = [core for core in listed if core not in {*allowed}]
+def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
+    """Return cores in the order in which ranks get them, and where they come from. allowed: empty if unknown. listed: by the user."""
+    if listed:
+        foreign = [core for core in listed if allowed and core not in {*allowed}]
         if foreign:
             reader.problem(f"{reader.quoted(BIND_CORES)}: this container may not use {ranges(foreign)}, only {ranges(allowed)} ({STATUS})")
         return list(listed), reader.source(BIND_CORES)

@@ -15,6 +15,12 @@ MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
 MOST_CORES = 65535  # their highest number
 DEBUG_PORT = 5678  # where debugpy listens by default
+_LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a name or address that is each host's own, and for the address of all interfaces."""
+    return bool(_LOOPBACK.fullmatch(host))
 
 
 def text(value: str) -> str:

@@ -7,6 +7,7 @@ provenance in plans, the reference page in docs/ and the tests all come from the
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 
 from ranklaunch.errors import Problems
@@ -18,6 +19,8 @@ from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+_COUNTS = ("nodes", "hosts")  # values by which nodes are counted
+_BY_DEFAULT = "for 1 nodes"  # in what is said of a count that fell back to its default
 
 
 class Variable(Value, Generic[T_co]):
@@ -114,6 +117,7 @@ class Reader:
         self.awaits_hosts = False  # of a command that was not run
         self.noted: list[str] = []  # warnings for the verdict
         self._problems = Problems()
+        self._malformed: set[str] = set()  # names of variables and options
         self._offered: dict[str, tuple[Candidate, ...]] = {}
         self._settled: dict[str, Candidate] = {}
 
@@ -131,7 +135,9 @@ class Reader:
             return variable.parse(first.value)
         except ValueError as error:
             meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
-            self.problem(f"{first.quoted}: {error} ({meaning})", on_command_line=first.on_command_line)
+            self._problems.add(f"{first.quoted}: {error} ({meaning})", first.on_command_line)
+            self._malformed.update(filter(None, (first.source, variable.names[0], variable.option)))
+            self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
             return variable.default
 
     def record(self, variable: Variable[T]) -> None:
@@ -190,7 +196,9 @@ class Reader:
         return self._problems.found
 
     def problem(self, text: str, on_command_line: bool = False) -> None:
-        self._problems.add(text, on_command_line)
+        """Record what is wrong. A text that names a malformed variable is about the default in its place, and is left out."""
+        if not any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in self._malformed):
+            self._problems.add(text, on_command_line)
 
     def warn(self, text: str, in_verdict: bool = False) -> None:
         """in_verdict: verdict.json repeats the warning among its notes."""

@@ -285,6 +285,7 @@ def make_job(
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
         reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
+    _warn_of_loopback(reader, named)
     counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
     _warn_of_unreadable_lists(reader, kind)
@@ -308,6 +309,16 @@ def make_job(
         env=env,
         folder=folder,
     )
+
+
+def _warn_of_loopback(reader: Reader, hosts: Sequence[str]) -> None:
+    """Warn of a host of node 0, by the user, that each node finds on itself. Where all hosts are such, one host plays several nodes."""
+    variable: Variable[object] = MASTER_ADDR if reader.given(MASTER_ADDR) else HOSTS
+    if reader.by_user(variable) and parse.is_loopback(hosts[0]) and not all(map(parse.is_loopback, hosts)):
+        reader.warn(
+            f"{reader.told(variable)}: each of the {len(hosts)} nodes would look for node 0 on itself: give the host by which the others "
+            "reach node 0, unless all nodes run on one host"
+        )
 
 
 @functools.lru_cache(maxsize=4)
@@ -372,13 +383,19 @@ def _warn_of_unreadable_lists(reader: Reader, kind: str) -> None:
 def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
     whose devices are not in /dev says nothing."""
-    found = _devices(reader, kind) if kind in _DEVICES else None
-    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
-        found = len(mig_devices(reader)), VISIBLE_GPUS.names[0]
+    found = usable_devices(reader, kind)
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
         remedy = f"{SLOTS.both} says another number"
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
+
+
+def usable_devices(reader: Reader, kind: str) -> tuple[int, str] | None:
+    """Return the number of devices of a kind that processes can use, MIG devices too, and the source of it; None without any."""
+    found = _devices(reader, kind) if kind in _DEVICES else None
+    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
+        return len(mig_devices(reader)), VISIBLE_GPUS.names[0]
+    return found
 
 
 def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:

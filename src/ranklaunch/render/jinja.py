@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
@@ -16,6 +17,7 @@ from jinja2 import (
     Undefined,
     pass_context,
 )
+from jinja2.ext import Extension
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -26,6 +28,7 @@ from ranklaunch.typed import TypeVar
 
 T = TypeVar("T")
 _MOST_SAID = 1000  # characters: an error may quote a value
+_INCLUDE_LINE = re.compile(r"(\{%[-+]?\s*include\b[^%]*[^%+-])%\}(?=[\r\n])")
 
 
 class Jinja:
@@ -41,8 +44,8 @@ class Jinja:
         def marked(context: Context, value: object) -> str:
             return mark(_defined(value))
 
-        self._commands = _environment(loader, marked)
-        self._texts = _environment(loader, lambda value: word(_defined(value)))
+        self._commands = _environment(loader, marked, SeparateIncludes)
+        self._texts = _environment(loader, lambda value: word(_defined(value)), SeparateIncludes)
         self._files = _environment(loader, _quoted)
         self._files.filters.update(quoting.FILTERS)
         self._inline: dict[str, Template] = {}
@@ -74,9 +77,17 @@ class Jinja:
         return _guarded(where, lambda: self._inline[source].render(**values))
 
 
-def _environment(loader: ChoiceLoader, finalize: Callable[..., str]) -> ImmutableSandboxedEnvironment:
+class SeparateIncludes(Extension):
+    """Keeps the line end behind an include, which trim_blocks takes away: words of the next line are words of their own."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return _INCLUDE_LINE.sub(r"\1+%}", source)
+
+
+def _environment(loader: ChoiceLoader, finalize: Callable[..., str], *extensions: type[Extension]) -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(
         loader=loader,
+        extensions=extensions,
         undefined=StrictUndefined,
         finalize=finalize,
         trim_blocks=True,

@@ -21,6 +21,7 @@ _ELSE, _END = "{% else %}", "{% endif %}"
 _ENDS = (_ELSE, _END, "{% elif ")
 _BEGINS = ("{{", "{%", "{#")
 _BLOCKS = ("{%", "{#")  # their lines are their own
+_INCLUDE = '{% include "'
 _LONGEST = 65536  # characters of a template; of more, whoever wrote it can wait for Jinja
 _MOST = 256 * 1024  # characters and pieces of what is rendered: templates that include each other can make much of little
 
@@ -184,15 +185,15 @@ def _split(source: str) -> list[str]:
 
 
 def _trimmed(pieces: list[str]) -> list[str]:
-    """Without the white space before a block or a comment that begins its line, and the newline after it: trim_blocks, lstrip_blocks.
-    Every second piece is a tag."""
+    """Without the white space before a block or a comment that begins its line, and the newline after it, as trim_blocks and
+    lstrip_blocks of Jinja do. The newline after an include stays. Every second piece is a tag."""
     for i in range(0, len(pieces), 2):
         text = pieces[i]
         if text.endswith("{") or any(begin in text for begin in _BEGINS):  # where a tag begins is not plain then
             raise NotSimple
         starts_line = not i
         if i and pieces[i - 1].startswith(_BLOCKS) and text.startswith("\n"):
-            text, starts_line = text[1:], True
+            text, starts_line = text if pieces[i - 1].startswith(_INCLUDE) else text[1:], True
         if i + 1 < len(pieces) and pieces[i + 1].startswith(_BLOCKS):
             before, newline, line = text.rpartition("\n")
             if (newline or starts_line) and not line.strip():
@@ -209,7 +210,7 @@ def _nodes(left: list[str]) -> Nodes:
         if piece.startswith("{% if "):
             nodes.append(_choice(piece, left))
         elif piece.startswith("{% "):
-            nodes.append(Include(_file(_inside(piece, '{% include "', '" %}'))))
+            nodes.append(Include(_file(_inside(piece, _INCLUDE, '" %}'))))
         else:
             nodes.append(Insert(_path(_inside(piece, "{{ ", " }}"))) if piece.startswith(_BEGINS) else piece)
     return tuple(nodes)

@@ -10,7 +10,8 @@ The shapes of lines, each as its source has it:
   megatron/training/training.py), in Megatron-DeepSpeed also "samples per second: 12.3";
 - Hugging Face: "{'train_runtime': 9.1, 'train_samples_per_second': 46.797, ...}" (speed_metrics of transformers/trainer_utils.py), once,
   for the whole run, with the steps that warm up;
-- words such as "123.4 samples/s" or "images/sec: 1,234", as many scripts of their own have them;
+- words such as "123.4 samples/s", "images/sec: 1,234" or "samples/s 123.4", as many scripts of their own have them; so with tokens, of
+  which nothing tells how many a sample has: they are the throughput then, and there is no latency;
 - tqdm: "30/1000 [00:12<06:40, 2.42it/s]" (format_meter of tqdm/std.py), where a step is taken to be one of the optimizer.
 """
 
@@ -24,7 +25,7 @@ from typing import Any
 from ranklaunch.files import join
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
-from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment, as_object, is_figure
+from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, Experiment, as_object, is_figure
 from ranklaunch.values import NOTHING, Value
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
@@ -45,10 +46,24 @@ _MEGATRON = re.compile(rf"iteration +(?P<step>[0-9]+)/ *[0-9]+ \|.*elapsed time 
 _BATCH = re.compile(r"global batch size: +([0-9]+)")
 _TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})")
 _MANY = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]*)?(?![0-9])|{_NUMBER})"
-_A_SECOND = r"(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
-_LABELLED = re.compile(rf"{_A_SECOND}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})", re.IGNORECASE)
+_EACH_SECOND = r"(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
+_SAMPLES = rf"(?:samples|images|examples|sequences|imgs?){_EACH_SECOND}"
+_TOKENS = rf"tok(?:en)?s?(?:{_EACH_SECOND}|_per_sec(?:ond)?\b)(?:/(?:gpu|npu|device|rank)\b)?"
 _NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # before it; that of 100-200 is a dash
-_WORDS = re.compile(rf"(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{_A_SECOND}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})", re.IGNORECASE)
+
+
+def _forms(unit: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return UNIT: NUMBER, UNIT NUMBER without a number before it, and NUMBER UNIT."""
+    forms = (
+        rf"{unit}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})",
+        rf"(?<![0-9.] )(?<![0-9.]){unit}\s{{1,4}}({_MANY})(?![\w.%/])",
+        rf"(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{unit}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})",
+    )
+    labelled, bare, words = (re.compile(form, re.IGNORECASE) for form in forms)
+    return labelled, bare, words
+
+
+_OF_SAMPLES, _OF_TOKENS = _forms(_SAMPLES), _forms(_TOKENS)
 # Behind that: a number of which nothing says what it counts, so that it may be these samples, and the number before them the loss.
 _EITHER = re.compile(rf"\s{{1,4}}-?{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
 _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
@@ -64,11 +79,12 @@ class Measured(Value):
 
 
 class Speed(Value):
-    """step: 0 where the line does not say. seconds: of one step of the optimizer; samples: in a second, of all ranks."""
+    """step: 0 where the line does not say. seconds: of one step of the optimizer; samples, tokens: in a second, of all ranks."""
 
     step: int = 0
     seconds: float = 0.0
     samples: float = 0.0
+    tokens: float = 0.0
 
 
 def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
@@ -126,6 +142,9 @@ def _with_steps(experiment: Experiment, own: Mapping[str, float], lines: Sequenc
 
 
 def _metrics(experiment: Experiment, speeds: Sequence[Speed]) -> dict[str, float]:
+    tokens = [speed.tokens for speed in speeds if speed.tokens]
+    if tokens:
+        return dict.fromkeys((THROUGHPUT, TOKENS), _median(tokens))
     batch = float(experiment.config[TRAIN])
     seconds = _median([speed.seconds or batch / speed.samples for speed in speeds])
     samples = _median([speed.samples or batch / speed.seconds for speed in speeds])
@@ -172,10 +191,20 @@ def _trainer(line: str) -> Speed | None:
 
 
 def _words(line: str) -> Speed | None:
-    found = _LABELLED.search(line) or _WORDS.search(line)
-    if not found or (found.re is _WORDS and _EITHER.match(found["more"])):
-        return None
-    return _speed(samples=float(found[1].replace(",", "")))
+    return _speed(samples=_figure(line, _OF_SAMPLES))
+
+
+def _token_words(line: str) -> Speed | None:
+    return _speed(tokens=_figure(line, _OF_TOKENS))
+
+
+def _figure(line: str, forms: tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]) -> float:
+    """Return the number beside a unit, 0 without one, or if another number may be meant."""
+    labelled, bare, words = forms
+    found = labelled.search(line) or bare.search(line) or words.search(line)
+    if not found or (found.re is words and _EITHER.match(found["more"])):
+        return 0.0
+    return float(found[1].replace(",", ""))
 
 
 def _bar(line: str) -> Speed | None:
@@ -187,9 +216,9 @@ def _bar(line: str) -> Speed | None:
     return _speed(int(found["step"][:12]), seconds=rate if found["unit"] == "s/it" else 1 / rate)
 
 
-def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0) -> Speed | None:
-    known = [value for value in (seconds, samples) if value]
-    return Speed(step, seconds, samples) if known and all(map(is_figure, known)) else None
+def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0, tokens: float = 0.0) -> Speed | None:
+    known = [value for value in (seconds, samples, tokens) if value]
+    return Speed(step, seconds, samples, tokens) if known and all(map(is_figure, known)) else None
 
 
 SHAPES: dict[str, Callable[[str], Speed | None]] = {
@@ -198,6 +227,7 @@ SHAPES: dict[str, Callable[[str], Speed | None]] = {
     "Megatron's step lines": _megatron,
     "lines of samples a second": _words,
     "the end of Hugging Face's Trainer": _trainer,
+    "lines of tokens a second": _token_words,
     "a progress bar": _bar,
 }
 

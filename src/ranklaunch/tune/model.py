@@ -10,6 +10,7 @@ from ranklaunch.values import NOTHING, Value
 
 GRID, RANDOM, MODEL = TUNERS = ("gridsearch", "random", "model_based")
 THROUGHPUT, LATENCY, FLOPS = METRICS = ("throughput", "latency", "flops")
+TOKENS = "tokens"  # among the metrics of a result whose throughput is in tokens
 
 PROFILE, TRIAL, CONFIRM = KINDS = ("profile", "trial", "confirm")
 
@@ -44,8 +45,8 @@ class Experiment(Value):
 
 
 class Result(Value):
-    """metrics: throughput in samples a second of all ranks, latency in seconds a step of the optimizer, flops in operations a second and
-    device; those that are known. info: of a profile run, in parameters and bytes."""
+    """metrics: throughput in samples a second of all ranks (in tokens with TOKENS), latency in seconds a step of the optimizer, flops in
+    operations a second and device; those that are known. info: of a profile run, in parameters and bytes."""
 
     name: str
     kind: str

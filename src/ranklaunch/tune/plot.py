@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from ranklaunch.showing import one_line
 from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row, is_figure
 from ranklaunch.tune.search import Search
-from ranklaunch.tune.table import UNITS
+from ranklaunch.tune.table import unit
 
 LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: of the field in which lines are drawn
 FOOT = 40  # below the field, for what failed
@@ -47,15 +47,15 @@ def drawn(search: Search) -> str:
     _text(root, MARGIN, 30, title, "title")
     _text(root, MARGIN, 50, "a cross is a configuration that did not end well; a ring is the best", "small")
     if tried:
-        _field(root, Scale(tried, metric), tried, best.name if best else "")
+        _field(root, Scale(tried, metric, unit(metric, best)), tried, best.name if best else "")
     return f"{ET.tostring(root, encoding='unicode')}\n"
 
 
 class Scale:
     """From samples of a micro-batch and values of the metric to pixels."""
 
-    def __init__(self, rows: Sequence[Row], metric: str) -> None:
-        self.metric = metric
+    def __init__(self, rows: Sequence[Row], metric: str, unit: str) -> None:
+        self.metric, self.unit = metric, unit
         micros = [row.micro for row in rows]
         self.low, self.high = math.log2(min(micros)), math.log2(max(micros))
         self.top = (max((value(row) for row in rows if row.status == OK), default=0.0) or 1.0) * 1.05
@@ -99,7 +99,7 @@ def _axes(root: ET.Element, scale: Scale, micros: Sequence[int]) -> None:
             free = x
     _text(root, LEFT + WIDTH // 2, TOP + HEIGHT + FOOT + 40, "samples of a micro-batch", "", "middle")
     better = "less is better" if scale.metric == LATENCY else "more is better"
-    _text(root, LEFT, TOP - 6, f"{UNITS[scale.metric]}, {better}", "small")
+    _text(root, LEFT, TOP - 6, f"{scale.unit}, {better}", "small")
 
 
 def _ticks(top: float) -> Iterator[float]:

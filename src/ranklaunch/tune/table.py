@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.errors import counted
 from ranklaunch.showing import one_line
 from ranklaunch.tune import memory, results
-from ranklaunch.tune.model import FLOPS, LATENCY, MODEL, OK, PROFILE, PRUNED, RANDOM, Candidate, Row
+from ranklaunch.tune.model import FLOPS, LATENCY, MODEL, OK, PROFILE, PRUNED, RANDOM, THROUGHPUT, TOKENS, Candidate, Result, Row
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.tuners import order
 
 MOST_ROWS = 60  # of candidates that were not tried
-UNITS = {"throughput": "samples/s", LATENCY: "s/step", FLOPS: "TFLOPS/device"}
+UNITS = {THROUGHPUT: "samples/s", LATENCY: "s/step", FLOPS: "TFLOPS/device"}
 HEAD = ("", "configuration", "stage", "micro", "steps", "offload", "others", "status")
 
 
@@ -84,9 +84,14 @@ def lines(search: Search) -> list[str]:
     """The table, best first, then what was not tried, with the reason; and what is won."""
     rows = sorted(search.rows, key=lambda row: _rank(search, row))
     tried = [row for row in rows if row.status not in ("waiting", PRUNED, "not tried")]
-    table = _aligned([(*HEAD, UNITS[search.settings.metric]), *(_cells(search, row) for row in tried)])
+    table = _aligned([(*HEAD, unit(search.settings.metric, search.best)), *(_cells(search, row) for row in tried)])
     rest = _reasons(row for row in rows if row not in tried)
     return [*table, *rest, "", *verdict(search)]
+
+
+def unit(metric: str, best: Result | None, units: Mapping[str, str] = UNITS) -> str:
+    """Return the unit of a metric, which is the same in all results of one program. best: any of them that ended well."""
+    return "tokens/s" if metric == THROUGHPUT and best and TOKENS in best.metrics else units[metric]
 
 
 def verdict(search: Search) -> Iterator[str]:
@@ -99,7 +104,7 @@ def verdict(search: Search) -> Iterator[str]:
     apart = results.difference(search)
     again = f"; run again: {apart:+.1%}" if apart is not None else ""
     unsure = ", more than a tenth apart: measure more steps" if results.confirmed(search) is False else ""
-    yield f"best: {best.name} with {_shown(metric, best.metrics[metric])} {UNITS[metric]}{again}{unsure}"
+    yield f"best: {best.name} with {_shown(metric, best.metrics[metric])} {unit(metric, best)}{again}{unsure}"
 
 
 def _rank(search: Search, row: Row) -> tuple[int, float]:

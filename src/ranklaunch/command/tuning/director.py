@@ -10,7 +10,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.tune import results
+from ranklaunch.tune import results, table
 from ranklaunch.tune.model import KINDS, OK, PROFILE, STATUSES, Experiment, Result
 from ranklaunch.tune.search import Search
 from ranklaunch.typed import Any
@@ -136,7 +136,7 @@ class Director:
     def _told(self, result: Result) -> str:
         metric = self.search.settings.metric
         if result.status == OK and metric in result.metrics:
-            return f"{result.metrics[metric]:.4g} {UNITS[metric]}"
+            return f"{result.metrics[metric]:.4g} {table.unit(metric, result, UNITS)}"
         if result.kind == PROFILE and result.status == OK:
             count = result.info.get("num_params", 0)
             return f"{count:,.0f} parameters" if count else "it tells no count of parameters"

@@ -133,7 +133,7 @@ class Searches:
     def summary(self, search: Search) -> str:
         best, metric = search.best, search.settings.metric
         assert best
-        told = f"{best.metrics[metric]:.4g} {director.UNITS[metric]}"
+        told = f"{best.metrics[metric]:.4g} {table.unit(metric, best, director.UNITS)}"
         again = results.difference(search)
         confirmed = f", in a second run {again:+.1%}" if again is not None else ""
         return (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.against import is_loopback
 from ranklaunch.ends import records
 from ranklaunch.ends.records import Record
 from ranklaunch.placed import model
@@ -13,6 +12,7 @@ from ranklaunch.placed.model import OURS, Head, Key, Launcher
 from ranklaunch.placed.rules import Job
 from ranklaunch.placed.success import Node
 from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.read.parse import is_loopback
 from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD
 from ranklaunch.supervise.ranks.child import DECIDING, Child
 from ranklaunch.supervise.ranks.recorded import Records

@@ -20,9 +20,10 @@ exec env -C /opt/ml/code 'SM_CHANNELS=["train"]' SM_CHANNEL_TRAIN=/opt/ml/input/
   SM_HP_BATCH-SIZE=128 SM_HP_FP16=true 'SM_HP_LAYERS=[64,32]' SM_HP_LR=0.1 SM_HP_OPTIMIZER=adam \
   SM_HP_X=1 SM_INPUT_CONFIG_DIR=/opt/ml/input/config \
   'SM_INPUT_DATA_CONFIG={"train":{"ContentType":"text/csv","RecordWrapperType":"None","S3DistributionType":"FullyReplicated","TrainingInputMode":"File"}}' \
-  SM_INPUT_DIR=/opt/ml/input SM_MODEL_DIR=/opt/ml/model SM_MODULE_DIR=/opt/ml/code SM_MODULE_NAME=train \
-  SM_NETWORK_INTERFACE_NAME=eth0 SM_NUM_GPUS=2 SM_OUTPUT_DATA_DIR=/opt/ml/output/data \
-  SM_OUTPUT_DIR=/opt/ml/output SM_OUTPUT_INTERMEDIATE_DIR=/opt/ml/output/intermediate \
+  SM_INPUT_DIR=/opt/ml/input SM_LOG_LEVEL=20 SM_MODEL_DIR=/opt/ml/model SM_MODULE_DIR=/opt/ml/code \
+  SM_MODULE_NAME=train SM_NETWORK_INTERFACE_NAME=eth0 SM_NUM_GPUS=2 \
+  SM_OUTPUT_DATA_DIR=/opt/ml/output/data SM_OUTPUT_DIR=/opt/ml/output \
+  SM_OUTPUT_INTERMEDIATE_DIR=/opt/ml/output/intermediate \
   'SM_RESOURCE_CONFIG={"current_group_name":"homogeneousCluster","current_host":"algo-2","current_instance_type":"ml.p4d.24xlarge","hosts":["algo-2","algo-1"],"instance_groups":[{"hosts":["algo-2","algo-1"],"instance_group_name":"homogeneousCluster","instance_type":"ml.p4d.24xlarge"}],"network_interface_name":"eth0"}' \
   'SM_USER_ARGS=["--batch-size","128","--fp16","True","--layers","[64, 32]","--lr","0.1","--optimizer","adam","-x","1"]' \
   SM_USER_ENTRY_POINT=train.py RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
