@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base, kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes, several
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -23,6 +22,7 @@ from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.showing import show
 from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 
@@ -90,11 +90,6 @@ program = base.no_program
 failure_file = base.no_failure_file
 log_dir = base.log_dir
 
-# As they are read, each by the name that one framework has for it.
-WORLD = Variable("framework_world", (), parse.count, 0, "number of the job's processes", "platform")
-LOCAL = Variable("framework_local", (), parse.count, 0, "number of this node's processes", "platform")
-
-
 _POD = re.compile(r"(?P<job>.+)-(?P<type>master|scheduler|chief|worker)-(?P<index>[0-9]{1,7})")
 
 
@@ -103,136 +98,104 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    names = _framework(reader)
-    slots, master = ANY_SLOTS.also(names.local), ANY_MASTER_ADDR.also(names.host)
-    pod = _pod(reader)
-    found = _POD.fullmatch(pod)
-    alone = names == MINDSPORE and not _scheduler_has_ranks(reader, found)
-    nodes = _count(reader, names, alone)
-    alone = alone and nodes > 1
-    if alone:
+    names = max(FRAMEWORKS, key=lambda each: _set(reader, each))  # those of another framework may be an image's
+    master = ANY_MASTER_ADDR.also(names.host)
+    on_host = kubernetes.seen(reader, HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
+    pod = "" if on_host else kubernetes.own_name(reader)
+    job = _POD.fullmatch(pod)
+    found, source = (job["job"], HOSTNAME.names[0]) if job else (reader.env.get(SIGNS.names[0], ""), SIGNS.names[0])
+    apart = names == MINDSPORE and not _scheduler_has_ranks(reader, pod, on_host)
+    nodes = _count(reader, names, apart)
+    apart = apart and nodes > 1
+    if apart:
         reader.offer(METHOD.value, Candidate("Scheduler without NPUs", "msrun"))
     port = [candidate for candidate in reader.candidates(PORT) if candidate.source == names.port]
     if nodes > 1 and port:
         reader.offer(PORT.value, *port)
-    job = make_job(
+    made = make_job(
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, found["job"] if found else reader.env.get(SIGNS.names[0], ""), _source_of_name(found), NAME),
+        name=kubernetes.name(reader, found, source, NAME),
         attempt=attempt(reader),
         hosts=kubernetes.hosts(reader, nodes, (), "", "the Ascend Operator has set no address", master),
-        slots=kubernetes.slots(reader, slots, nodes),
-        node_index=_index_beside_scheduler(reader, nodes) if alone else _index(reader, names, nodes),
+        slots=kubernetes.slots(reader, ANY_SLOTS.also(names.local), nodes),
+        node_index=_index(reader, names, nodes, apart),
         accelerator=("npu", "the Ascend Operator"),
         instance_name=pod,
         host_ips=tuple(ip for ip in (reader.get(POD_IP), reader.get(HOST_IP)) if ip),
         host_ip=reader.get(HOST_IP),
-        only_launches=alone,
+        only_launches=apart,
     )
     if nodes > 1 and not reader.given(HOSTS):
         reader.record(master)
     if nodes == 1 or reader.by_user(master):
-        return job
+        return made
     # A Scheduler and a Chief are told their pod's address, the others that of the Service.
-    own = _own_address(reader) if job.node_index == 0 else ""
-    return replace(job, own_address=own, own_master=names != PYTORCH)
+    own = (reader.get(POD_IP) or kubernetes.own_address(reader)) if made.node_index == 0 else ""
+    return replace(made, own_address=own, own_master=names != PYTORCH)
 
 
-def _pod(reader: Reader) -> str:
-    """Its name; "" on the host's network, where HOSTNAME is the machine's."""
-    return "" if _on_host_network(reader) else kubernetes.own_name(reader)
+def _set(reader: Reader, names: Framework) -> int:
+    """Return how many of a framework's variables are set."""
+    return sum(several.has(reader, name) for name in names)
 
 
-def _on_host_network(reader: Reader) -> bool:
-    return kubernetes.seen(reader, HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
+def _count(reader: Reader, names: Framework, apart: bool) -> int:
+    """Return the number of nodes: the job's processes by this node's. apart: the operator has left the Scheduler out."""
+    sources = (("framework_world", names.world), ("framework_local", names.local))
+    world, local = (reader.get(Variable(value, (name,), parse.count, 0, "number of processes", "platform")) for value, name in sources)
+    if world and local:
+        source = f"{names.world} / {names.local}{' + 1' if apart else ''}"
+        if world % local and not reader.given(ANY_NODES):
+            reader.problem(
+                f"{names.world}={world} is no multiple of {names.local}={local}: expected the same number of devices on every node"
+            )
+        reader.offer(ANY_NODES.value, Candidate(source, str(max(1, world // local) + apart)))
+    elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
+        reader.offer(ANY_NODES.value, Candidate("no variable of a framework", "1"))
+    remedy = f"set RANKLAUNCH_NODES to the replicas of the job, since {names.world} and {names.local} do not count them"
+    return kubernetes.count(reader, ANY_NODES, remedy)
 
 
-def _own_address(reader: Reader) -> str:
-    return reader.get(POD_IP) or kubernetes.own_address(reader)
-
-
-def _framework(reader: Reader) -> Framework:
-    """Whose variables are there: those of another may be an image's."""
-    return max(FRAMEWORKS, key=lambda names: _told(reader, names))
-
-
-def _told(reader: Reader, names: Framework) -> int:
-    """How many of its variables are there."""
-    return sum(bool(reader.env.get(name, "").strip()) for name in names)
-
-
-def _one(variable: Variable[int], name: str) -> Variable[int]:
-    return replace(variable, names=(name,))
-
-
-def _count(reader: Reader, names: Framework, alone: bool) -> int:
-    """The operator counts processes: those of the job by those of this node. alone: it has left the Scheduler out."""
-    world, local = reader.get(_one(WORLD, names.world)), reader.get(_one(LOCAL, names.local))
-    if not (reader.given(ANY_NODES) or reader.given(HOSTS) or _told(reader, names)):
-        reader.ledger.note(ANY_NODES.value, "1", "no variable of a framework")  # as the operator leaves a MindSpore job of one Worker alone
-        return 1
-    if reader.given(ANY_NODES) or not (world and local):
-        remedy = f"set RANKLAUNCH_NODES to the replicas of the job, since {names.world} and {names.local} do not count them"
-        return kubernetes.count(reader, ANY_NODES, remedy)
-    if world % local:
-        reader.problem(f"{names.world}={world} is no multiple of {names.local}={local}: expected the same number of devices on every node")
-    nodes = max(1, world // local) + alone
-    reader.ledger.note(ANY_NODES.value, str(nodes), f"{names.world} / {names.local}{' + 1' if alone else ''}")
-    return nodes
-
-
-def _index(reader: Reader, names: Framework, nodes: int) -> int:
-    """The leader is node 0, whatever it is called."""
-    leads = [(reader.told(REPLICA_TYPE), 0)] if reader.get(REPLICA_TYPE).strip().lower() in ("master", "chief") else []
-    return kubernetes.index(reader, replace(ANY_NODE_INDEX.also(names.rank), per_node=False), nodes, leads)
+def _index(reader: Reader, names: Framework, nodes: int, apart: bool) -> int:
+    """Return the index of this node: 0 for the leader; beside a Scheduler without NPUs, the Workers follow it."""
+    rank = replace(ANY_NODE_INDEX.also(names.rank), per_node=False)
+    if not apart:
+        leads = reader.get(REPLICA_TYPE).strip().lower() in ("master", "chief")
+        return kubernetes.index(reader, rank, nodes, [(reader.told(REPLICA_TYPE), 0)] if leads else [])
+    ways = []
+    if _is_scheduler(reader):
+        ways = [(f"{MS_ROLE.names[0]}={kubernetes.seen(reader, MS_ROLE)}", 0)]
+    elif reader.given(rank) and not reader.by_user(rank):
+        ways = [(f"{names.rank} + 1", reader.get(rank) + 1)]
+    return kubernetes.index(reader, ANY_NODE_INDEX, nodes, ways, (names.rank,))
 
 
 # A Scheduler without NPUs
 
 
-def _scheduler_has_ranks(reader: Reader, pod: re.Match[str] | None) -> bool:
-    """The user's word, else what this pod's variables say. pod: what its name says."""
-    without, said = _seen_without_npus(reader, pod)
-    if not reader.given(AS_WORKER):
-        if without:
-            reader.ledger.note(AS_WORKER.value, showing.show(False), said)
-        return not without
-    npus = kubernetes.seen(reader, NPU_POD)
-    if _is_scheduler(reader) and npus and reader.get(AS_WORKER) != reader.get(NPU_POD):
-        reader.problem(f"{reader.told(AS_WORKER)} contradicts {reader.told(NPU_POD)}: unset it")
-    return reader.get(AS_WORKER)
-
-
-def _seen_without_npus(reader: Reader, pod: re.Match[str] | None) -> tuple[bool, str]:
-    """Whether the Scheduler has none, and what says so. A Worker beside it has its pod's number, else that plus 1."""
+def _scheduler_has_ranks(reader: Reader, pod: str, on_host: bool) -> bool:
+    """Return the user's word, else what this pod's variables say."""
     if not reader.get(NPU_POD):
-        return True, NPU_POD.names[0]
+        reader.offer(AS_WORKER.value, Candidate(NPU_POD.names[0], show(False)))
+    elif _numbered_without_scheduler(reader, pod, on_host):
+        reader.offer(AS_WORKER.value, Candidate(MINDSPORE.rank, show(False)))
+    has_ranks = reader.get(AS_WORKER)
+    if _is_scheduler(reader) and reader.given(NPU_POD) and has_ranks != reader.get(NPU_POD):
+        reader.problem(f"{reader.told(AS_WORKER)} contradicts {reader.told(NPU_POD)}: unset it")
+    return has_ranks
+
+
+def _numbered_without_scheduler(reader: Reader, pod: str, on_host: bool) -> bool:
+    """Return True on a Worker whose rank is its pod's number. Beside a Scheduler with NPUs the rank is one more."""
     rank = reader.env.get(MINDSPORE.rank, "").strip()
-    if not rank or _is_scheduler(reader) or not kubernetes.seen(reader, MS_ROLE):
-        return False, "default"
-    names = [] if reader.by_user(ANY_NODE_INDEX) else [pod]
-    if not _on_host_network(reader):
-        names = [*map(_POD.fullmatch, kubernetes.names_here(reader)), *names]
-    own = next((name["index"] for name in names if name and name["type"] == "worker"), "0")
-    return rank == own, MINDSPORE.rank
+    if not rank or _is_scheduler(reader) or not reader.given(MS_ROLE):
+        return False
+    names = [*([] if on_host else kubernetes.names_here(reader)), *([] if reader.by_user(ANY_NODE_INDEX) else [pod])]
+    found = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
+    return rank == (found[0]["index"] if found else "0")
 
 
 def _is_scheduler(reader: Reader) -> bool:
     return not reader.get(NPU_POD) or kubernetes.seen(reader, MS_ROLE) == "MS_SCHED"
-
-
-def _index_beside_scheduler(reader: Reader, nodes: int) -> int:
-    """Among the Workers and, before them, the Scheduler."""
-    rank = replace(ANY_NODE_INDEX, names=(MINDSPORE.rank,))
-    if _is_scheduler(reader):
-        ways = [(f"{MS_ROLE.names[0]}={kubernetes.seen(reader, MS_ROLE)}", 0)]
-    elif not reader.by_user(ANY_NODE_INDEX) and reader.given(rank):
-        ways = [(f"{reader.told(rank)} + 1", reader.get(rank) + 1)]
-    else:
-        ways = []
-    return kubernetes.index(reader, ANY_NODE_INDEX, nodes, ways, rank.names)
-
-
-def _source_of_name(found: re.Match[str] | None) -> str:
-    return HOSTNAME.names[0] if found else SIGNS.names[0]

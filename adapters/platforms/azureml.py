@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ranklaunch.adapters.platforms.shared import base, several
+from ranklaunch.adapters.platforms.shared import base, batch, several
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -48,10 +48,6 @@ def _config(value: str) -> Config:
         raise ValueError(msg) from None
 
 
-def _number(value: str, name: str, meaning: str) -> Variable[int]:
-    return Variable(value, (name,), parse.count, 0, meaning, "platform")
-
-
 RUN_ID = "AZUREML_RUN_ID"
 NODES = ANY_NODES.also("AZUREML_NODE_COUNT")
 WORKERS = Variable("workers", ("AMLARC_NUM_WORKER",), parse.positive, 1, "number of pods, on Kubernetes; as the nodes", "platform")
@@ -74,13 +70,17 @@ FIRST = Variable(
 )  # fmt: skip
 SLOTS = ANY_SLOTS.also("AMLARC_NUM_GPU_PER_WORKER")
 JOB_NAME = ANY_JOB_NAME.also(RUN_ID)
-PROCESS = _number("process", "RANK", "index of this process, by distribution type pytorch: as the node's")
+PROCESS = Variable(
+    "process", ("RANK",), parse.count, 0, "index of this process, by distribution type pytorch: as the node's", "platform",
+)  # fmt: skip
 PROCESSES = Variable(
     "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
 )  # fmt: skip
 RANK = replace(ANY_NODE_INDEX.also("RANK"), per_node=False)  # where each process is one of ours
-LOCAL_PROCESS = _number("local_process", "LOCAL_RANK", "index of this process on its node: 0")
-MPI_PROCESS = _number("mpi_process", "OMPI_COMM_WORLD_RANK", "index of this process, by distribution type mpi: as the node's")
+LOCAL_PROCESS = Variable("local_process", ("LOCAL_RANK",), parse.count, 0, "index of this process on its node: 0", "platform")
+MPI_PROCESS = Variable(
+    "mpi_process", ("OMPI_COMM_WORLD_RANK",), parse.count, 0, "index of this process, by distribution type mpi: as the node's", "platform",
+)  # fmt: skip
 MPI_PROCESSES = Variable(
     "mpi_processes", ("OMPI_COMM_WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type mpi: as many as nodes",
     "platform",
@@ -101,6 +101,7 @@ program = base.no_program
 failure_file = base.no_failure_file
 log_dir = base.log_dir
 
+ONE_EACH = "process_count_per_instance: 1 in the job's distribution"
 _SIGNS = (*NODES.names[1:], *WORKERS.names, OWN_INDEX.names[0], *HOSTS.names, *CONFIG.names)
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # whose RANK and the like are none of Azure's
 
@@ -113,66 +114,49 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     listed, config = reader.get(HOSTS), reader.get(CONFIG) or Config()
     named, source = (listed, HOSTS.names[0]) if listed else (config.hosts, CONFIG.names[0])
-    nodes = several.count(reader, NODES, [*_lists(listed, config), *several.told(reader, WORKERS)])
-    if len(named) != nodes and not reader.by_user(ANY_NODES):  # which is said already
+    counts = ((HOSTS.names[0], len(listed)), (CONFIG.names[0], len(config.hosts)))
+    ways = [(f"{variable} with {number} hosts", number) for variable, number in counts if number]
+    nodes = several.count(reader, NODES, [*ways, *several.told(reader, WORKERS)])
+    if len(named) != nodes and not reader.by_user(ANY_NODES):  # a contradiction that count() has refused
         named = named[:1] * nodes
     hosts = several.hosts(reader, nodes, named, source, FIRST, HOSTS.names)
+    name = reader.get(JOB_NAME) or NAME
+    total, here = _of_pytorch(reader, PROCESSES), _of_pytorch(reader, LOCAL_PROCESS)
+    tasks = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
     if base.per_rank(reader) and reader.given(LOCAL_PROCESS) and reader.given(PROCESSES):
         from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
 
-        total = reader.get(PROCESSES)
-        names = ", ".join(variable.names[0] for variable in (PROCESSES, PROCESS, LOCAL_PROCESS))
-        tasks = per_rank.Tasks(total, _said(reader, LOCAL_PROCESS), total // nodes if total % nodes == 0 else 0, RANK, names, hosts, nodes)
-        return per_rank.job(reader, program, tasks, platform=NAME, name=reader.get(JOB_NAME) or NAME, folder="")
-    own = 0 if _refuse_process_per_device(reader, nodes) else _index(reader, config, nodes)
+        return per_rank.job(reader, program, batch.Batch(NAME, "", name), hosts, tasks)
+    if not (total > nodes or here):  # of type mpi, or one on each node
+        tasks = batch.Tasks((reader.get(MPI_LOCAL),) * nodes, 0, (MPI_LOCAL,))
+    index = 0
+    if total > nodes or here or tasks.counts[0] > 1:
+        batch.refuse_tasks(reader, tasks, nodes, ONE_EACH)
+    else:
+        index = several.index(reader, NODE_INDEX, nodes, tuple(_ways(reader, config, nodes)), (*OWN_INDEX.names, *MPI_PROCESS.names))
     return make_job(
         reader,
         program,
         platform=NAME,
-        name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader, nodes, own),
+        name=name,
+        attempt=attempt(reader, nodes, index),
         hosts=hosts,
         slots=several.slots(reader, SLOTS, nodes),
-        node_index=own,
+        node_index=index,
         accelerator=("gpu", SLOTS.names[-1]),
     )
 
 
-def _lists(listed: tuple[str, ...], config: Config) -> Iterator[tuple[str, int]]:
-    for found, variable in ((listed, HOSTS.names[0]), (config.hosts, CONFIG.names[0])):
-        if found:
-            yield f"{variable} with {len(found)} hosts", len(found)
-
-
-def _refuse_process_per_device(reader: Reader, nodes: int) -> bool:
-    """Azure ML starts as many processes on a node as it is asked for, each of them to be a rank."""
-    most = {LOCAL_PROCESS: 0, PROCESSES: nodes} if _BY_TORCHRUN not in reader.env else {}
-    found = [variable for variable, number in {**most, MPI_LOCAL: 1}.items() if _said(reader, variable) > number]
-    if found:
-        shown = " and ".join(reader.told(variable) for variable in found)
-        reader.problem(
-            f"{shown}, but the job has {nodes} node{'s' if nodes > 1 else ''}: Azure ML starts ranklaunch once for each GPU, and each "
-            "would start all of the node's ranks; expected one on each node: process_count_per_instance: 1 in the job's distribution"
-            f"{'; or --per-rank, with which each stands before one rank' if LOCAL_PROCESS in found else ''}"
-        )
-    return bool(found)
-
-
-def _said(reader: Reader, variable: Variable[int]) -> int:
-    return reader.get(variable) if reader.given(variable) else 0
-
-
-def _index(reader: Reader, config: Config, nodes: int) -> int:
-    return several.index(reader, NODE_INDEX, nodes, tuple(_ways(reader, config, nodes)), (*OWN_INDEX.names, *MPI_PROCESS.names))
+def _of_pytorch(reader: Reader, variable: Variable[int]) -> int:
+    """Return a number of distribution type pytorch, 0 where torchrun has set it."""
+    return 0 if _BY_TORCHRUN in reader.env else reader.get(variable)
 
 
 def _ways(reader: Reader, config: Config, nodes: int) -> Iterator[tuple[str, int]]:
-    """What else says which node this is: of one process on each node its own number does."""
-    yield from several.told(reader, OWN_INDEX)
-    named = _number("config_rank", config.rank, NODE_INDEX.meaning) if config.rank else None
-    if named and reader.given(named):
-        yield from several.told(reader, named)
-    if _BY_TORCHRUN not in reader.env and _said(reader, PROCESSES) == nodes:
+    """Yield what else says which node this is: the number of its process, where each node has one."""
+    named = Variable("config_rank", (config.rank,) if config.rank else (), parse.count, 0, NODE_INDEX.meaning, "platform")
+    yield from several.told(reader, OWN_INDEX, named)
+    if _of_pytorch(reader, PROCESSES) == nodes:
         yield from several.told(reader, PROCESS)
-    if _said(reader, MPI_PROCESSES) == nodes:
+    if reader.get(MPI_PROCESSES) == nodes:
         yield from several.told(reader, MPI_PROCESS)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.adapters.platforms.shared.kubernetes import host_file, suffix
+from ranklaunch.adapters.platforms.shared import base, several
+from ranklaunch.adapters.platforms.shared.kubernetes import checked, host_file, name, seen, suffix
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
-from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
@@ -37,12 +35,7 @@ NODE_INDEX = ANY_NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDE
 STARTS = ANY_ATTEMPT.also("MA_PROC_START_CNT")
 JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
-    "scheduled",
-    ("MA_SCHEDULE_CNT",),
-    parse.positive,
-    1,
-    "how often the pod of this node was scheduled, from 1",
-    "platform",
+    "scheduled", ("MA_SCHEDULE_CNT",), parse.positive, 1, "how often the pod of this node was scheduled, from 1", "platform"
 )
 TASK = tasks.TASK.also("MA_TASK_NAME")
 PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
@@ -87,21 +80,18 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    nodes = reader.get(NODES)
-    found = _tasks(reader, nodes)
-    index = found.node_index if found else _index(reader, nodes)
-    hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
-    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
+    found = _tasks(reader, reader.get(NODES))
+    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers))
     return make_job(
         reader,
         program,
         platform=NAME,
         name=_name(reader),
         attempt=attempt(reader),
-        hosts=hosts,
-        slots=found.slots(slots) if found else slots,
-        node_index=index,
-        tasks=found,
+        hosts=found.hosts,
+        slots=found.slots(slots),
+        node_index=found.node_index,
+        tasks=found if found.ps else None,
         accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
@@ -110,149 +100,109 @@ def read(reader: Reader, program: Program) -> Job:
     )
 
 
-def _tasks(reader: Reader, nodes: int) -> Tasks | None:
-    """A TensorFlow job has as many ps as workers: MA_NUM_HOSTS counts either. None for a job of workers alone."""
-    if not _has_ps(reader):
-        found = tasks.by_config(reader, TASK, NODE_INDEX)
-        if found and reader.given(NODES) and len(found.workers) != nodes:
-            reader.warn(f"TF_CONFIG is another job's: it names {len(found.workers)} workers, but {_count_source(reader)} is {nodes}")
-            return None
-        return found
-    workers, ps = _workers(reader, nodes), _ps(reader, nodes)
-    found = Tasks(workers, ps, tasks.own_task(reader, TASK))
-    tasks.refuse_duplicates(reader, found)
-    return replace(found, index=_index(reader, found.size, found.task if found.task == tasks.PS else "workers"))
+def _tasks(reader: Reader, nodes: int) -> Tasks:
+    """Return the workers, and the ps of a TensorFlow job, which has as many of both: MA_NUM_HOSTS counts either."""
+    if _has_ps(reader):
+        found = Tasks(_workers(reader, nodes), _ps(reader, nodes), tasks.own_task(reader, TASK))
+        tasks.refuse_duplicates(reader, found)
+        return replace(found, index=_index(reader, found.size))
+    configured = tasks.by_config(reader, TASK, NODE_INDEX)
+    if configured and (len(configured.workers) == nodes or not reader.given(NODES)):
+        return configured
+    if configured:
+        reader.warn(f"TF_CONFIG is another job's: it names {len(configured.workers)} workers, but {_counter(reader)} is {nodes}")
+    index = _index(reader, nodes)
+    return Tasks(_hosts(reader, nodes, reader.get(TASK)), (), tasks.WORKER, index)
 
 
 def _has_ps(reader: Reader) -> bool:
-    if tasks.given(reader, PS_HOSTS) or (reader.given(PS_COUNT) and reader.get(PS_COUNT)):
-        return True
-    told = [candidate.value.strip() for candidate in reader.candidates(TASK)]
-    return told[:1] == [tasks.PS] or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
+    said = tasks.given(reader, PS_HOSTS) or seen(reader, PS_COUNT).strip("0") or seen(reader, TASK) == tasks.PS
+    return bool(said) or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
 
 
 def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
     if not tasks.given(reader, WORKER_HOSTS):
-        return tuple(Endpoint(host) for host in _hosts(reader, nodes, tasks.WORKER))
-    workers = reader.get(WORKER_HOSTS)
-    if workers and len(workers) != nodes and reader.given(NODES):
-        reader.problem(
-            f"{reader.source(WORKER_HOSTS)} names {len(workers)} hosts, but {_count_source(reader)} is {nodes}: "
-            "expected as many workers as nodes"
-        )
-    return workers or (tasks.STAND_IN,) * nodes
+        return _hosts(reader, nodes, tasks.WORKER)
+    workers = reader.get(WORKER_HOSTS) or (tasks.STAND_IN,) * nodes
+    if reader.given(NODES):
+        _refuse_count(reader, len(workers), reader.source(WORKER_HOSTS), nodes, _counter(reader))
+    return workers
 
 
 def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
-    count = reader.get(PS_COUNT) if reader.given(PS_COUNT) else nodes
-    if not tasks.given(reader, PS_HOSTS):
-        hosts, source = _host_file(reader, tasks.PS, PS_HOSTS)
-        hosts = hosts or _made_hosts(reader, tasks.PS, count, PS_HOSTS)
-        return tuple(Endpoint(host) for host in _counted(reader, hosts, source, count))
-    ps = reader.get(PS_HOSTS)
-    # Their number is the platform's to say; a list that is the user's own says it itself.
-    if ps and len(ps) != count and not reader.by_user(PS_HOSTS):
-        source = PS_COUNT.names[0] if reader.given(PS_COUNT) else _count_source(reader)
-        reader.problem(f"{reader.source(PS_HOSTS)} names {len(ps)} hosts, but {source} is {count}: expected as many ps")
-    return ps or (tasks.STAND_IN,) * count
+    """Return the ps. Their number is the platform's to say, but for a list of the user's."""
+    count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.names[0] if reader.get(PS_COUNT) else _counter(reader)
+    ps, source = reader.get(PS_HOSTS), reader.source(PS_HOSTS)
+    if ps and reader.by_user(PS_HOSTS):
+        return ps
+    if not ps:
+        source = _HOST_FILE.format(task=tasks.PS)
+        hosts = host_file(reader, source, PS_HOSTS) or _made(reader, tasks.PS, count, PS_HOSTS)
+        ps = tuple(map(Endpoint, hosts))
+    _refuse_count(reader, len(ps), source, count, counter)
+    return ps
 
 
-def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
-    """The variables that say it, else the number that ends the pod's name."""
-    if nodes == 1 and not reader.by_user(NODE_INDEX):
-        return base.of_one_node(reader, NODE_INDEX)
-    index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
-    _refuse_other_name(reader, index)
-    if index >= nodes:
-        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} {what}")
-    return min(index, nodes - 1)
+def _index(reader: Reader, nodes: int) -> int:
+    """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
+    told = reader.given(NODE_INDEX)
+    number = suffix(reader, INSTANCE) or (None if told else suffix(reader, HOSTNAME))
+    malformed = told and not seen(reader, NODE_INDEX).isdigit()
+    ways = [(f"{number.source}={reader.env[number.source]}", int(number.value))] if number and not malformed else []
+    return several.index(reader, NODE_INDEX, nodes, ways, INSTANCE.names)
 
 
-def _index_by_name(reader: Reader, nodes: int) -> int:
-    found = suffix(reader, INSTANCE) or suffix(reader, HOSTNAME)
-    if not found:
-        reader.problem(f"{nodes} nodes, but none of {', '.join((*NODE_INDEX.names, *INSTANCE.names))} says which one this is")
-        return 0
-    reader.ledger.note(NODE_INDEX.value, found.value, found.source)
-    return int(found.value)
-
-
-def _refuse_other_name(reader: Reader, index: int) -> None:
-    """A pod whose name ends with another number is another node: one of the two is left over from somewhere else."""
-    named = suffix(reader, INSTANCE)
-    told = reader.candidates(NODE_INDEX)
-    if not named or not told or told[0].by_user or not told[0].value.strip().isdigit() or int(named.value) == index:
-        return
-    whole = reader.env[named.source]
-    reader.problem(f"{told[0].source}={told[0].value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
-
-
-def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
-    """VC_<TASK>_HOSTS, else Volcano's host file (huge jobs have no variable), else names made as Volcano makes them."""
-    names = ("RANKLAUNCH_HOSTS", f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS")
-    variable = replace(HOSTS, names=names)
-    hosts = reader.get(variable)
-    source = (reader.candidates(variable) or [Candidate("", "")])[0].source
+def _hosts(reader: Reader, nodes: int, task: str) -> tuple[Endpoint, ...]:
+    """Return the hosts by VC_<TASK>_HOSTS, else by Volcano's host file (huge jobs have no variable), else as Volcano makes their names."""
+    variable = replace(HOSTS, names=(HOSTS.names[0], f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
+    hosts, source = reader.get(variable), reader.source(variable)
     if not hosts:
-        hosts, source = _host_file(reader, task, HOSTS)
+        source = _HOST_FILE.format(task=task)
+        hosts = host_file(reader, source, HOSTS)
     if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
         reader.ledger.note(HOSTS.value, "localhost", "default")
-        if len(hosts) > 1:
-            reader.warn(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is 1: this node trains by itself")
-        return ("localhost",)
-    hosts = hosts or _made_hosts(reader, task, nodes, variable)
-    return _counted(reader, hosts, source, nodes)
+        if hosts:
+            reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
+        return (Endpoint("localhost"),)
+    hosts = hosts or _made(reader, task, nodes, variable)
+    _refuse_count(reader, len(hosts), source, nodes, _counter(reader))
+    return tuple(map(Endpoint, (*hosts, *hosts[:1] * nodes)[:nodes]))
 
 
-def _counted(reader: Reader, hosts: tuple[str, ...], source: str, nodes: int) -> tuple[str, ...]:
-    if len(hosts) == nodes:
-        return hosts
-    told = f"{_count_source(reader)} is {nodes}" if reader.given(NODES) else f"{NODES.names[1]} is not set"
-    reader.problem(f"{source} names {len(hosts)} hosts, but {told}: expected as many names as nodes")
-    return (hosts[0],) * nodes
+def _refuse_count(reader: Reader, found: int, source: str, count: int, counter: str) -> None:
+    if found != count:
+        reader.problem(f"{source} names {found} hosts, but {counter} is {count}: expected as many names")
 
 
-def _host_file(reader: Reader, task: str, variable: Variable[T]) -> tuple[tuple[str, ...], str]:
-    path = _HOST_FILE.format(task=task)
-    return host_file(reader, path, variable), path
-
-
-def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) -> tuple[str, ...]:
+def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple[str, ...]:
+    """Return the names that Volcano gives to the pods of a task."""
     job = reader.env.get("MA_VJ_NAME", "")
-    if not job:
-        reader.problem(f"{nodes} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
-        return ("",) * nodes
-    hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(nodes))
-    try:
-        parse.host(hosts[0])
-    except ValueError as error:
-        reader.problem(f"MA_VJ_NAME={showing.clipped(job)!r}, MA_TASK_NAME={showing.clipped(task)!r}: {error}")
-    reader.ledger.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+    hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))
+    if job:
+        checked(reader, hosts[0], "MA_VJ_NAME, MA_TASK_NAME")
+        reader.ledger.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+    else:
+        reader.problem(f"{count} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
     return hosts
 
 
-def _count_source(reader: Reader) -> str:
-    reading = reader.ledger.reading(NODES.value)
-    return reading.source if reading and reading.source != "default" else NODES.names[1]
+def _counter(reader: Reader) -> str:
+    return reader.source(NODES) if reader.given(NODES) else f"{NODES.names[1]}, which is not set,"
 
 
 def _name(reader: Reader) -> str:
-    """The public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
-    name = reader.get(JOB_NAME)
-    if name:
-        return re.sub(r"^ma-job(?=-)", "modelarts-job", name)
-    instance = reader.get(INSTANCE)
-    derived = re.sub(r"-[^-]+-[0-9]+$", "", instance)
-    reader.ledger.note(JOB_NAME.value, derived or NAME, "MA_CURRENT_INSTANCE_NAME" if derived else "default")
-    return derived or NAME
+    """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
+    given = reader.get(JOB_NAME)
+    if given:
+        return re.sub(r"^ma-job(?=-)", "modelarts-job", given)
+    return name(reader, re.sub(r"-[^-]+-[0-9]+$", "", reader.get(INSTANCE)), INSTANCE.names[0], NAME)
 
 
 def attempt(reader: Reader) -> int:
-    """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
-    starts = reader.get(STARTS)
+    """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
     if reader.by_user(STARTS):
-        return starts
-    number = starts + reader.get(SCHEDULED) - 1
+        return reader.get(STARTS)
+    number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
     if reader.given(STARTS) or reader.given(SCHEDULED):
         reader.ledger.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
     return number

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job
+from ranklaunch.showing import show
 from ranklaunch.values import replace
 
 NAME = "mpijob"
@@ -37,7 +37,7 @@ program = base.no_program
 failure_file = base.no_failure_file
 log_dir = base.log_dir
 
-_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
+_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-[0-9]{1,7})")
 
 
 def detect(reader: Reader) -> bool:
@@ -46,93 +46,64 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     reader.offer(METHOD.value, Candidate("MPIJob", "mpirun"))
-    role = reader.get(ROLE)
-    pod = None if kubernetes.on_host_network(reader) else _POD.fullmatch(kubernetes.own_name(reader))
-    listed = [(kubernetes.relative(host), n) for host, n in kubernetes.mpi_file(reader, HOST_FILE)]
-    job_name, said = _job_name(reader, pod, [host for host, _ in listed])
-    has_ranks = _has_ranks(reader, listed)
-    if listed and not has_ranks and not _names_launcher(listed):
-        listed = [(_pod(job_name, "launcher"), 0), *listed]
-    nodes = _count(reader, len(listed))
-    if nodes > 1 and not job_name and kubernetes.own_name(reader):
+    own = "" if kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
+    listed = [(kubernetes.relative(host), slots) for host, slots in kubernetes.mpi_file(reader, HOST_FILE)]
+    job, source = _job_name(reader, own, listed)
+    if listed:
+        listed = _with_launcher(reader, listed, _pod(job, "launcher"))
+    remedy = "only the launcher has a host file: set RANKLAUNCH_NODES in the Worker's template to its replicas and the launcher together"
+    nodes = len(listed) or kubernetes.count(reader, NODES, remedy)
+    if nodes > 1 and not job and kubernetes.own_name(reader):
         reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.names[0]} to the MPIJob's")
+    pods = [_pod(job, name) for name in ("launcher", *(f"worker-{i}" for i in range(nodes - 1)))] if job else []
+    hosts, named_by = ([host for host, _ in listed], HOST_FILE) if listed else (pods, HOSTNAME.names[0])
     return make_job(
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, job_name, said, NAME),
+        name=kubernetes.name(reader, job, source, NAME),
         attempt=attempt(reader),
-        hosts=_hosts(reader, nodes, job_name, [host for host, _ in listed]),
-        slots=_slots(reader, nodes, [n for _, n in listed]),
-        node_index=kubernetes.index(reader, NODE_INDEX, nodes, _places(reader, role, pod)),
+        hosts=kubernetes.hosts(reader, nodes, hosts, named_by, "HOSTNAME is not the name of an MPIJob's pod"),
+        slots=kubernetes.slots(reader, SLOTS, nodes),
+        node_index=kubernetes.index(reader, NODE_INDEX, nodes, _places(reader, own)),
         instance_name=kubernetes.own_name(reader),
-        only_launches=not has_ranks and nodes > 1,
+        only_launches=not reader.get(AS_WORKER) and nodes > 1,
     )
 
 
 def _pod(job: str, name: str) -> str:
-    """As the pods of one namespace know each other."""
+    """Return the name by which the pods of one namespace know a pod."""
     return f"{job}-{name}.{job}"
 
 
-def _job_name(reader: Reader, pod: re.Match[str] | None, listed: list[str]) -> tuple[str, str]:
-    """By what this pod or node 0 is called (node 0 may be the first worker), else by the user; and who says so."""
-    if pod:
-        return pod["job"], HOSTNAME.names[0]
+def _job_name(reader: Reader, own: str, listed: list[tuple[str, int]]) -> tuple[str, str]:
+    """Return the job by the name of this pod or of node 0 (which may be the first worker), else the user's; and its source."""
     told = [(variable.names[0], kubernetes.seen(reader, variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
-    for source, host in [(HOST_FILE, listed[0] if listed else ""), *told]:
+    for source, host in [(HOSTNAME.names[0], own), (HOST_FILE, listed[0][0] if listed else ""), *told]:
         found = _POD.fullmatch(host.strip().partition(".")[0])
         if found:
             return found["job"], source
     return kubernetes.seen(reader, JOB_NAME), JOB_NAME.names[0]
 
 
-def _names_launcher(listed: list[tuple[str, int]]) -> bool:
-    return bool(re.search(r"-launcher$", listed[0][0].partition(".")[0])) if listed else False
-
-
-def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
-    """Whether the launcher has: the host file says it, and on a worker the user."""
-    if not listed:
-        return reader.get(AS_WORKER)
-    named = _names_launcher(listed)
-    if reader.given(AS_WORKER) and reader.get(AS_WORKER) != named:
+def _with_launcher(reader: Reader, listed: list[tuple[str, int]], launcher: str) -> list[tuple[str, int]]:
+    """Offer what the host file says of all nodes, and return it with the launcher, which it names only if that has ranks."""
+    named = listed[0][0].partition(".")[0].endswith("-launcher")
+    reader.offer(AS_WORKER.value, Candidate(HOST_FILE, show(named)))
+    if reader.get(AS_WORKER) != named:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
-    if not reader.given(AS_WORKER):
-        reader.ledger.note(AS_WORKER.value, showing.show(named), HOST_FILE)
-    return named
+    whole = listed if named else [(launcher, 0), *listed]
+    reader.offer(NODES.value, Candidate(HOST_FILE, str(len(whole))))
+    reader.offer(SLOTS.value, Candidate(HOST_FILE, show([slots for _, slots in whole])))
+    if reader.get(NODES) != len(whole):
+        reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {len(whole)} nodes: expected that number")
+    return whole
 
 
-def _count(reader: Reader, listed: int) -> int:
-    if not listed:
-        remedy = (
-            "only the launcher has a host file: set RANKLAUNCH_NODES in the Worker's template to its replicas and the launcher together"
-        )
-        return kubernetes.count(reader, NODES, remedy)
-    if reader.given(NODES) and reader.get(NODES) != listed:
-        reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {listed} nodes: expected that number")
-    if not reader.given(NODES):
-        reader.ledger.note(NODES.value, str(listed), HOST_FILE)
-    return listed
-
-
-def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str, ...]:
-    if listed:
-        return kubernetes.hosts(reader, nodes, listed, HOST_FILE, "")
-    made = (_pod(job, "launcher"), *(_pod(job, f"worker-{i}") for i in range(nodes - 1))) if job else ()
-    return kubernetes.hosts(reader, nodes, made, HOSTNAME.names[0], "HOSTNAME is not the name of an MPIJob's pod")
-
-
-def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
-    if not listed or reader.given(SLOTS):
-        return kubernetes.slots(reader, SLOTS, nodes)
-    reader.ledger.note(SLOTS.value, showing.show(listed), HOST_FILE)
-    return spread(reader, SLOTS, tuple(listed), nodes)
-
-
-def _places(reader: Reader, role: str, pod: re.Match[str] | None) -> list[tuple[str, int]]:
-    """The launcher is node 0, whether it has ranks or not; worker I is node I + 1."""
-    if role == LAUNCHER:
+def _places(reader: Reader, own: str) -> list[tuple[str, int]]:
+    """Return 0 for the launcher, whether it has ranks or not, and I + 1 for worker I."""
+    if reader.get(ROLE) == LAUNCHER:
         return [(reader.told(ROLE), 0)]
-    return [(kubernetes.told_name(reader), int(pod["index"]) + 1)] if pod and pod["index"] else []
+    worker = re.fullmatch(r".+-worker-([0-9]{1,7})", own)
+    return [(kubernetes.told_name(reader), int(worker[1]) + 1)] if worker else []

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base, batch, own_place, several
+from ranklaunch.adapters.platforms.shared import base, batch, several
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODES, SLOTS, make_job
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODES, SLOTS
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.values import replace
+from ranklaunch.showing import clipped, show
 
 NAME = "pbs"
 
@@ -56,7 +55,7 @@ _GPU = re.compile(r"(\S+)-gpu[0-9]+")
 
 
 def detect(reader: Reader) -> bool:
-    """What a shell of a login node has, PBS_O_ variables and the server's, is none."""
+    """True in a job. A shell of a login node has PBS_O_ variables and those of the server."""
     beside = ("PBS_ENVIRONMENT", "PBS_NODEFILE", "PBS_NODENUM")
     return several.has(reader, "PBS_JOBID") and any(several.has(reader, name) for name in beside)
 
@@ -65,20 +64,11 @@ def read(reader: Reader, program: Program) -> Job:
     several.kills(reader, KILLS_AFTER_S, "PBS")
     hosts = _hosts(reader)
     index = _index(reader, hosts)
-    listed = _listed_gpus(reader, hosts)
-    slots = listed or batch.slots(reader, len(hosts))
-    job = make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=batch.name(reader, PBS_NAME, reader.get(JOB_ID), NAME, JOB_ID.names[0]),
-        attempt=batch.attempt(reader, reader.get(JOB_ID), len(hosts), index),
-        hosts=hosts,
-        slots=slots,
-        node_index=index,
-        accelerator=("gpu", GPU_FILE.names[0]) if listed else ("cpu", "default"),
-    )
-    return replace(job, log_dir=batch.log_dir(reader, reader.get(JOB_ID), len(hosts), index))
+    job = reader.get(JOB_ID)
+    known = batch.Batch(NAME, job, batch.name(reader, reader.get(PBS_NAME) or NAME, job, JOB_ID.names[0]))
+    gpus = _gpus(reader, hosts)
+    accelerator = ("gpu", GPU_FILE.names[0]) if gpus else ("cpu", "default")
+    return batch.job(reader, program, known, hosts, index, gpus or batch.slots(reader, len(hosts)), accelerator)
 
 
 def attempt(reader: Reader) -> int:
@@ -86,24 +76,14 @@ def attempt(reader: Reader) -> int:
 
 
 def log_dir(reader: Reader) -> str:
-    """The same folder, also where the job cannot be made out."""
-    nodes = len(reader.get(HOSTS) or _listed(reader)) or reader.get(NODES)
-    return batch.log_dir(reader, reader.get(JOB_ID), nodes, reader.get(NODE_INDEX))
-
-
-def _listed(reader: Reader) -> tuple[str, ...]:
-    """By the node file, in its order, each once. Other hosts may have been handed the variable, and do not have the file."""
-    job = reader.get(JOB_ID)
-    paths = (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{job}" if "/" not in job else "")
-    return next((tuple(found) for path in paths if path and (found := batch.listed(reader, path))), ())
+    return batch.log_dir(reader, reader.get(JOB_ID), len(_hosts(reader)), reader.get(NODE_INDEX))
 
 
 def _hosts(reader: Reader) -> tuple[str, ...]:
-    given = reader.get(HOSTS)
-    listed = () if given else _listed(reader)
-    nodes = _count(reader, given or listed)
-    if given or listed or reader.given(MASTER_ADDR) or (nodes == 1 and reader.given(NODES)):
-        return several.hosts(reader, nodes, listed, NODE_FILE.names[0])
+    """Return the hosts of all nodes: the user's, else each line of the node file once."""
+    found = () if reader.get(HOSTS) else _listed(reader)
+    if found or any(map(reader.given, (HOSTS, MASTER_ADDR))) or (reader.given(NODES) and reader.get(NODES) == 1):
+        return batch.hosts(reader, found, NODE_FILE.names[0])
     reader.problem(
         f"{reader.told(JOB_ID)} without a {NODE_FILE.names[0]} that can be read here: PBS tells the hosts to the job's script alone, "
         f"which has to hand them on: pbsdsh -- env {HOSTS.names[0]}=HOST,HOST ranklaunch run ...; --nodes 1 says that there is one"
@@ -111,71 +91,36 @@ def _hosts(reader: Reader) -> tuple[str, ...]:
     return ("localhost",)
 
 
-def _count(reader: Reader, hosts: tuple[str, ...]) -> int:
-    if reader.given(NODES) or not hosts:
-        return reader.get(NODES)
-    reader.ledger.note(NODES.value, str(len(hosts)), reader.source(HOSTS) if reader.given(HOSTS) else NODE_FILE.names[0])
-    return len(hosts)
+def _listed(reader: Reader) -> tuple[str, ...]:
+    """Return the hosts of the node file, () on a host that does not have it, though it may have the variable."""
+    job, path = reader.get(JOB_ID), reader.get(NODE_FILE)
+    found = batch.listed(reader, path) if path else {}
+    return tuple(found or batch.listed(reader, f"{OF_FIRST_HOST}/{job.replace('/', '_')}"))
 
 
 def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
-    _refuse_several_tasks(reader)
-    if len(hosts) == 1:
-        return base.index(reader, 1, NODE_INDEX)
-    if not reader.given(NODE_INDEX):
-        found = own_place.find(reader, hosts)
-        if len(found) == 1:
-            reader.ledger.note(NODE_INDEX.value, str(found[0]), f"{hosts[found[0]]} is this host")
-            return found[0]
-    index = base.index(reader, len(hosts), NODE_INDEX)
-    if not reader.by_user(NODE_INDEX):
-        _refuse_other_place(reader, hosts, index)
-        _refuse_script(reader, hosts, index)
-    return index
-
-
-def _refuse_other_place(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
-    """A name is compared where the job's list has this host's: the others may know it by another."""
-    found = own_place.find(reader, hosts)
-    if reader.given(NODE_INDEX) and found and index not in found:
-        reader.problem(
-            f"{reader.told(NODE_INDEX)} is {hosts[index]} of {showing.clipped(', '.join(hosts))}, but this is {hosts[found[0]]}: "
-            f"expected the hosts in the order of {NODE_FILE.names[0]}; or set {ANY_NODE_INDEX.names[0]}"
-        )
-
-
-def _refuse_script(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
-    """OpenPBS writes the number of the script as 1, of tasks that something has started with eight digits."""
-    if index == 0 and reader.get(TASK).strip() in ("", "1") and not reader.env.get("PALS_NODEID", "").strip():
-        said = f"{len(hosts)} hosts, and {reader.told(TASK)} is the job's script, which runs on the first" if reader.given(TASK) else (
-            f"{len(hosts)} hosts, and no {TASK.names[0]} of a task that pbsdsh has started"
-        )  # fmt: skip
-        batch.starts_once(reader, said, on_all(reader, hosts))
+    """Return the index of this node. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
+    tasks = batch.Tasks((reader.get(TASKS_HERE),) * len(hosts), reader.get(TASK_HERE), (TASKS_HERE, TASK_HERE))
+    script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
+    if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
+        script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.names[0]}", on_all(reader, hosts)
+    return batch.index(reader, NODE_INDEX, hosts, tasks, command, script, batch.own_name(reader, hosts))
 
 
 def on_all(reader: Reader, hosts: tuple[str, ...]) -> str:
-    """The line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
-    own = f"env RANKLAUNCH_HOSTS={showing.clipped(','.join(hosts))} ranklaunch run ..."
+    """Return the line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
+    own = f"env RANKLAUNCH_HOSTS={clipped(','.join(hosts))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
         return f"pbsdsh -u {own}"
     return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
 
 
-def _refuse_several_tasks(reader: Reader) -> None:
-    if not reader.by_user(NODE_INDEX) and (reader.get(TASKS_HERE) > 1 or reader.get(TASK_HERE) > 0):
-        told = reader.told(TASKS_HERE if reader.given(TASKS_HERE) else TASK_HERE)
-        reader.problem(
-            f"{told}: mpiexec starts several ranklaunch on a host, and each would start all of the node's ranks; expected one: "
-            "mpiexec --ppn 1 ranklaunch run ..., with --slots for the number of ranks"
-        )
-
-
-def _listed_gpus(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
-    """Torque may list the GPUs of all hosts; () where it does not."""
+def _gpus(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the GPUs of each host by Torque's file, () where it does not name them all."""
     path = reader.get(GPU_FILE)
-    lines = list(batch.listed(reader, path)) if path and not reader.given(SLOTS) else []
+    lines = batch.listed(reader, path) if path and not reader.given(SLOTS) else {}
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])
-    if not counts or set(hosts) - counts.keys():
+    if not counts or {*hosts} - counts.keys():
         return ()
-    reader.ledger.note(SLOTS.value, showing.show([counts[host] for host in hosts]), GPU_FILE.names[0])
+    reader.ledger.note(SLOTS.value, show([counts[host] for host in hosts]), GPU_FILE.names[0])
     return tuple(counts[host] for host in hosts)

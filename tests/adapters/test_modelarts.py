@@ -77,7 +77,7 @@ def test_index(env: dict[str, str], index: int, expected: str) -> None:
         ({"MA_TASK_INDEX": "0", "VC_TASK_INDEX": "1"}, ["MA_TASK_INDEX='0'", "VC_TASK_INDEX='1'", "RANKLAUNCH_NODE"]),
         ({"VC_TASK_INDEX": "0", "VK_TASK_INDEX": "1"}, ["VC_TASK_INDEX='0'", "VK_TASK_INDEX='1'"]),
         ({"VK_TASK_INDEX": "0", "DLS_TASK_INDEX": "1"}, ["VK_TASK_INDEX='0'", "DLS_TASK_INDEX='1'"]),
-        ({"VC_TASK_INDEX": "1", POD: "j-worker-2"}, ["VC_TASK_INDEX='1'", f"{POD}='j-worker-2'", "RANKLAUNCH_NODE"]),
+        ({"VC_TASK_INDEX": "1", POD: "j-worker-2"}, ["VC_TASK_INDEX=1", f"{POD}=j-worker-2", "RANKLAUNCH_NODE"]),
         ({"VC_TASK_INDEX": "4"}, ["VC_TASK_INDEX=4", "0 to 3", "4 nodes"]),
         ({POD: "j-worker-4"}, [POD, "0 to 3"]),
         ({"VC_TASK_INDEX": "-1"}, ["VC_TASK_INDEX='-1'"]),
@@ -151,7 +151,7 @@ def test_hosts_are_named_as_volcano_names_them(env: dict[str, str], expected: st
         ({"VC_WORKER_HOSTS": "a b,c,d"}, {}, ["VC_WORKER_HOSTS='a b,c,d'"]),
         ({"VC_WORKER_HOSTS": ""}, {FILE: "a;b\nc\nd\ne"}, [FILE, "host names"]),
         ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": ""}, {}, ["VC_WORKER_HOSTS", FILE, "MA_VJ_NAME"]),
-        ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": "a b"}, {}, ["MA_VJ_NAME='a b'"]),
+        ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": "a b"}, {}, ["MA_VJ_NAME", "'a b-worker-0.a b'"]),
     ],
 )
 def test_hosts_are_refused(env: dict[str, str], files: dict[str, str], words: list[str]) -> None:
@@ -326,7 +326,7 @@ def test_an_attempt_that_nobody_counts_is_a_default() -> None:
 def test_hosts_without_their_count() -> None:
     """Each of them would train alone."""
     found = refused("MA_NUM_HOSTS", "VC_WORKER_NUM", VC_TASK_INDEX="1")
-    assert "VC_WORKER_HOSTS names 4 hosts, but MA_NUM_HOSTS is not set: expected as many names as nodes" in found
+    assert "VC_WORKER_HOSTS names 4 hosts, but MA_NUM_HOSTS, which is not set, is 1: expected as many names" in found
 
 
 def test_one_node_is_told_of_names_and_an_index_that_say_otherwise() -> None:

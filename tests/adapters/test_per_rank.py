@@ -63,7 +63,7 @@ def test_plain_leaves_what_the_platform_says_to_the_program() -> None:
         "a rank that its host does not have": (FLUX, {"FLUX_TASK_LOCAL_ID": "4"}, "do not say how many ranks this host has"),
         "slots": (FLUX, {"RANKLAUNCH_SLOTS": "4"}, "each with one slot"),
         "cores": (FLUX, {"RANKLAUNCH_BIND": "cores"}, "the platform has placed the ranks"),
-        "no hosts": ({**FLUX, "RANKLAUNCH_HOSTS": ""}, {}, "says where rank 0 is"),
+        "no hosts": ({**FLUX, "RANKLAUNCH_HOSTS": ""}, {}, "no variable of Flux names the hosts"),
         "no tasks": ({}, {}, "platform local says of no tasks"),
         "a number too high": ({**FLUX, "FLUX_TASK_RANK": "8"}, {}, "expected 0 to 7"),
     }

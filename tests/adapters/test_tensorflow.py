@@ -332,8 +332,8 @@ def test_a_tf_config_without_its_own_task(task: str, index: int) -> None:
 @helpers.for_each(
     [
         ({"MA_TASK_NAME": "chief"}, ["MA_TASK_NAME=chief", "expected ps or worker"]),
-        ({"VC_TASK_INDEX": "2", POD: f"{JOB}-worker-2"}, ["VC_TASK_INDEX=2", "expected 0 to 1, for 2 workers"]),
-        ({"MA_TASK_NAME": "ps", "VC_TASK_INDEX": "2", POD: f"{JOB}-ps-2"}, ["expected 0 to 1, for 2 ps"]),
+        ({"VC_TASK_INDEX": "2", POD: f"{JOB}-worker-2"}, ["VC_TASK_INDEX=2", "expected 0 to 1, for 2 nodes"]),
+        ({"MA_TASK_NAME": "ps", "VC_TASK_INDEX": "2", POD: f"{JOB}-ps-2"}, ["expected 0 to 1, for 2 nodes"]),
         ({"TF_PS_HOSTS": array("ps", 3)}, ["TF_PS_HOSTS names 3 hosts, but MA_NUM_HOSTS is 2"]),
         ({"TF_WORKER_HOSTS": array("worker", 1)}, ["TF_WORKER_HOSTS names 1 hosts, but MA_NUM_HOSTS is 2"]),
         ({"VC_PS_NUM": "1"}, ["TF_PS_HOSTS names 2 hosts, but VC_PS_NUM is 1"]),

@@ -233,7 +233,7 @@ def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:
 
     assert done.returncode == 78
     assert "SLURM_STEP_TASKS_PER_NODE=2(x2)" in done.stderr
-    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch run ..., with --slots" in done.stderr
 
 
 def test_the_remedy_helps_where_sbatch_was_told_of_many_tasks(slurm: Slurm) -> None:
@@ -256,7 +256,7 @@ def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None
     done = slurm.run("sbatch", "--wait", "--output=out", *ONE_EACH, script)
 
     assert done.returncode == 78, done
-    assert "no SLURM_STEP_ID of srun's: it did not start this ranklaunch" in (slurm.folder / "out").read_text()
+    assert "no SLURM_STEP_ID of srun: this is the job's script or shell" in (slurm.folder / "out").read_text()
 
 
 @pytest.mark.parametrize(("asked", "ranks"), [("--mincpus=3", 1), ("--ntasks=3", 3)])
