@@ -8,10 +8,13 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import NODES
 
 VARIABLES = (HOSTNAME,)
 
 
 def facts(reader: Reader) -> Iterator[Fact]:
     pod, service = kubernetes.own_name(reader), kubernetes.service(reader)
-    yield from kubernetes.of_pods(reader, kubernetes.job_of_pod(reader), kubernetes.stem(pod) if service else "", service)
+    yield from kubernetes.of_pods(
+        reader, kubernetes.job_of_pod(reader), kubernetes.stem(pod) if service else "", service, reader.get(NODES)
+    )

@@ -8,7 +8,7 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS
+from ranklaunch.read.settings import HOSTS, NODES
 
 VARIABLES = (HOSTNAME,)
 
@@ -28,4 +28,4 @@ def facts(reader: Reader) -> Iterator[Fact]:
             "a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"
         )
     kubernetes.refuse_other_jobs(reader, pod)
-    yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service)
+    yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, reader.get(NODES))

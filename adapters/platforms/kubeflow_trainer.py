@@ -6,50 +6,26 @@ The PyTorchJob of the training operator before it sets the same variables. Its T
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from ranklaunch.adapters.platforms.shared import base, kubernetes
-from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.errors import number
-from ranklaunch.read import parse, settings
-from ranklaunch.read.job import Job, Program
+from ranklaunch.read import parse
+from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.values import replace
+from ranklaunch.read.settings import NODES, SLOTS, devices
 
-NAME = "kubeflow_trainer"
-
-
-def _per_node(value: str) -> tuple[int, ...]:
-    """Words in place of a number leave it to the devices of the container."""
-    return () if value.strip().lower() in ("auto", "gpu", "cpu") else parse.counts(value)
-
-
-def _nodes(value: str) -> int:
-    """The training operator writes N:N for an elastic job that has no limits of its own."""
-    least, colon, most = value.partition(":")
-    if colon and least.strip() != most.strip():
-        msg = "an elastic job, whose number of nodes may change: set RANKLAUNCH_NODES to the number of its pods"
-        raise ValueError(msg)
-    return parse.positive(least)
-
-
-NODES: Variable[int] = replace(settings.NODES.also("PET_NNODES"), parse=_nodes)
-SLOTS: Variable[tuple[int, ...]] = replace(settings.SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
-# Both say what platform this is, too, so they stay where a plan is made for another node, whose index is then told.
-NODE_INDEX = replace(settings.NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
-MASTER_ADDR = settings.MASTER_ADDR.also("PET_MASTER_ADDR")
 MASTER_PORT = Variable(
     "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
-# As it is listed for people: beside N:N, which leaves out the master, the processes are counted too.
-ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{settings.NODES.meaning}; beside PET_NNODES=N:N the number of processes must agree")
-
-VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
-
-attempt = kubernetes.attempt
-program = base.no_program
-failure_file = base.no_failure_file
-log_dir = base.log_dir
+COUNTS = Variable(
+    "trainer_counts", ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"), parse.text, "", "number of nodes, N or N:N; ranks of a node, or "
+    "a word for its devices; beside N:N the number of all ranks, which must agree", "platform",
+)  # fmt: skip
+VARIABLES: tuple[Variable[object], ...] = (COUNTS, MASTER_PORT, HOSTNAME)
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 # Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
@@ -67,52 +43,44 @@ def detect(reader: Reader) -> bool:
     return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
 
 
-def read(reader: Reader, program: Program) -> Job:
-    nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the TrainJob's numNodes, or use a runtime with mlPolicy torch")
-    _refuse_other_count(reader, nodes)
-    if nodes > 1:
-        reader.offer(MASTER_PORT.value, *reader.candidates(MASTER_PORT))
-    pod, address = kubernetes.replicated(reader), reader.env.get("PET_MASTER_ADDR", "").strip()
-    found = _MASTER.fullmatch(address)
-    # The name is alike on every node: node 0's address comes before what only this pod is called.
-    name, source = (pod.set, "HOSTNAME, /etc/hosts") if pod and not found else (found["job"] if found else address, "PET_MASTER_ADDR")
-    made: tuple[str, ...] = ()
-    if found and found["service"]:
-        made = kubernetes.pods(f"{name}-node-0", nodes, found["service"])
-    elif pod:
-        made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service)
-    job = settings.make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=kubernetes.name(reader, name, source, NAME),
-        attempt=attempt(reader),
-        hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
-        slots=_slots(reader, nodes),
-        node_index=kubernetes.index(reader, NODE_INDEX, nodes, kubernetes.index_by_name(reader)),
-        instance_name=kubernetes.own_name(reader),
-    )
-    if nodes > 1 and not made:
-        reader.record(MASTER_ADDR)
-    return job
-
-
-def _refuse_other_count(reader: Reader, nodes: int) -> None:
-    """Of an elastic job without limits of its own the operator counts the workers, and not the master that is a node too."""
+def facts(reader: Reader) -> Iterator[Fact]:
     env = {name: value.strip() for name, value in reader.env.items()}
-    is_elastic = re.fullmatch(r"([0-9]+):\1", kubernetes.seen(reader, NODES))
-    processes = number(env.get("WORLD_SIZE", ""))
-    if is_elastic and processes and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
-        pods = processes // (number(env.get("PET_NPROC_PER_NODE", "")) or 1)
-        if pods != nodes:
-            reader.problem(
-                f"{reader.told(NODES)}, but by WORLD_SIZE={processes} the job has {pods} pods: set RANKLAUNCH_NODES to their number"
-            )
+    least, colon, most = env.get("PET_NNODES", "").partition(":")
+    if colon and least != most and not reader.given(NODES):
+        elastic = "an elastic job, whose number of nodes may change"
+        reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.names[0]} to the number of its pods")
+    elif least:
+        yield NODES, Candidate("PET_NNODES", least)
+    nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
+    if nodes > 1:
+        yield from ((MASTER_PORT, port) for port in reader.candidates(MASTER_PORT))
+    slots = env.get("PET_NPROC_PER_NODE", "")
+    if slots.lower() not in ("", "auto", "gpu", "cpu"):
+        yield SLOTS, Candidate("PET_NPROC_PER_NODE", slots)
+        _warn_of_processors(reader, slots)
+    if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
+        _refuse_other_count(reader, nodes, number(env.get("WORLD_SIZE", "")) or 0, number(slots) or 1)
+    # The name is alike on every node: node 0's address comes before what only this pod is called.
+    found, pod = _MASTER.fullmatch(env.get("PET_MASTER_ADDR", "")), kubernetes.replicated(reader)
+    if found:
+        stem = f"{found['job']}-node-0" if found["service"] else ""
+        yield from kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
+    elif pod:
+        yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
+    else:
+        yield from kubernetes.of_pods(reader, env.get("PET_MASTER_ADDR", ""), "", "", nodes, "PET_MASTER_ADDR")
 
 
-def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:
-    """The trainer counts GPUs alone: where there are none in its eyes, such as with NPUs, it takes the processors' number."""
-    here, told = settings.devices(reader), kubernetes.slots(reader, SLOTS, nodes)
-    if here and reader.given(SLOTS) and not reader.by_user(SLOTS) and {*told} != {here}:
-        reader.warn(f"{reader.told(SLOTS)}, but this container has {here} devices: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
-    return told
+def _warn_of_processors(reader: Reader, slots: str) -> None:
+    """Warn of other slots than devices. The trainer counts GPUs alone: with NPUs, it takes the number of processors."""
+    here = devices(reader)
+    if here and not reader.given(SLOTS) and number(slots) != here:
+        told = f"PET_NPROC_PER_NODE={slots}, but this container has {here} devices"
+        reader.warn(f"{told}: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
+
+
+def _refuse_other_count(reader: Reader, nodes: int, ranks: int, slots: int) -> None:
+    """Refuse N:N of an elastic job without limits of its own: the operator counts the workers, and not the master that is a node too."""
+    if ranks and ranks // slots != nodes:
+        by_ranks = f"by WORLD_SIZE={ranks} the job has {ranks // slots} pods"
+        reader.problem(f"PET_NNODES has {nodes} nodes, but {by_ranks}: set {NODES.names[0]} to their number")

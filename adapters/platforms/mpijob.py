@@ -6,18 +6,18 @@ Only the launcher is given the host file; a worker knows its own name, and the r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from ranklaunch.adapters.platforms.shared import base, kubernetes
-from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program
+from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES
 from ranklaunch.showing import show
 from ranklaunch.values import replace
-
-NAME = "mpijob"
 
 HOST_FILE = kubernetes.MPI_HOST_FILE
 LAUNCHER, WORKER = "launcher", "worker"
@@ -30,45 +30,44 @@ AS_WORKER = replace(
     kubernetes.LAUNCHER_AS_WORKER, default=False, default_text=f"true where {HOST_FILE} names the launcher, which only the launcher has"
 )
 
-VARIABLES: tuple[Variable[object], ...] = (ROLE, AS_WORKER, HOSTNAME, RESTARTS)
+VARIABLES: tuple[Variable[object], ...] = (ROLE, AS_WORKER, HOSTNAME)
 
-attempt = kubernetes.attempt
-program = base.no_program
-failure_file = base.no_failure_file
-log_dir = base.log_dir
-
-_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-[0-9]{1,7})")
+_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
 
 
-def detect(reader: Reader) -> bool:
-    return reader.given(ROLE)
-
-
-def read(reader: Reader, program: Program) -> Job:
-    reader.offer(METHOD.value, Candidate("MPIJob", "mpirun"))
-    own = "" if kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
+def facts(reader: Reader) -> Iterator[Fact]:
+    """The launcher is node 0, whether it has ranks or not; worker I is node I + 1."""
+    yield METHOD, Candidate("MPIJob", "mpirun")
     listed = [(kubernetes.relative(host), slots) for host, slots in kubernetes.mpi_file(reader, HOST_FILE)]
+    own = "" if kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
     job, source = _job_name(reader, own, listed)
+    if job:
+        yield JOB_NAME, Candidate(source, job)
     if listed:
-        listed = _with_launcher(reader, listed, _pod(job, "launcher"))
-    remedy = "only the launcher has a host file: set RANKLAUNCH_NODES in the Worker's template to its replicas and the launcher together"
-    nodes = len(listed) or kubernetes.count(reader, NODES, remedy)
-    if nodes > 1 and not job and kubernetes.own_name(reader):
+        whole = _with_launcher(reader, listed, _pod(job, LAUNCHER))
+        yield NODES, Candidate(f"number of nodes in {HOST_FILE}", str(len(whole)))
+        yield from of_hosts(HOST_FILE, [host for host, _ in whole], [slots for _, slots in whole])
+    elif job and _given_several(reader):
+        workers = (_pod(job, f"{WORKER}-{i}") for i in range(reader.get(NODES) - 1))
+        yield HOSTS, Candidate(HOSTNAME.names[0], ",".join((_pod(job, LAUNCHER), *workers)))
+    pod = _POD.fullmatch(own)
+    if reader.get(ROLE) == LAUNCHER:
+        yield NODE_INDEX, Candidate(ROLE.names[0], "0")
+    elif pod and pod["index"]:
+        yield NODE_INDEX, Candidate(f"the worker's number in {HOSTNAME.names[0]}", str(int(pod["index"]) + 1))
+
+
+def finished(reader: Reader, job: Job) -> Job:
+    """Leave node 0 without ranks if the launcher has none. Refuse pods of no known job: each would be a job of its own."""
+    if len(job.nodes) > 1 and not reader.given(JOB_NAME) and kubernetes.own_name(reader):
         reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.names[0]} to the MPIJob's")
-    pods = [_pod(job, name) for name in ("launcher", *(f"worker-{i}" for i in range(nodes - 1)))] if job else []
-    hosts, named_by = ([host for host, _ in listed], HOST_FILE) if listed else (pods, HOSTNAME.names[0])
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=kubernetes.name(reader, job, source, NAME),
-        attempt=attempt(reader),
-        hosts=kubernetes.hosts(reader, nodes, hosts, named_by, "HOSTNAME is not the name of an MPIJob's pod"),
-        slots=kubernetes.slots(reader, SLOTS, nodes),
-        node_index=kubernetes.index(reader, NODE_INDEX, nodes, _places(reader, own)),
-        instance_name=kubernetes.own_name(reader),
-        only_launches=not reader.get(AS_WORKER) and nodes > 1,
-    )
+    if reader.get(AS_WORKER) or len(job.nodes) == 1:
+        return job
+    return replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
+
+
+def _given_several(reader: Reader) -> bool:
+    return reader.given(NODES) and reader.get(NODES) > 1
 
 
 def _pod(job: str, name: str) -> str:
@@ -87,23 +86,10 @@ def _job_name(reader: Reader, own: str, listed: list[tuple[str, int]]) -> tuple[
 
 
 def _with_launcher(reader: Reader, listed: list[tuple[str, int]], launcher: str) -> list[tuple[str, int]]:
-    """Offer what the host file says of all nodes, and return it with the launcher, which it names only if that has ranks."""
-    named = listed[0][0].partition(".")[0].endswith("-launcher")
+    """Return all nodes of the host file, which names the launcher only if that has ranks."""
+    named = listed[0][0].partition(".")[0].endswith(f"-{LAUNCHER}")
     reader.offer(AS_WORKER.value, Candidate(HOST_FILE, show(named)))
     if reader.get(AS_WORKER) != named:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
-    whole = listed if named else [(launcher, 0), *listed]
-    reader.offer(NODES.value, Candidate(HOST_FILE, str(len(whole))))
-    reader.offer(SLOTS.value, Candidate(HOST_FILE, show([slots for _, slots in whole])))
-    if reader.get(NODES) != len(whole):
-        reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {len(whole)} nodes: expected that number")
-    return whole
-
-
-def _places(reader: Reader, own: str) -> list[tuple[str, int]]:
-    """Return 0 for the launcher, whether it has ranks or not, and I + 1 for worker I."""
-    if reader.get(ROLE) == LAUNCHER:
-        return [(reader.told(ROLE), 0)]
-    worker = re.fullmatch(r".+-worker-([0-9]{1,7})", own)
-    return [(kubernetes.told_name(reader), int(worker[1]) + 1)] if worker else []
+    return listed if named else [(launcher, 0), *listed]

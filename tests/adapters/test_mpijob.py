@@ -77,7 +77,7 @@ def test_slots_of_the_users_come_first() -> None:
 @helpers.for_each(
     [
         (WORKERS, {"RANKLAUNCH_METHOD": "spawn"}, ["RANKLAUNCH_METHOD=spawn", "runLauncherAsWorker", "mpirun"]),
-        (WORKERS, {"RANKLAUNCH_NODES": "4"}, ["RANKLAUNCH_NODES=4", FILE, "3 nodes"]),
+        (WORKERS, {"RANKLAUNCH_NODES": "4"}, ["RANKLAUNCH_NODES=4", FILE, "3 hosts"]),
         (WORKERS, {"RANKLAUNCH_LAUNCHER_AS_WORKER": "true"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=true", FILE]),
         (LAUNCHER + WORKERS, {"RANKLAUNCH_LAUNCHER_AS_WORKER": "false"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=false", FILE]),
         ("pi-worker-0.pi slots=x\n", {}, [FILE, "line 1", "slots=N"]),
@@ -97,7 +97,7 @@ def test_launcher_is_refused(text: str, env: dict[str, str], words: list[str]) -
     ("env", "words"),
     [
         ({}, ["RANKLAUNCH_NODES", "Worker's template"]),
-        ({**TOLD, "HOSTNAME": "pi-worker-2"}, ["HOSTNAME=pi-worker-2", "0 to 2"]),
+        ({**TOLD, "HOSTNAME": "pi-worker-2"}, ["number in HOSTNAME=3", "0 to 2"]),
         ({**TOLD, "HOSTNAME": "host17"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_NODE"]),
     ],
 )

@@ -285,14 +285,15 @@ def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
         )
 
 
-def of_pods(reader: Reader, job: str, stem_: str, service_: str) -> Iterator[Fact]:
-    """Yield what the names of an Indexed Job's pods say. stem_: of the pods in a Service, "" where none makes them known."""
+def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, source: str = "HOSTNAME, /etc/hosts") -> Iterator[Fact]:
+    """Yield what the names of an Indexed Job's pods say. stem_: of the pods in a Service, "" where none makes them known. source: of the
+    names."""
     if job:
-        yield JOB_NAME, Candidate(HOSTNAME.names[0], job)
-    if stem_ and reader.given(NODES):
-        yield HOSTS, Candidate("HOSTNAME, /etc/hosts", ",".join(pods(stem_, reader.get(NODES), service_)))
-    for _, number in index_by_name(reader):
-        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", str(number))
+        yield JOB_NAME, Candidate(source, job)
+    if stem_ and nodes > 1:
+        yield HOSTS, Candidate(source, ",".join(pods(stem_, nodes, service_)))
+    for _, found in index_by_name(reader):
+        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", str(found))
 
 
 # Files

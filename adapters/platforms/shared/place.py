@@ -41,7 +41,7 @@ from ranklaunch.values import replace
 T = TypeVar("T")
 _MOST_BYTES = 16 * 1024 * 1024
 # Names that others set as well: no sign of a platform, so ranks keep them.
-_PLAIN = re.compile(r"(?:NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
+_PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
 _LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,4})?(?:\s.*)?")
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
 
@@ -147,9 +147,10 @@ class Place:
             reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{row.name}, whose nodes start minutes apart", "1800"))
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
-        nodes = self._count(reader)
-        hosts = self._hosts(reader, nodes)
-        own = self._index(reader, nodes)
+        sure = not reader.has_problems  # else what is missing may be missing for that reason
+        nodes = self._count(reader, sure)
+        hosts = self._hosts(reader, nodes, sure)
+        own = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
         self._refuse_other_first(reader, hosts, own)
@@ -162,7 +163,7 @@ class Place:
             hosts=hosts,
             slots=slots,
             node_index=own,
-            accelerator=("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or reader.given(LISTED_SLOTS) else ("cpu", "default"),
+            accelerator=("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or row.gpus else ("cpu", "default"),
             instance_name=kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else "",
         )
         return self._module.finished(reader, job) if hasattr(self._module, "finished") else job
@@ -208,7 +209,7 @@ class Place:
             if len(own) == 1 and not reader.given(self.node_index):
                 yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
 
-    def _count(self, reader: Reader) -> int:
+    def _count(self, reader: Reader, sure: bool) -> int:
         if reader.given(self.nodes):
             return reader.get(self.nodes)
         hosts = reader.get(HOSTS)
@@ -216,7 +217,7 @@ class Place:
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
             number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
-        if not hosts and self.row.no_count and not reader.has_problems:
+        if not hosts and self.row.no_count and sure:
             reader.problem(f"none of {', '.join((*self.nodes.names, *HOSTS.names))} says how many nodes the job has: {self.row.no_count}")
         reader.ledger.note(NODES.value, str(number), source)
         return number
@@ -229,14 +230,14 @@ class Place:
             reader.problem(f"{told}: which is no number of whole nodes; set {NODES.names[0]} or {SLOTS.names[0]}")
         return max(1, ranks // slots)
 
-    def _hosts(self, reader: Reader, nodes: int) -> tuple[str, ...]:
+    def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
         """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
         row = self.row
         if nodes > 1 and not reader.given(HOSTS):
             self._offer(reader, _made(row, reader.env, nodes))
         found, first = reader.get(HOSTS), _given(reader, self.first)
         by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
-        if not found and nodes > 1 and not (first or by_user or reader.has_problems):
+        if sure and not found and nodes > 1 and not (first or by_user):
             like = [filled(row.hosts_each, reader.env)] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
             names = ", ".join((*HOSTS.names, *row.hosts, *row.hosts_file, *like, *row.master, *MASTER_ADDR.names))
             reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
@@ -252,12 +253,12 @@ class Place:
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.names[0]}")
         return (first, *found[1:]) if first and not by_user else found
 
-    def _index(self, reader: Reader, nodes: int) -> int:
+    def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
         variable = self.node_index
         if nodes == 1 and not reader.by_user(variable):
             return base.of_one_node(reader, variable)
         self._refuse_first_alone(reader, nodes)
-        if not reader.given(variable) and not reader.has_problems:
+        if sure and not reader.given(variable):
             names = (*variable.names, *self.row.hosts_file, *(name for each in self.row.node_index_like for name in names_in(each)))
             here = f": no line is {clipped(own_place.told(reader))}" if self.row.hosts_file else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
