@@ -102,7 +102,6 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/kubernetes.py",
     "ranklaunch/adapters/platforms/shared/named.py",
     "ranklaunch/adapters/platforms/shared/own_place.py",
-    "ranklaunch/adapters/platforms/shared/per_rank.py",
     "ranklaunch/adapters/platforms/shared/several.py",
     "ranklaunch/adapters/platforms/shared/unrecognised.py",
     "ranklaunch/adapters/platforms/shared/volcano_roles.py",

@@ -9,17 +9,11 @@ import re
 
 from ranklaunch.adapters.platforms.shared import base, several
 from ranklaunch.adapters.platforms.shared.kubernetes import checked, host_file, name, seen, suffix
-from ranklaunch.read import parse, tasks
+from ranklaunch.read import parse, settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
-from ranklaunch.read.settings import HOSTS as ANY_HOSTS
-from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 from ranklaunch.read.settings import LOG_DIR, make_job, spread
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.read.tasks import Tasks
 from ranklaunch.typed import TypeVar
 from ranklaunch.values import replace
@@ -28,12 +22,12 @@ NAME = "modelarts"
 
 T = TypeVar("T")
 
-NODES = ANY_NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
-SLOTS = ANY_SLOTS.also("MA_NUM_GPUS")
-HOSTS = ANY_HOSTS.also("VC_WORKER_HOSTS")
-NODE_INDEX = ANY_NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX", agree=True)
-STARTS = ANY_ATTEMPT.also("MA_PROC_START_CNT")
-JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
+NODES = settings.NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
+SLOTS = settings.SLOTS.also("MA_NUM_GPUS")
+HOSTS = settings.HOSTS.also("VC_WORKER_HOSTS")
+NODE_INDEX = settings.NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX", agree=True)
+STARTS = settings.ATTEMPT.also("MA_PROC_START_CNT")
+JOB_NAME = settings.JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
     "scheduled", ("MA_SCHEDULE_CNT",), parse.positive, 1, "how often the pod of this node was scheduled, from 1", "platform"
 )
