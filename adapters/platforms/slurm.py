@@ -181,7 +181,8 @@ def _by_component(reader: Reader, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in the order in which srun numbers them. It lists them in another."""
     size = reader.get(COMPONENTS)
     whole = [host for nodes, _ in _components(reader) for host in nodes]
-    here = [host for host in whole if host in set(names)]
+    listed = {*names}
+    here = [host for host in whole if host in listed]
     if size > 1 and not whole:
         reader.problem(
             f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.names[0]} and the others do not name the nodes: "
