@@ -119,9 +119,9 @@ def _named(reader: Reader) -> tuple[tuple[str, ...], str, str]:
 
     On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
     """
-    listed, source = _listed(reader)
+    listed, source = ({}, reader.source(HOSTS)) if reader.get(HOSTS) else _listed(reader)
     first, *others = listed or [""]
-    hosts = tuple(listed)
+    hosts = reader.get(HOSTS) or tuple(listed)
     if others and listed[first] == 1 and all(listed[host] > 1 for host in others):
         if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
             return tuple(others), f"{source}, but for {first}, which launches", ON_ALL_BY_JSM
@@ -134,8 +134,6 @@ def _named(reader: Reader) -> tuple[tuple[str, ...], str, str]:
 
 def _listed(reader: Reader) -> tuple[Mapping[str, int], str]:
     """Return the hosts of the job with their slots, and what names them. The file may be on a disk that this host does not have."""
-    if reader.get(HOSTS):
-        return dict.fromkeys(reader.get(HOSTS), 0), reader.source(HOSTS)
     if reader.get(HOST_SLOTS):
         return dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
     path = reader.get(HOST_FILE)
