@@ -95,7 +95,6 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/named.py",
     "ranklaunch/adapters/platforms/shared/own_place.py",
     "ranklaunch/adapters/platforms/shared/own_rows.py",
-    "ranklaunch/adapters/platforms/shared/per_rank.py",
     "ranklaunch/adapters/platforms/shared/place.py",
     "ranklaunch/adapters/platforms/shared/row.py",
     "ranklaunch/adapters/platforms/shared/several.py",

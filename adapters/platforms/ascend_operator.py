@@ -13,15 +13,13 @@ import re
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes, several
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
-from ranklaunch.read import parse
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, METHOD, make_job
-from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.showing import show
 from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
@@ -44,16 +42,18 @@ MINDSPORE = Framework("MS_NODE_RANK", "MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_SC
 TENSORFLOW = Framework("CM_RANK", "CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_CHIEF_IP", "CM_CHIEF_PORT")
 FRAMEWORKS = (PYTORCH, MINDSPORE, TENSORFLOW)
 
+RANKS, WORLDS, LOCALS, MASTERS, PORTS = zip(*FRAMEWORKS)
+
 # As they are listed for people, by the value that they come to.
-NODE_INDEX = replace(ANY_NODE_INDEX.also(*(f.rank for f in FRAMEWORKS)), per_node=False)
+NODE_INDEX = replace(ANY_NODE_INDEX.also(*RANKS), per_node=False)
 NODES = replace(
-    ANY_NODES.also(*(f.world for f in FRAMEWORKS)),
+    ANY_NODES.also(*WORLDS),
     meaning=f"{ANY_NODES.meaning}; the platform counts processes, of which each node has as many as this one",
 )
-SLOTS = ANY_SLOTS.also(*(f.local for f in FRAMEWORKS))
-MASTER_ADDR = ANY_MASTER_ADDR.also(*(f.host for f in FRAMEWORKS))
+SLOTS = settings.SLOTS.also(*LOCALS)
+MASTER_ADDR = settings.MASTER_ADDR.also(*MASTERS)
 PORT = Variable(
-    "master_port", tuple(f.port for f in FRAMEWORKS), parse.port, 2222,
+    "master_port", PORTS, parse.port, 2222,
     "port of the rendezvous on node 0, which its Service lets through", "platform",
 )  # fmt: skip
 MS_ROLE = Variable("ms_role", ("MS_ROLE",), parse.text, "", "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job", "platform")
@@ -99,19 +99,17 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     names = max(FRAMEWORKS, key=lambda each: _set(reader, each))  # those of another framework may be an image's
-    master = ANY_MASTER_ADDR.also(names.host)
-    on_host = kubernetes.seen(reader, HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
-    pod = "" if on_host else kubernetes.own_name(reader)
+    master = settings.MASTER_ADDR.also(names.host)
+    pod = "" if _on_host_network(reader) else kubernetes.own_name(reader)
     job = _POD.fullmatch(pod)
     found, source = (job["job"], HOSTNAME.names[0]) if job else (reader.env.get(SIGNS.names[0], ""), SIGNS.names[0])
-    apart = names == MINDSPORE and not _scheduler_has_ranks(reader, pod, on_host)
+    apart = names == MINDSPORE and not _scheduler_has_ranks(reader, pod)
     nodes = _count(reader, names, apart)
     apart = apart and nodes > 1
     if apart:
         reader.offer(METHOD.value, Candidate("Scheduler without NPUs", "msrun"))
-    port = [candidate for candidate in reader.candidates(PORT) if candidate.source == names.port]
-    if nodes > 1 and port:
-        reader.offer(PORT.value, *port)
+    if nodes > 1 and several.has(reader, names.port):
+        reader.offer(PORT.value, Candidate(names.port, reader.env[names.port]))
     made = make_job(
         reader,
         program,
@@ -119,7 +117,7 @@ def read(reader: Reader, program: Program) -> Job:
         name=kubernetes.name(reader, found, source, NAME),
         attempt=attempt(reader),
         hosts=kubernetes.hosts(reader, nodes, (), "", "the Ascend Operator has set no address", master),
-        slots=kubernetes.slots(reader, ANY_SLOTS.also(names.local), nodes),
+        slots=kubernetes.slots(reader, settings.SLOTS.also(names.local), nodes),
         node_index=_index(reader, names, nodes, apart),
         accelerator=("npu", "the Ascend Operator"),
         instance_name=pod,
@@ -134,6 +132,11 @@ def read(reader: Reader, program: Program) -> Job:
     # A Scheduler and a Chief are told their pod's address, the others that of the Service.
     own = (reader.get(POD_IP) or kubernetes.own_address(reader)) if made.node_index == 0 else ""
     return replace(made, own_address=own, own_master=names != PYTORCH)
+
+
+def _on_host_network(reader: Reader) -> bool:
+    """Return True where HOSTNAME is the machine's."""
+    return kubernetes.seen(reader, HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
 
 
 def _set(reader: Reader, names: Framework) -> int:
@@ -175,11 +178,11 @@ def _index(reader: Reader, names: Framework, nodes: int, apart: bool) -> int:
 # A Scheduler without NPUs
 
 
-def _scheduler_has_ranks(reader: Reader, pod: str, on_host: bool) -> bool:
+def _scheduler_has_ranks(reader: Reader, pod: str) -> bool:
     """Return the user's word, else what this pod's variables say."""
     if not reader.get(NPU_POD):
         reader.offer(AS_WORKER.value, Candidate(NPU_POD.names[0], show(False)))
-    elif _numbered_without_scheduler(reader, pod, on_host):
+    elif _numbered_without_scheduler(reader, pod):
         reader.offer(AS_WORKER.value, Candidate(MINDSPORE.rank, show(False)))
     has_ranks = reader.get(AS_WORKER)
     if _is_scheduler(reader) and reader.given(NPU_POD) and has_ranks != reader.get(NPU_POD):
@@ -187,12 +190,12 @@ def _scheduler_has_ranks(reader: Reader, pod: str, on_host: bool) -> bool:
     return has_ranks
 
 
-def _numbered_without_scheduler(reader: Reader, pod: str, on_host: bool) -> bool:
+def _numbered_without_scheduler(reader: Reader, pod: str) -> bool:
     """Return True on a Worker whose rank is its pod's number. Beside a Scheduler with NPUs the rank is one more."""
     rank = reader.env.get(MINDSPORE.rank, "").strip()
     if not rank or _is_scheduler(reader) or not reader.given(MS_ROLE):
         return False
-    names = [*([] if on_host else kubernetes.names_here(reader)), *([] if reader.by_user(ANY_NODE_INDEX) else [pod])]
+    names = [*([] if _on_host_network(reader) else kubernetes.names_here(reader)), *([] if reader.by_user(ANY_NODE_INDEX) else [pod])]
     found = [match for match in map(_POD.fullmatch, names) if match and match["type"] == "worker"]
     return rank == (found[0]["index"] if found else "0")
 

@@ -7,18 +7,12 @@ of nodes is documented nowhere: environments that users have shown, and https://
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import base, batch, several
-from ranklaunch.read import parse
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
-from ranklaunch.read.settings import make_job
-from ranklaunch.values import Value, replace
+from ranklaunch.values import replace
 
 NAME = "azureml"
 
@@ -32,27 +26,21 @@ def _host(value: str) -> str:
     return found[0].host
 
 
-class Config(Value):
-    """rank: name of the variable that has this node's index."""
-
-    hosts: tuple[str, ...] = ()
-    rank: str = ""
-
-
-def _config(value: str) -> Config:
+def _config(value: str) -> tuple[tuple[str, ...], str]:
+    """Return the hosts, and the name of the variable that has this node's index."""
     try:
         found = json.loads(value)
-        return Config(tuple(parse.host(str(host)) for host in found.get("host_list") or ()), str(found.get("rank") or ""))
+        return tuple(parse.host(str(host)) for host in found.get("host_list") or ()), str(found.get("rank") or "")
     except (ValueError, TypeError, AttributeError, RecursionError):
         msg = 'expected JSON with a list of hosts, such as {"host_list": ["10.0.0.5", "10.0.0.6"]}'
         raise ValueError(msg) from None
 
 
 RUN_ID = "AZUREML_RUN_ID"
-NODES = ANY_NODES.also("AZUREML_NODE_COUNT")
+NODES = settings.NODES.also("AZUREML_NODE_COUNT")
 WORKERS = Variable("workers", ("AMLARC_NUM_WORKER",), parse.positive, 1, "number of pods, on Kubernetes; as the nodes", "platform")
 # Not by the node in the table: elsewhere it may be anything, and it is removed from what every rank inherits. So are those of processes.
-NODE_INDEX = replace(ANY_NODE_INDEX.also("NODE_RANK"), per_node=False)
+NODE_INDEX = replace(settings.NODE_INDEX.also("NODE_RANK"), per_node=False)
 OWN_INDEX = Variable(
     "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), parse.count, 0, "index of this instance: the node's", "platform",
     agree=True, per_node=True,
@@ -60,7 +48,7 @@ OWN_INDEX = Variable(
 HOSTS: Variable[tuple[str, ...]] = Variable(
     "node_addresses", ("AZ_BATCH_HOST_LIST",), several.listed, (), "addresses of all nodes, in node order", "platform",
 )  # fmt: skip
-CONFIG: Variable[Config | None] = Variable(
+CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "distributed_config", ("AZUREML_CR_DISTRIBUTED_CONFIG",), _config, None,
     "JSON with host_list, the hosts of all nodes in node order, and with rank, the name of the variable that has this node's index",
     "platform", default_text="none",
@@ -68,22 +56,18 @@ CONFIG: Variable[Config | None] = Variable(
 FIRST = Variable(
     "first_host", ("MASTER_ADDR", "AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_JOB_MASTER_NODE_IP"), _host, "", "host of node 0", "platform",
 )  # fmt: skip
-SLOTS = ANY_SLOTS.also("AMLARC_NUM_GPU_PER_WORKER")
-JOB_NAME = ANY_JOB_NAME.also(RUN_ID)
+SLOTS = settings.SLOTS.also("AMLARC_NUM_GPU_PER_WORKER")
+JOB_NAME = settings.JOB_NAME.also(RUN_ID)
 PROCESS = Variable(
     "process", ("RANK",), parse.count, 0, "index of this process, by distribution type pytorch: as the node's", "platform",
 )  # fmt: skip
 PROCESSES = Variable(
     "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
 )  # fmt: skip
-RANK = replace(ANY_NODE_INDEX.also("RANK"), per_node=False)  # where each process is one of ours
+RANK = replace(settings.NODE_INDEX.also("RANK"), per_node=False)  # where each process is one of ours
 LOCAL_PROCESS = Variable("local_process", ("LOCAL_RANK",), parse.count, 0, "index of this process on its node: 0", "platform")
 MPI_PROCESS = Variable(
     "mpi_process", ("OMPI_COMM_WORLD_RANK",), parse.count, 0, "index of this process, by distribution type mpi: as the node's", "platform",
-)  # fmt: skip
-MPI_PROCESSES = Variable(
-    "mpi_processes", ("OMPI_COMM_WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type mpi: as many as nodes",
-    "platform",
 )  # fmt: skip
 MPI_LOCAL = Variable(
     "mpi_processes_of_node", ("OMPI_COMM_WORLD_LOCAL_SIZE",), parse.count, 0, "processes of a node, by distribution type mpi: 1",
@@ -91,9 +75,8 @@ MPI_LOCAL = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODES, WORKERS, NODE_INDEX, OWN_INDEX, HOSTS, CONFIG, FIRST, SLOTS, JOB_NAME, PROCESS, PROCESSES, RANK, LOCAL_PROCESS,
-    MPI_PROCESS,
-    MPI_PROCESSES, MPI_LOCAL,
+    NODES, WORKERS, NODE_INDEX, OWN_INDEX, HOSTS, CONFIG, FIRST, SLOTS, JOB_NAME, PROCESS, PROCESSES, RANK, LOCAL_PROCESS, MPI_PROCESS,
+    MPI_LOCAL,
 )  # fmt: skip
 
 attempt = base.attempt
@@ -112,51 +95,29 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    listed, config = reader.get(HOSTS), reader.get(CONFIG) or Config()
-    named, source = (listed, HOSTS.names[0]) if listed else (config.hosts, CONFIG.names[0])
-    counts = ((HOSTS.names[0], len(listed)), (CONFIG.names[0], len(config.hosts)))
-    ways = [(f"{variable} with {number} hosts", number) for variable, number in counts if number]
+    listed, (configured, rank) = reader.get(HOSTS), reader.get(CONFIG) or ((), "")
+    lists = [(source, hosts) for source, hosts in ((HOSTS.names[0], listed), (CONFIG.names[0], configured)) if hosts]
+    ways = [(f"{source} with {len(hosts)} hosts", len(hosts)) for source, hosts in lists]
     nodes = several.count(reader, NODES, [*ways, *several.told(reader, WORKERS)])
-    if len(named) != nodes and not reader.by_user(ANY_NODES):  # a contradiction that count() has refused
+    source, named = lists[0] if lists else (CONFIG.names[0], ())
+    if len(named) != nodes and not reader.by_user(settings.NODES):  # a contradiction that count() has refused
         named = named[:1] * nodes
     hosts = several.hosts(reader, nodes, named, source, FIRST, HOSTS.names)
-    name = reader.get(JOB_NAME) or NAME
-    total, here = _of_pytorch(reader, PROCESSES), _of_pytorch(reader, LOCAL_PROCESS)
+    known = batch.Batch(NAME, "", reader.get(JOB_NAME) or NAME)
+    by_torchrun = _BY_TORCHRUN in reader.env
+    total, here, by_mpi = (0 if by_torchrun else reader.get(PROCESSES)), reader.get(LOCAL_PROCESS), reader.get(MPI_LOCAL)
     tasks = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
     if base.per_rank(reader) and reader.given(LOCAL_PROCESS) and reader.given(PROCESSES):
-        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
-
-        return per_rank.job(reader, program, batch.Batch(NAME, "", name), hosts, tasks)
-    if not (total > nodes or here):  # of type mpi, or one on each node
-        tasks = batch.Tasks((reader.get(MPI_LOCAL),) * nodes, 0, (MPI_LOCAL,))
+        return batch.job_of_ranks(reader, program, known, hosts, tasks)
     index = 0
-    if total > nodes or here or tasks.counts[0] > 1:
+    if not by_torchrun and (total > nodes or here):
         batch.refuse_tasks(reader, tasks, nodes, ONE_EACH)
+    elif by_mpi > 1:
+        batch.refuse_tasks(reader, batch.Tasks((), 0, (MPI_LOCAL,)), nodes, ONE_EACH)
     else:
-        index = several.index(reader, NODE_INDEX, nodes, tuple(_ways(reader, config, nodes)), (*OWN_INDEX.names, *MPI_PROCESS.names))
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=name,
-        attempt=attempt(reader, nodes, index),
-        hosts=hosts,
-        slots=several.slots(reader, SLOTS, nodes),
-        node_index=index,
-        accelerator=("gpu", SLOTS.names[-1]),
-    )
-
-
-def _of_pytorch(reader: Reader, variable: Variable[int]) -> int:
-    """Return a number of distribution type pytorch, 0 where torchrun has set it."""
-    return 0 if _BY_TORCHRUN in reader.env else reader.get(variable)
-
-
-def _ways(reader: Reader, config: Config, nodes: int) -> Iterator[tuple[str, int]]:
-    """Yield what else says which node this is: the number of its process, where each node has one."""
-    named = Variable("config_rank", (config.rank,) if config.rank else (), parse.count, 0, NODE_INDEX.meaning, "platform")
-    yield from several.told(reader, OWN_INDEX, named)
-    if _of_pytorch(reader, PROCESSES) == nodes:
-        yield from several.told(reader, PROCESS)
-    if reader.get(MPI_PROCESSES) == nodes:
-        yield from several.told(reader, MPI_PROCESS)
+        named_rank = Variable("config_rank", (rank,) if rank else (), parse.count, 0, NODE_INDEX.meaning, "platform")
+        # Where each node has one process, the number of that is the node's.
+        numbers = [OWN_INDEX, named_rank, *([PROCESS] if total == nodes else []), *([MPI_PROCESS] if by_mpi else [])]
+        others = (*OWN_INDEX.names, *MPI_PROCESS.names)
+        index = several.index(reader, NODE_INDEX, nodes, several.told(reader, *numbers), others)
+    return batch.job(reader, program, known, hosts, index, several.slots(reader, SLOTS, nodes), ("gpu", SLOTS.names[-1]))

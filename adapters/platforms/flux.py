@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 
 from ranklaunch.adapters.platforms.shared import base, batch, several
-from ranklaunch.read import parse
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
 
 NAME = "flux"
 
@@ -23,8 +21,8 @@ JOB_ID = Variable(
     "flux_job", ("FLUX_JOB_ID", "FLUX_ENCLOSING_ID"), parse.text, "",
     "id of the job; the second, of the job whose script this is, of flux batch or flux alloc", "platform",
 )  # fmt: skip
-NODES = ANY_NODES.also("FLUX_JOB_NNODES")
-NODE_INDEX = ANY_NODE_INDEX.also("FLUX_TASK_RANK")
+NODES = settings.NODES.also("FLUX_JOB_NNODES")
+NODE_INDEX = settings.NODE_INDEX.also("FLUX_TASK_RANK")
 TASKS = Variable("flux_tasks", ("FLUX_JOB_SIZE",), parse.positive, 1, "tasks of the job: one on each node", "platform")
 TASK_HERE = Variable(
     "flux_task_here", ("FLUX_TASK_LOCAL_ID",), parse.count, 0, "number of this task on its node, from 0", "platform", per_node=True,
@@ -50,9 +48,7 @@ def read(reader: Reader, program: Program) -> Job:
     tasks = batch.Tasks(batch.even(reader.get(TASKS), len(hosts)), reader.get(TASK_HERE), (TASKS, TASK_HERE), NODE_INDEX)
     flux = batch.Batch(NAME, _id(reader), batch.name(reader, NAME, _id(reader), reader.source(JOB_ID)))
     if base.per_rank(reader) and not _script(reader):
-        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
-
-        return per_rank.job(reader, program, flux, hosts, tasks)
+        return batch.job_of_ranks(reader, program, flux, hosts, tasks)
     return batch.job(reader, program, flux, hosts, _index(reader, hosts, tasks), batch.slots(reader, len(hosts)))
 
 
@@ -76,7 +72,7 @@ def _script(reader: Reader) -> str:
 
 def _index(reader: Reader, hosts: tuple[str, ...], tasks: batch.Tasks) -> int:
     script = _script(reader)
-    if script and not any(map(reader.given, (ANY_NODES, HOSTS, ANY_NODE_INDEX))):
+    if script and not any(map(reader.given, (settings.NODES, HOSTS, settings.NODE_INDEX))):
         remedy = f"{ONE_EACH.format('NODES')}; --nodes 1 says that it has one node"
         batch.refuse_script(reader, "an unknown number of nodes", script, remedy)
     return batch.index(reader, NODE_INDEX, hosts, tasks, ONE_EACH.format(len(hosts)), script)

@@ -25,14 +25,11 @@ KILLS_AFTER_S = 20  # SIGINT, SIGTERM and SIGKILL, JOB_TERMINATE_INTERVAL (10 s)
 
 def _slots(value: str) -> tuple[tuple[str, int], ...]:
     """Return each host with its slots from HOST SLOTS HOST SLOTS ..."""
-    words = value.split()
-    try:
-        if len(words) % 2:
-            raise ValueError
-        return tuple((parse.host(host), parse.positive(slots)) for host, slots in zip(words[::2], words[1::2]))
-    except ValueError:
+    hosts, slots = value.split()[::2], value.split()[1::2]
+    if len(hosts) != len(slots) or not all(map(str.isdigit, slots)):
         msg = "expected HOST SLOTS for each host, with spaces between them"
-        raise ValueError(msg) from None
+        raise ValueError(msg)
+    return tuple(zip(map(parse.host, hosts), map(int, slots)))
 
 
 JOB_ID = Variable("lsf_job", ("LSB_JOBID",), parse.text, "", "id of the job", "platform")
@@ -77,8 +74,7 @@ _NAME = re.compile(r"[A-Za-z0-9._+@-]{1,100}")
 
 def detect(reader: Reader) -> bool:
     """True in a job. A shell of a login node has variables of the installation, such as LSF_ENVDIR."""
-    names = ("LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "LSB_HOSTS")
-    return several.has(reader, "LSB_JOBID") and any(several.has(reader, name) for name in names)
+    return reader.given(JOB_ID) and any(map(reader.given, (HOST_SLOTS, HOST_FILE, HOST_NAMES)))
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -87,9 +83,7 @@ def read(reader: Reader, program: Program) -> Job:
     hosts = batch.hosts(reader, named, source)
     lsf = batch.Batch(NAME, _id(reader), batch.name(reader, _name(reader), _id(reader), JOB_ID.names[0]))
     if base.per_rank(reader) and reader.given(JSM_TASKS):
-        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
-
-        return per_rank.job(reader, program, lsf, hosts, _tasks(reader, len(hosts)))
+        return batch.job_of_ranks(reader, program, lsf, hosts, _tasks(reader, len(hosts)))
     index = min(_index(reader, named, command), len(hosts) - 1)
     lsf = lsf._replace(attempt=attempt(reader, len(hosts), index))
     return batch.job(reader, program, lsf, hosts, index, batch.slots(reader, len(hosts)))
@@ -125,9 +119,9 @@ def _named(reader: Reader) -> tuple[tuple[str, ...], str, str]:
 
     On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
     """
-    listed, source = _listed(reader)
+    listed, source = ({}, reader.source(HOSTS)) if reader.get(HOSTS) else _listed(reader)
     first, *others = listed or [""]
-    hosts = tuple(listed)
+    hosts = reader.get(HOSTS) or tuple(listed)
     if others and listed[first] == 1 and all(listed[host] > 1 for host in others):
         if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
             return tuple(others), f"{source}, but for {first}, which launches", ON_ALL_BY_JSM
@@ -140,8 +134,6 @@ def _named(reader: Reader) -> tuple[tuple[str, ...], str, str]:
 
 def _listed(reader: Reader) -> tuple[Mapping[str, int], str]:
     """Return the hosts of the job with their slots, and what names them. The file may be on a disk that this host does not have."""
-    if reader.get(HOSTS):
-        return dict.fromkeys(reader.get(HOSTS), 0), reader.source(HOSTS)
     if reader.get(HOST_SLOTS):
         return dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
     path = reader.get(HOST_FILE)

@@ -9,17 +9,11 @@ import re
 
 from ranklaunch.adapters.platforms.shared import base, several
 from ranklaunch.adapters.platforms.shared.kubernetes import checked, host_file, name, seen, suffix
-from ranklaunch.read import parse, tasks
+from ranklaunch.read import parse, settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
-from ranklaunch.read.settings import HOSTS as ANY_HOSTS
-from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 from ranklaunch.read.settings import LOG_DIR, make_job, spread
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.read.tasks import Tasks
 from ranklaunch.typed import TypeVar
 from ranklaunch.values import replace
@@ -28,12 +22,12 @@ NAME = "modelarts"
 
 T = TypeVar("T")
 
-NODES = ANY_NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
-SLOTS = ANY_SLOTS.also("MA_NUM_GPUS")
-HOSTS = ANY_HOSTS.also("VC_WORKER_HOSTS")
-NODE_INDEX = ANY_NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX", agree=True)
-STARTS = ANY_ATTEMPT.also("MA_PROC_START_CNT")
-JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
+NODES = settings.NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
+SLOTS = settings.SLOTS.also("MA_NUM_GPUS")
+HOSTS = settings.HOSTS.also("VC_WORKER_HOSTS")
+NODE_INDEX = settings.NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX", agree=True)
+STARTS = settings.ATTEMPT.also("MA_PROC_START_CNT")
+JOB_NAME = settings.JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
     "scheduled", ("MA_SCHEDULE_CNT",), parse.positive, 1, "how often the pod of this node was scheduled, from 1", "platform"
 )
@@ -80,18 +74,21 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    found = _tasks(reader, reader.get(NODES))
-    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers))
+    nodes = reader.get(NODES)
+    found = _tasks(reader, nodes)
+    index = found.node_index if found else _index(reader, nodes)
+    hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
+    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
     return make_job(
         reader,
         program,
         platform=NAME,
         name=_name(reader),
         attempt=attempt(reader),
-        hosts=found.hosts,
-        slots=found.slots(slots),
-        node_index=found.node_index,
-        tasks=found if found.ps else None,
+        hosts=hosts,
+        slots=found.slots(slots) if found else slots,
+        node_index=index,
+        tasks=found,
         accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
@@ -100,19 +97,17 @@ def read(reader: Reader, program: Program) -> Job:
     )
 
 
-def _tasks(reader: Reader, nodes: int) -> Tasks:
-    """Return the workers, and the ps of a TensorFlow job, which has as many of both: MA_NUM_HOSTS counts either."""
+def _tasks(reader: Reader, nodes: int) -> Tasks | None:
+    """Return the ps and workers of a TensorFlow job, which has as many of both: MA_NUM_HOSTS counts either."""
     if _has_ps(reader):
         found = Tasks(_workers(reader, nodes), _ps(reader, nodes), tasks.own_task(reader, TASK))
         tasks.refuse_duplicates(reader, found)
         return replace(found, index=_index(reader, found.size))
     configured = tasks.by_config(reader, TASK, NODE_INDEX)
-    if configured and (len(configured.workers) == nodes or not reader.given(NODES)):
-        return configured
-    if configured:
+    if configured and len(configured.workers) != nodes and reader.given(NODES):
         reader.warn(f"TF_CONFIG is another job's: it names {len(configured.workers)} workers, but {_counter(reader)} is {nodes}")
-    index = _index(reader, nodes)
-    return Tasks(_hosts(reader, nodes, reader.get(TASK)), (), tasks.WORKER, index)
+        return None
+    return configured
 
 
 def _has_ps(reader: Reader) -> bool:
@@ -122,7 +117,7 @@ def _has_ps(reader: Reader) -> bool:
 
 def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
     if not tasks.given(reader, WORKER_HOSTS):
-        return _hosts(reader, nodes, tasks.WORKER)
+        return tuple(map(Endpoint, _hosts(reader, nodes, tasks.WORKER)))
     workers = reader.get(WORKER_HOSTS) or (tasks.STAND_IN,) * nodes
     if reader.given(NODES):
         _refuse_count(reader, len(workers), reader.source(WORKER_HOSTS), nodes, _counter(reader))
@@ -152,7 +147,7 @@ def _index(reader: Reader, nodes: int) -> int:
     return several.index(reader, NODE_INDEX, nodes, ways, INSTANCE.names)
 
 
-def _hosts(reader: Reader, nodes: int, task: str) -> tuple[Endpoint, ...]:
+def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     """Return the hosts by VC_<TASK>_HOSTS, else by Volcano's host file (huge jobs have no variable), else as Volcano makes their names."""
     variable = replace(HOSTS, names=(HOSTS.names[0], f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
     hosts, source = reader.get(variable), reader.source(variable)
@@ -163,10 +158,10 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[Endpoint, ...]:
         reader.ledger.note(HOSTS.value, "localhost", "default")
         if hosts:
             reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
-        return (Endpoint("localhost"),)
+        return ("localhost",)
     hosts = hosts or _made(reader, task, nodes, variable)
     _refuse_count(reader, len(hosts), source, nodes, _counter(reader))
-    return tuple(map(Endpoint, (*hosts, *hosts[:1] * nodes)[:nodes]))
+    return hosts if len(hosts) == nodes else hosts[:1] * nodes
 
 
 def _refuse_count(reader: Reader, found: int, source: str, count: int, counter: str) -> None:

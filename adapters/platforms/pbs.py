@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 
 from ranklaunch.adapters.platforms.shared import base, batch, several
-from ranklaunch.read import parse
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODES, SLOTS
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.showing import clipped, show
 
 NAME = "pbs"
@@ -27,7 +26,7 @@ NODE_FILE = Variable(
     "pbs_node_file", ("PBS_NODEFILE",), parse.text, "", "file of the job's hosts, a line for each of their slots; on the first host",
     "platform", default_text=f"{OF_FIRST_HOST}/ID, where it exists",
 )  # fmt: skip
-NODE_INDEX = ANY_NODE_INDEX.also("PALS_NODEID", "PBS_NODENUM")  # mpiexec of PALS hands on the script's own variables to all
+NODE_INDEX = settings.NODE_INDEX.also("PALS_NODEID", "PBS_NODENUM")  # mpiexec of PALS hands on the script's own variables to all
 TASK = Variable(
     "pbs_task", ("PBS_TASKNUM",), parse.text, "", "number of this task: 1 is the job's script itself, which runs on the first host alone",
     "platform", per_node=True,
@@ -56,8 +55,7 @@ _GPU = re.compile(r"(\S+)-gpu[0-9]+")
 
 def detect(reader: Reader) -> bool:
     """True in a job. A shell of a login node has PBS_O_ variables and those of the server."""
-    beside = ("PBS_ENVIRONMENT", "PBS_NODEFILE", "PBS_NODENUM")
-    return several.has(reader, "PBS_JOBID") and any(several.has(reader, name) for name in beside)
+    return reader.given(JOB_ID) and any(map(reader.given, (ENVIRONMENT, NODE_FILE, NODE_INDEX)))
 
 
 def read(reader: Reader, program: Program) -> Job:

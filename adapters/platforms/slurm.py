@@ -8,14 +8,11 @@ from __future__ import annotations
 import re
 
 from ranklaunch.adapters.platforms.shared import base, batch, hostlist
-from ranklaunch.read import parse
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, spread
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.showing import show
 from ranklaunch.typed import TypeVar
 from ranklaunch.values import replace
@@ -44,8 +41,8 @@ STEP_NODES: Variable[tuple[str, ...]] = Variable(
 JOB_NODES: Variable[tuple[str, ...]] = Variable(
     "nodes_of_job", ("SLURM_JOB_NODELIST", "SLURM_NODELIST"), hostlist.hosts, (), "nodes of the job, where there is no step", "platform",
 )  # fmt: skip
-NODES = ANY_NODES.also("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-NODE_INDEX = ANY_NODE_INDEX.also("SLURM_NODEID")
+NODES = settings.NODES.also("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+NODE_INDEX = settings.NODE_INDEX.also("SLURM_NODEID")
 NODE_NAME = Variable(
     "node_name", ("SLURMD_NODENAME",), parse.text, "", "name of this node: its place among the names must be its index", "platform",
     per_node=True,
@@ -58,14 +55,11 @@ ASKED_TASKS = Variable(
     "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
     "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
 )  # fmt: skip
-RANK = replace(ANY_NODE_INDEX.also("SLURM_PROCID"), per_node=False)
+RANK = replace(settings.NODE_INDEX.also("SLURM_PROCID"), per_node=False)
 TASK_HERE = Variable(
     "task_here", ("SLURM_LOCALID",), parse.count, 0, "number of srun's task on its node, where each is one of ours", "platform",
 )  # fmt: skip
-NODE_ID = Variable(
-    "node_of_task", ("SLURM_NODEID",), parse.count, 0, "node of srun's task, where each is one of ours", "platform", per_node=True,
-)  # fmt: skip
-SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
+SLOTS = settings.SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), _listed, 0, "GPUs of this node, where their number is not said", "platform",
     default_text="none",
@@ -86,7 +80,7 @@ COMPONENT_GPUS = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, NODE_ID, SLOTS, GPU_IDS,
+    JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, SLOTS, GPU_IDS,
     GPUS_PER_NODE, SLURM_NAME, RESTARTS, COMPONENTS, COMPONENT_NODES, COMPONENT_GPUS,
 )  # fmt: skip
 
@@ -95,7 +89,7 @@ failure_file = base.no_failure_file
 
 ON_ALL_COMPONENTS = "srun --het-group=0-{} --ntasks-per-node=1 ranklaunch run ..."
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
-FIRST_OF_SLURMS_OWN_STEPS = 4294967280  # the shell of salloc, the script of sbatch, what holds a job's processes
+OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
 _NO_STEP = f"no {STEP_ID.names[0]} of srun"
 
 
@@ -109,9 +103,7 @@ def read(reader: Reader, program: Program) -> Job:
     called = reader.get(SLURM_NAME) or NAME
     slurm = batch.Batch(NAME, _id(reader), batch.name(reader, called, _id(reader), reader.source(JOB_ID)), attempt(reader))
     if base.per_rank(reader) and reader.given(STEP_ID):
-        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
-
-        return per_rank.job(reader, program, slurm, hosts, _tasks(reader, len(hosts)))
+        return batch.job_of_ranks(reader, program, slurm, hosts, _tasks(reader, len(hosts)))
     index, slots = _index(reader, hosts), _slots(reader, hosts)
     accelerator = ("gpu", reader.source(SLOTS)) if "GPU" in reader.source(SLOTS) else ("cpu", "default")
     return batch.job(reader, program, slurm, hosts, index, slots, accelerator)
@@ -136,8 +128,7 @@ def _id(reader: Reader) -> str:
 
 def _leave_step_of_salloc(reader: Reader) -> None:
     """Ignore the step that is the shell of salloc: it has one task on the first node, and says nothing of the job."""
-    number = next((found.value.strip() for found in reader.candidates(STEP_ID)), "")
-    if re.fullmatch("[0-9]{10}", number) and int(number) >= FIRST_OF_SLURMS_OWN_STEPS:
+    if re.fullmatch(OWN_STEPS, reader.get(STEP_ID).strip()):
         reader.leave_aside("SLURM_STEP", "SLURM_NNODES")  # the second is the step's or the job's, as the cluster is set up
 
 
@@ -173,11 +164,11 @@ def _compare_with_job(reader: Reader, hosts: tuple[str, ...]) -> None:
 # Heterogeneous jobs
 
 
-def _components(reader: Reader) -> list[tuple[str, ...]]:
-    """Return the nodes of each component of a heterogeneous job, [] for another job or where Slurm does not name them all."""
-    size = reader.get(COMPONENTS)
-    nodes = [_of_component(reader, COMPONENT_NODES, number) for number in range(min(size, MOST_COMPONENTS))]
-    return nodes if size > 1 and all(nodes) else []
+def _components(reader: Reader) -> list[tuple[tuple[str, ...], int]]:
+    """Return nodes and GPUs of each component of a heterogeneous job, [] for another job or where Slurm does not name them all."""
+    numbers = range(min(reader.get(COMPONENTS), MOST_COMPONENTS))
+    found = [(_of_component(reader, COMPONENT_NODES, number), _of_component(reader, COMPONENT_GPUS, number)) for number in numbers]
+    return found if len(found) > 1 and all(nodes for nodes, _ in found) else []
 
 
 def _of_component(reader: Reader, variable: Variable[T], number: int) -> T:
@@ -189,12 +180,13 @@ def _of_component(reader: Reader, variable: Variable[T], number: int) -> T:
 def _by_component(reader: Reader, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in the order in which srun numbers them. It lists them in another."""
     size = reader.get(COMPONENTS)
-    whole = [host for component in _components(reader) for host in component]
-    here = [host for host in whole if host in set(names)]
+    whole = [host for nodes, _ in _components(reader) for host in nodes]
+    listed = {*names}
+    here = [host for host in whole if host in listed]
     if size > 1 and not whole:
         reader.problem(
             f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.names[0]} and the others do not name the nodes: "
-            f"say what they are with {HOSTS.names[0]}, {ANY_NODE_INDEX.names[0]} and {ANY_SLOTS.names[0]}"
+            f"say what they are with {HOSTS.names[0]}, {settings.NODE_INDEX.names[0]} and {settings.SLOTS.names[0]}"
         )
     elif len(here) < len(whole):  # without --het-group srun starts on the first component alone
         some = f"{reader.told(COMPONENTS)}: {len(here)} of the {len(whole)} nodes of a heterogeneous job"
@@ -208,16 +200,17 @@ def _by_component(reader: Reader, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _gpus_by_component(reader: Reader, hosts: tuple[str, ...]) -> list[int]:
     """Return the GPUs that each node was asked for with, [] where the nodes are of one component or none was asked for."""
-    components = [(number, {*nodes}.intersection(hosts)) for number, nodes in enumerate(_components(reader))]
-    gpus = {host: _of_component(reader, COMPONENT_GPUS, number) for number, nodes in components for host in nodes}
-    return [gpus[host] for host in hosts] if sum(bool(nodes) for _, nodes in components) > 1 and any(gpus.values()) else []
+    components = [each for each in _components(reader) if not {*hosts}.isdisjoint(each[0])]
+    gpus = {host: number for nodes, number in components for host in nodes}
+    return [gpus.get(host, 0) for host in hosts] if len(components) > 1 and any(gpus.values()) else []
 
 
 # Tasks and GPUs
 
 
 def _tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    return batch.Tasks(reader.get(TASKS) or (1,) * nodes, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, reader.get(NODE_ID))
+    node = 0 if reader.by_user(NODE_INDEX) else reader.get(NODE_INDEX)
+    return batch.Tasks(reader.get(TASKS) or (1,) * nodes, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, node)
 
 
 def _index(reader: Reader, hosts: tuple[str, ...]) -> int:

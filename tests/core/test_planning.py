@@ -100,7 +100,7 @@ def test_other_nodes_are_of_the_same_platform() -> None:
 
 
 # What a place reads a second time: to compare it with what others say, or where it starts a process for each rank.
-READ_TWICE = {"SLURM_NODEID", "LEPTON_JOB_NAME", "RANK"}
+READ_TWICE = {"LEPTON_JOB_NAME", "RANK"}
 
 
 @for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})

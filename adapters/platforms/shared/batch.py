@@ -13,7 +13,7 @@ from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, SLOTS, VISIBLE_GPUS, devices, make_job, spread
+from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, PLACING, SLOTS, VISIBLE_GPUS, devices, make_job
 from ranklaunch.showing import clipped
 from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
@@ -139,21 +139,16 @@ def own_name(reader: Reader, hosts: Sequence[str]) -> str:
 
 def slots(reader: Reader, nodes: int) -> tuple[int, ...]:
     """Return the user's slots, else the GPUs of this node: those in /dev, else those that the batch system has chosen for the job."""
-    if reader.given(SLOTS):
-        return spread(reader, SLOTS, reader.get(SLOTS), nodes)
-    gpus, chosen = devices(reader), settings.visible_devices(reader, VISIBLE_GPUS)
-    if chosen and not gpus:  # a container may hide the device files
-        gpus = chosen
-        reader.ledger.note(SLOTS.value, str(gpus), VISIBLE_GPUS.names[0])
-    return (gpus,) * nodes
+    chosen = 0 if reader.given(SLOTS) or devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
+    if chosen:  # a container may hide the device files
+        reader.offer(SLOTS.value, Candidate(VISIBLE_GPUS.names[0], str(chosen)))
+    return several.slots(reader, SLOTS, nodes)
 
 
 def name(reader: Reader, called: str, job: str, source: str) -> str:
     """Return the name of the job, with the id that no other job has: by their name the nodes find each other."""
-    if reader.given(JOB_NAME):
-        return reader.get(JOB_NAME)
-    reader.ledger.note(JOB_NAME.value, f"{called}-{job}", source)
-    return f"{called}-{job}"
+    reader.offer(JOB_NAME.value, Candidate(source, f"{called}-{job}"))
+    return reader.get(JOB_NAME)
 
 
 def job(
@@ -193,3 +188,31 @@ def attempt(reader: Reader, job: str, nodes: int = 1, index: int = 0) -> int:
 
 def _own_folder(reader: Reader, job: str) -> str:
     return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", job).strip("_")
+
+
+# A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
+
+
+def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence[str], tasks: Tasks) -> Job:
+    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0."""
+    rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
+    of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
+    sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
+    _refuse_with_ranks(reader, of_host, tasks.here, sources)
+    number = base.index(reader, ranks, rank)
+    reader.ledger.note(NODES.value, str(ranks), sources)
+    made = job(reader, program, known, (hosts[0], *("",) * (ranks - 1)), number, (1,) * ranks)
+    # In a plan for another node only the number of the rank is known.
+    here = number % of_host if reader.by_user(rank) and of_host else tasks.here
+    return replace(made, among=(here, of_host))
+
+
+def _refuse_with_ranks(reader: Reader, of_host: int, here: int, sources: str) -> None:
+    told = reader.told(base.PER_RANK)
+    if here >= of_host:
+        reader.problem(f"{told}: {sources} do not say how many ranks this host has and which of them this is; expected one on each host")
+    if reader.by_user(NODES) or (reader.by_user(SLOTS) and set(reader.get(SLOTS)) != {1}):
+        reader.problem(f"{told}: {sources} say how many ranks there are, each with one slot: leave {NODES.both} and {SLOTS.both} out")
+    for variable in PLACING:
+        if reader.given(variable) and reader.by_user(variable):
+            reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks; expected one ranklaunch on each host")
