@@ -304,6 +304,7 @@ WHEEL = {
     "ranklaunch/rounds/__init__.py",
     "ranklaunch/rounds/policy.py",
     "ranklaunch/rounds/progress.py",
+    "ranklaunch/rows.py",
     "ranklaunch/schemas/__init__.py",
     "ranklaunch/schemas/answers.py",
     "ranklaunch/schemas/check.schema.json",

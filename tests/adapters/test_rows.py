@@ -134,8 +134,8 @@ def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> 
     ("text", "said"),
     [
         ("", "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
-        ("{}", "expected rows"),
-        ("[[]]", "expected rows"),
+        ("{}", "expected a list of rows"),
+        ("[[]]", "row 1: expected name"),
         ('{"platform": [1]}', 'row 1: expected name = "in_small_letters" and sign = ["VARIABLE"]'),
         ('{"platform": [{"name": "x"}]}', "row 1: expected name"),
         ('{"platform": [{"name": "X Y", "sign": ["A"]}]}', "row 1: expected name"),
@@ -145,7 +145,7 @@ def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> 
         ('{"platform": [{"name": "x", "sign": ["A ~ ("]}]}', "row 1 (x): 'A ~ (': "),
         ('{"platform": [{"name": "x", "sign": ["A"], "kills_after_s": true}]}', "row 1 (x): kills_after_s: expected a number"),
         ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]}', "row 1 (x): refuse: expected when"),
-        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["b"]}]}]}', "unless: expected"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["b"]}]}]}', "unless with some of"),
         ("[" * 100_000, "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
     ],
 )  # fmt: skip

@@ -11,7 +11,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
@@ -231,48 +230,16 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 
 def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
-    text = files.text(path, MOST_BYTES)
-    if text is None:
-        msg = "no such file, or it may not be read"
-        raise ValueError(msg)
-    return tuple(_checked(row, at) for at, row in enumerate(_loaded(text, path), 1))
+    from ranklaunch import rows  # few users have rows of their own
+    from ranklaunch.adapters.launchers.shared.parsers import PARSERS
 
-
-def _loaded(text: str, path: str) -> list[Any]:
-    if path.endswith(".json"):
-        import json  # few users have rows of their own
-
-        rows = json.loads(text)
-    else:
-        try:
-            tomllib: Any = import_module("tomllib")
-        except ImportError:
-            msg = "this Python reads no TOML, which 3.11 and newer do: expected the same as JSON, a list of rows, in a file NAME.json"
-            raise ValueError(msg) from None
-        rows = tomllib.loads(text).get("starter")
-    if not isinstance(rows, list):
-        msg = "expected a list of rows ([[starter]] in TOML)"
-        raise ValueError(msg)
-    return rows
-
-
-def _checked(row: Any, at: int) -> Starter:
-    if not isinstance(row, dict) or not row.get("names"):
-        msg = f'row {at}: expected names = ["COMMAND"]'
-        raise ValueError(msg)
-    usual = {"names": (), **Starter._defaults}
-    for name, value in row.items():
-        if name not in usual:
-            msg = f"row {at}: unknown field {name!r}: expected {', '.join(usual)}"
+    found = rows.read(files, path, "starter")
+    for at, row in enumerate(found, 1):
+        if not isinstance(row, dict) or not row.get("names"):
+            msg = f'row {at}: expected names = ["COMMAND"]'
             raise ValueError(msg)
-        kind = type(usual[name])
-        if not isinstance(value, list if kind is tuple else kind) or (kind is tuple and not all(isinstance(each, str) for each in value)):
-            wanted = {tuple: "a list of texts", bool: "true or false", str: "a text"}[kind]
-            msg = f"row {at}: {name}: expected {wanted}"
+        rows.check(row, {"names": (), **Starter._defaults}, f"row {at}")
+        if row.get("options", "") not in ("", *PARSERS):
+            msg = f"row {at}: options: expected {', '.join(PARSERS)}"
             raise ValueError(msg)
-    from ranklaunch.adapters.launchers.shared.parsers import PARSERS  # few users have rows of their own
-
-    if row.get("options", "") not in ("", *PARSERS):
-        msg = f"row {at}: options: expected {', '.join(PARSERS)}"
-        raise ValueError(msg)
-    return _row(row)
+    return tuple(map(_row, found))

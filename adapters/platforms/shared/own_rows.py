@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from importlib import import_module
 
+from ranklaunch import rows
 from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
 from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipped, made
-from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.errors import ConfigError
 from ranklaunch.files import absolute
 from ranklaunch.read.reader import Reader
 from ranklaunch.typed import Any
@@ -21,39 +20,14 @@ class PlatformFile(Value):
     platform: tuple[Row, ...]
 
 
-_MOST_BYTES = 1024 * 1024
-_PATTERNS = ("sign", "nodes_like", "node_index_like", "slots_like", "job_name_like", "master_like")
-
-
 def read(reader: Reader) -> tuple[Shipped, ...]:
     """Return the rows. Raise ConfigError with the file, the row and the field that is wrong."""
     path = absolute(reader.get(PLATFORM_FILE), reader.cwd)
     try:
-        text = reader.files.text(path, _MOST_BYTES)
-        if text is None:
-            msg = "no such file, or it may not be read"
-            raise ValueError(msg)
-        return tuple(_checked(fields, at) for at, fields in enumerate(_loaded(text, path), 1))
+        return tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
     except (ValueError, RecursionError) as error:
         msg = f"{reader.told(PLATFORM_FILE)}: {error}"
         raise ConfigError(msg) from None
-
-
-def _loaded(text: str, path: str) -> list[Any]:
-    if path.endswith(".json"):
-        found = json.loads(text)
-    else:
-        try:
-            tomllib: Any = import_module("tomllib")
-        except ImportError:
-            msg = "this Python reads no TOML, which 3.11 and newer do: expected the same as JSON in a file NAME.json"
-            raise ValueError(msg) from None
-        found = tomllib.loads(text)
-    rows = found.get("platform") if isinstance(found, dict) else None
-    if not isinstance(rows, list):
-        msg = 'expected rows: [[platform]] in TOML, {"platform": [...]} in JSON'
-        raise ValueError(msg)
-    return rows
 
 
 def _checked(fields: Any, at: int) -> Shipped:
@@ -61,34 +35,17 @@ def _checked(fields: Any, at: int) -> Shipped:
         msg = f'row {at}: expected name = "in_small_letters" and sign = ["VARIABLE"]'
         raise ValueError(msg)
     where = f"row {at} ({fields['name']})"
-    _check(fields, {"name": "", **Row._defaults}, where)
+    rows.check(fields, {"name": "", **Row._defaults}, where)
     for each in fields.get("refuse", ()):
-        if not isinstance(each, dict) or not each.get("when") or not each.get("text"):
-            msg = f'{where}: refuse: expected when = ["CONDITION"] and text = "MESSAGE"'
+        rows.check({"when": (), **each}, {"when": (), "text": "", **Refusal._defaults}, f"{where}: refuse")
+        if not each.get("when") or not each.get("text") or not {*each.get("unless", ())} <= {*VALUES}:
+            msg = f'{where}: refuse: expected when = ["CONDITION"], text = "MESSAGE", and unless with some of {", ".join(VALUES)}'
             raise ValueError(msg)
-        _check(each, {"when": (), "text": "", **Refusal._defaults}, f"{where}: refuse")
-        if not {*each.get("unless", ())} <= {*VALUES}:
-            msg = f"{where}: refuse: unless: expected some of {', '.join(VALUES)}"
-            raise ValueError(msg)
-    for pattern in (each for name in _PATTERNS for each in fields.get(name, ()) if " ~ " in each):
+    found = made(Shipped, fields)
+    for pattern in (*found.patterns, *found.node_index_like):
         try:
             re.compile(pattern.partition(" ~ ")[2])
         except re.error as error:
             msg = f"{where}: {pattern!r}: {error}"
             raise ValueError(msg) from None
-    return made(Shipped, fields)
-
-
-def _check(fields: dict[str, Any], usual: dict[str, Any], where: str) -> None:
-    """Raise ValueError for a field that is unknown, or of another kind than the usual value."""
-    for name, value in fields.items():
-        if name not in usual:
-            msg = f"{where}: unknown field {name!r}{nearest(name, usual)}; expected {', '.join(usual)}"
-            raise ValueError(msg)
-        kind = type(usual[name])
-        texts = name == "refuse" or (isinstance(value, list) and all(isinstance(each, str) for each in value))
-        fits = isinstance(value, list) and texts if kind is tuple else isinstance(value, (int, float) if kind is float else kind)
-        if not fits or (isinstance(value, bool) and kind is not bool):
-            wanted = {tuple: "a list of texts", bool: "true or false", str: "a text", float: "a number"}[kind]
-            msg = f"{where}: {name}: expected {wanted}"
-            raise ValueError(msg)
+    return found

@@ -101,11 +101,9 @@ class Place:
         named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
         found = [*named, *getattr(self._module, "VARIABLES", ())]
         found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
-        whens = [condition for refusal in row.refuse for condition in refusal.when]
-        parts = (*row.sign, *row.nodes_like, *row.slots_like, *row.job_name_like, *row.master_like, *whens)
         for value, patterns, meaning, of_node in (
             ("index_of_node", row.node_index_like, "has the index of this node in it", True),
-            ("signs", parts, "says that this is the platform, or has a part that counts", False),
+            ("signs", row.patterns, "says that this is the platform, or has a part that counts", False),
         ):
             known = {*base.RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
             names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from ranklaunch.errors import number
 from ranklaunch.typed import Any, TypeVar
 from ranklaunch.values import Value
 
@@ -78,6 +79,16 @@ class Row(Value):
     kills_after_s: float = 0.0
     starts_late: bool = False
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Return the sign, and when starts are refused."""
+        return (*self.sign, *(each for refusal in self.refuse for each in refusal.when))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return all that may have a regular expression, but for what tells nodes apart."""
+        return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.master_like)
+
 
 R = TypeVar("R", bound=Row)
 
@@ -118,14 +129,14 @@ def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
     """Return the match of NAMES ~ REGEX in the values of these variables, with blanks between."""
     names, _, regex = pattern.partition(" ~ ")
     text = " ".join(env.get(filled(name, env), "").strip() for name in names.split())
-    return re.fullmatch(_PLUS.sub("", regex), text)
+    return re.fullmatch(_PLUS.sub("", regex), text, re.DOTALL)
 
 
 def value_like(pattern: str, env: Mapping[str, str]) -> str:
     """Return the first group of a pattern that is set, plus the number behind it; "" where it does not match."""
     found, more = match(pattern, env), _PLUS.search(pattern)
     text = next(filter(None, found.groups()), "") if found else ""
-    return str(int(text) + int(more[1])) if text and more else text
+    return str(int(text) + int(more[1])) if more and number(text) is not None else text
 
 
 def names_in(pattern: str) -> list[str]:

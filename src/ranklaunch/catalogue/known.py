@@ -9,11 +9,10 @@ from __future__ import annotations
 import collections
 import functools
 import json
-import re
 from collections.abc import Iterable
-from importlib import import_module
 from pkgutil import get_data
 
+from ranklaunch import rows
 from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, of_family
 from ranklaunch.errors import unreadable
 from ranklaunch.files import Files, absolute, join
@@ -22,8 +21,6 @@ from ranklaunch.typed import Any
 _SHIPPED = "known.json"
 MOST_BYTES = 4 * 1024 * 1024  # of a user's file
 MOST_FILES = 256
-MOST_PARTS = 32  # of a TOML key; of thousands, tomllib takes gigabytes
-_NESTED = rf"""(?<![\w.'"-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
 
 
 @functools.cache
@@ -82,7 +79,7 @@ def _read(files: Files, path: str) -> list[KnownError]:
         if text is None:
             msg = "it cannot be read"
             raise ValueError(msg)
-        return of_family(json.loads(text, object_pairs_hook=_each_once) if path.endswith(".json") else _toml(text))
+        return of_family(json.loads(text, object_pairs_hook=_each_once) if path.endswith(".json") else rows.toml(text))
     except (ValueError, RecursionError) as error:
         msg = f"{path}: {unreadable(error):.300}"
         raise ValueError(msg) from None
@@ -95,17 +92,3 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         msg = f"{counted.most_common(1)[0][0]!r:.80} is given twice in one map"
         raise ValueError(msg)
     return dict(pairs)
-
-
-def _toml(text: str) -> Any:
-    try:
-        tomllib: Any = import_module("tomllib")
-    except ImportError:
-        msg = "this Python does not read TOML: write it as JSON"
-        raise ValueError(msg) from None
-    nested = re.search(_NESTED, text)
-    if nested:
-        number = text.count("\n", 0, nested.start()) + 1
-        msg = f"line {number}: a key has more than {MOST_PARTS} parts"
-        raise ValueError(msg)
-    return tomllib.loads(text)

@@ -1,0 +1,62 @@
+"""Rows of a table in a user's file, TOML or JSON, such as places and commands of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from importlib import import_module
+
+from ranklaunch.errors import nearest
+from ranklaunch.files import Files
+from ranklaunch.typed import Any
+
+MOST_BYTES = 1024 * 1024  # of a file
+MOST_PARTS = 32  # of a TOML key; of thousands, tomllib takes gigabytes
+_NESTED = rf"""(?<![\w.'"-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
+_WANTED = {tuple: "a list of texts", bool: "true or false", str: "a text", float: "a number"}
+
+
+def read(files: Files, path: str, name: str) -> list[Any]:
+    """Return the rows of the table with this name. Raise ValueError for another content, RecursionError for one nested too deeply."""
+    text = files.text(path, MOST_BYTES)
+    if text is None:
+        msg = "no such file, or it may not be read"
+        raise ValueError(msg)
+    found = json.loads(text) if path.endswith(".json") else toml(text)
+    rows = found.get(name) if isinstance(found, dict) else found
+    if not isinstance(rows, list):
+        msg = f'expected a list of rows: [[{name}]] in TOML, {{"{name}": [...]}} in JSON'
+        raise ValueError(msg)
+    return rows
+
+
+def toml(text: str) -> Any:
+    """Return what a TOML document holds. Raise ValueError on Python before 3.11, and for a key of too many parts."""
+    try:
+        tomllib: Any = import_module("tomllib")
+    except ImportError:
+        msg = "this Python does not read TOML, which 3.11 and newer do: write the same as JSON, in a file NAME.json"
+        raise ValueError(msg) from None
+    nested = re.search(_NESTED, text)
+    if nested:
+        number = text.count("\n", 0, nested.start()) + 1
+        msg = f"line {number}: a key has more than {MOST_PARTS} parts"
+        raise ValueError(msg)
+    return tomllib.loads(text)
+
+
+def check(fields: Mapping[str, Any], usual: Mapping[str, Any], where: str) -> None:
+    """Raise ValueError for a field that is unknown, or of another kind than its usual value. A list has texts, or tables."""
+    for name, value in fields.items():
+        if name not in usual:
+            msg = f"{where}: unknown field {name!r}{nearest(name, usual)}; expected {', '.join(usual)}"
+            raise ValueError(msg)
+        kind = type(usual[name])
+        if kind is tuple:
+            fits = isinstance(value, list) and all(isinstance(each, (str, dict)) for each in value)
+        else:
+            fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+        if not fits:
+            msg = f"{where}: {name}: expected {_WANTED[kind]}"
+            raise ValueError(msg)
