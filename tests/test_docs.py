@@ -15,6 +15,7 @@ from types import ModuleType
 
 import helpers
 import pytest
+from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
@@ -430,6 +431,7 @@ def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
 # The checklists of CONTRIBUTING.md
 
 LAUNCHER_FILES = ("adapters/launchers/<name>.py", "templates/<name>/command.j2", "tests/golden/<name>/")
+IN_PLACES = {case["platform"] for case in recorded_cases()}
 PLATFORM_FILES = ("adapters/platforms/<name>.py", "tests/golden/<name>/")
 
 
@@ -441,7 +443,7 @@ def checklist(title: str) -> str:
     ("title", "files", "names"),
     [
         ("Add a launcher", LAUNCHER_FILES, list(LAUNCHERS)),
-        ("Add a platform", PLATFORM_FILES, [row.name for row in PLATFORMS.rows.values() if row.module and row.name != "hyperpod"]),
+        ("Add a platform", PLATFORM_FILES, [row.name for row in PLATFORMS.rows.values() if row.module and row.name not in IN_PLACES]),
     ],
     ids=["launcher", "platform"],
 )

@@ -101,6 +101,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/unrecognised.py",
     "ranklaunch/adapters/platforms/shared/volcano_roles.py",
     "ranklaunch/adapters/platforms/slurm.py",
+    "ranklaunch/adapters/platforms/torchx.py",
     "ranklaunch/adapters/platforms/vertexai.py",
     "ranklaunch/adapters/platforms/volcano.py",
     "ranklaunch/catalogue/__init__.py",

@@ -1,0 +1,33 @@
+"""TorchX on Volcano: a task for each replica of a role, with one pod each, whose host is in the variable of that task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import NODE_INDEX
+
+VARIABLES = (HOSTNAME,)
+
+_POD = re.compile(r"(?P<job_and_role>.+)-(?P<replica>[0-9]{1,7})-0")
+
+
+def facts(reader: Reader) -> Iterator[Fact]:
+    pod = _POD.fullmatch(kubernetes.own_name(reader))
+    if not pod:
+        return
+    roles: dict[str, dict[int, str]] = {}
+    for name, value in reader.env.items():
+        found = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
+        if found:
+            roles.setdefault(found[1], {})[int(found[2])] = value.strip()
+    own = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
+    role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
+    hosts = roles.get(role, {})
+    yield from of_hosts(f"hosts of the tasks {role}", [hosts[replica] for replica in sorted(hosts)])
+    yield NODE_INDEX, Candidate(f"the replica's number in {HOSTNAME.names[0]}", pod["replica"])
