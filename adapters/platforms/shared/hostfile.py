@@ -86,7 +86,7 @@ def _own(reader: Reader, path: str, hosts: Sequence[str]) -> int | None:
     if reader.given(NODE_INDEX):
         return None
     found = own_place.find(reader, hosts)
-    if not found and len(hosts) == 1 and own_place.is_loopback(hosts[0]):
+    if not found and len(hosts) == 1 and parse.is_loopback(hosts[0]):
         found = [0]
     if len(found) != 1:
         which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ranklaunch.adapters.platforms.shared import batch, own_place
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.files import absolute
+from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
@@ -36,7 +37,7 @@ def offer(reader: Reader) -> None:
 
 def refuse_another(reader: Reader, host: str) -> None:
     """The only one of them, where it is not this host, which would train alone."""
-    if not own_place.find(reader, (host,)) and not own_place.is_loopback(host):
+    if not own_place.find(reader, (host,)) and not parse.is_loopback(host):
         own = clipped(own_place.told(reader))
         reader.problem(f"{host}, the only host of {_told(reader)}, is not {own}; {NODE_INDEX.both} 0 says that it is")
 

@@ -22,10 +22,6 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
     return [i for i, host in enumerate(hosts) if addresses.intersection((host, *known.get(host, ())))]
 
 
-def is_loopback(host: str) -> bool:
-    return bool(re.fullmatch(r"localhost|127\..*|::1", host))
-
-
 def address(reader: Reader) -> str:
     """This node's, by which others may reach it: that of its name in /etc/hosts, else its only one; "" where it cannot be told."""
     named = [found for name in sorted(_names(reader)) for found in _known(reader).get(name, ())]
