@@ -72,6 +72,7 @@ def test_a_list_of_hosts_may_have_gaps() -> None:
         ({"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "mpiexec --map-by ppr:1:node"),
         ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "2"}, {}, "MEGASCALE_NUM_SLICES=2"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "2", "RANKLAUNCH_SLOTS": "8"}, {}, "RANKLAUNCH_NODES"),
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "8"}, {}, "no device is seen here"),
         ({"NSML_RANK": "0", "NSML_WORLD_SIZE": "2"}, {}, "NSML_HOST_RANK0"),
         ({"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "2", "BT_LEADER_ADDR": "a"}, {}, "BT_NODE_RANK=2: expected 0 to 1"),
         ({}, {"/opt/ml/input/config/pod_resourceconfig.json": '{"ips": ["10'}, "is not understood"),

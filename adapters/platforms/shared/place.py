@@ -211,14 +211,18 @@ class Place:
         if reader.given(self.nodes):
             return reader.get(self.nodes)
         hosts = reader.get(HOSTS)
-        if not hosts and reader.given(self.ranks):
+        if not hosts and reader.given(self.ranks) and self._has_slots(reader):
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
             number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
-        if not hosts and self.row.no_count and sure:
+        if source == "default" and self.row.no_count and sure:
             reader.problem(f"none of {', '.join((*self.nodes.names, *HOSTS.names))} says how many nodes the job has: {self.row.no_count}")
         reader.ledger.note(NODES.value, str(number), source)
         return number
+
+    def _has_slots(self, reader: Reader) -> bool:
+        """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
+        return not self.row.no_count or reader.get(self.ranks) == 1 or reader.given(self.slots) or devices(reader) > 0
 
     def _by_ranks(self, reader: Reader) -> int:
         """Return the number of nodes by that of all ranks, which must be as many on each."""
