@@ -12,7 +12,6 @@ from recorded_places import recorded_cases
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.unrecognised import RENDEZVOUS
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import NOTHING
 
@@ -25,6 +24,7 @@ class Sample(NamedTuple):
     files: Mapping[str, str] = NOTHING
 
 
+RENDEZVOUS = PLATFORMS.rows["determined"].json_file
 POD = {"/etc/hosts": "10.244.0.9\tjob-part-0-1.job.team-a.svc.cluster.local\tjob-part-0-1\n"}
 SAMPLES = {
     "modelarts": Sample({"MA_NUM_HOSTS": "2"}, {"VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a,b"}),

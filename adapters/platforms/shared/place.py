@@ -7,6 +7,7 @@ first, sources that contradict each other are refused, and plans show where each
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -186,9 +187,12 @@ class Place:
         yield from of_hosts(reader.source(self.hosts) if found else "", [each.host for each in found], slots)
         if reader.given(self.file):
             yield from self._of_file(reader)
+        text = text_of(reader.files, row.json_file, _MOST_BYTES) if row.json_file else ""
+        if text:
+            yield from self._of_json(reader, text)
         for variable, patterns in (
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
-            (JOB_NAME, row.job_name_like), (FIRST, row.master_like),
+            (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
         ):  # fmt: skip
             yield from _like(variable, patterns, reader.env)
         if hasattr(self._module, "facts"):
@@ -203,9 +207,26 @@ class Place:
             reader.problem(f"{path}: expected a host first on each line")
         elif hosts:
             yield from of_hosts(path, hosts, [int(match[2] or 0) for match in found if match] if self.row.slots_beside else ())
-            own = own_place.find(reader, hosts)
-            if len(own) == 1 and not reader.given(self.node_index):
-                yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
+            yield from self._own_index(reader, path, hosts)
+
+    def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
+        path, found = self.row.json_file, _object(self.row, text)
+        if not found:
+            keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
+            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.names[0]} and {NODE_INDEX.names[0]}")
+            return
+        hosts, slots, index = found
+        yield from of_hosts(path, hosts, slots)
+        if index:
+            yield NODE_INDEX, Candidate(f"{self.row.json_node_index} in {path}", index)
+        else:
+            yield from self._own_index(reader, path, hosts)
+
+    def _own_index(self, reader: Reader, path: str, hosts: Sequence[str]) -> Iterator[Fact]:
+        """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
+        own = own_place.find(reader, hosts)
+        if len(own) == 1 and not reader.given(self.node_index):
+            yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
 
     def _count(self, reader: Reader, sure: bool) -> int:
         if reader.given(self.nodes):
@@ -261,8 +282,9 @@ class Place:
             return base.of_one_node(reader, variable)
         self._refuse_first_alone(reader, nodes)
         if sure and not reader.given(variable):
-            names = (*variable.names, *self.row.hosts_file, *(name for each in self.row.node_index_like for name in names_in(each)))
-            here = f": no line is {clipped(own_place.told(reader))}" if self.row.hosts_file else ""
+            files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
+            names = (*variable.names, *files, *(name for each in self.row.node_index_like for name in names_in(each)))
+            here = f": none of the hosts there is {clipped(own_place.told(reader))}" if files else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
         if number >= nodes:
@@ -322,6 +344,18 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
     made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
     if all(made):
         yield HOSTS, Candidate("names of nodes", ",".join(made))
+
+
+def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
+    """Return the hosts, the slots and the index (as text) of a file of JSON; None for one that does not have them."""
+    try:
+        found: Any = json.loads(text)
+        hosts = [parse.host(str(each)) for each in found[row.json_hosts]]
+        slots = [parse.whole(str(each), 0, parse.MOST_SLOTS) for each in found[row.json_slots]] if row.json_slots else []
+        index = str(parse.whole(str(found[row.json_node_index]), 0, len(hosts) - 1)) if row.json_node_index else ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
 
 
 def _is_host(text: str) -> bool:

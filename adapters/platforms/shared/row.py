@@ -36,14 +36,17 @@ class Row(Value):
     GPUs. job_name: variables with the name of the job. attempt: variables with the number of this start, from 1. restarts: variables
     with the number of restarts, from 0. ranks: variables with the number of all ranks, nodes times slots. hosts: variables with the
     hosts of all nodes, in node order, with blanks, commas or line breaks between. hosts_file: variables with the path of a file that
-    has a host first on each line. slots_beside: true if both have the slots of each host too, as HOST:N or HOST slots=N. master:
-    variables with the host of node 0, HOST or HOST:PORT. own: variables with the host of this node, which is that of node 0 on node 0
-    alone. node_index_like: patterns for the index. nodes_like: patterns for the number of nodes. slots_like: patterns for the ranks of
-    a node. job_name_like: patterns for the name of the job. master_like: patterns for the host of node 0. hosts_like: text in which {i}
-    is a node and {A|B} a variable, for the host of each node. hosts_each: the same for the name of a variable that has the host.
-    refuse: starts that are refused. starts_once: how to start ranklaunch on each node, where the job's script runs on the first alone.
-    no_count: what to do if nothing says how many nodes there are. no_first: what to do if nothing says where node 0 is. kills_after_s:
-    seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
+    has a host first on each line. slots_beside: true if both have the slots of each host too, as HOST:N or HOST slots=N. json_file:
+    path of a file with an object of JSON. json_hosts: its key for the hosts of all nodes, in node order. json_node_index: its key for
+    the index of this node, which else is found among the hosts. json_slots: its key for the ranks of each node. master: variables with
+    the host of node 0, HOST or HOST:PORT. own: variables with the host of this node, which is that of node 0 on node 0 alone.
+    node_index_like: patterns for the index. nodes_like: patterns for the number of nodes. slots_like: patterns for the ranks of a node.
+    job_name_like: patterns for the name of the job. attempt_like: patterns for the number of this start. master_like: patterns for the
+    host of node 0. hosts_like: text in which {i} is a node and {A|B} a variable, for the host of each node. hosts_each: the same for
+    the name of a variable that has the host. refuse: starts that are refused. starts_once: how to start ranklaunch on each node, where
+    the job's script runs on the first alone. no_count: what to do if nothing says how many nodes there are. no_first: what to do if
+    nothing says where node 0 is. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start
+    minutes apart."""
 
     name: str
     sign: tuple[str, ...] = ()
@@ -62,6 +65,10 @@ class Row(Value):
     hosts: tuple[str, ...] = ()
     hosts_file: tuple[str, ...] = ()
     slots_beside: bool = False
+    json_file: str = ""
+    json_hosts: str = ""
+    json_node_index: str = ""
+    json_slots: str = ""
     master: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
@@ -69,6 +76,7 @@ class Row(Value):
     nodes_like: tuple[str, ...] = ()
     slots_like: tuple[str, ...] = ()
     job_name_like: tuple[str, ...] = ()
+    attempt_like: tuple[str, ...] = ()
     master_like: tuple[str, ...] = ()
     hosts_like: str = ""
     hosts_each: str = ""
@@ -87,7 +95,7 @@ class Row(Value):
     @property
     def patterns(self) -> tuple[str, ...]:
         """Return all that may have a regular expression, but for what tells nodes apart."""
-        return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.master_like)
+        return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
 
 
 R = TypeVar("R", bound=Row)

@@ -18,8 +18,6 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.typed import NamedTuple
 
-RENDEZVOUS = "/run/determined/info/rendezvous.json"  # file of Determined with the addresses of all containers
-
 # What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
 # have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
 NAMES = r"""(?!ALLOWED|CASSANDRA|CELERY|CI_|DJANGO|ELASTIC|ES_|ETCD|KAFKA|MONGO|POSTGRES|RABBITMQ|RANKLAUNCH|REDIS|TRUSTED)
