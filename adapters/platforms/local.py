@@ -6,12 +6,9 @@ from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, PLATFORM, SLOTS, devices, make_job, spread
-from ranklaunch.read.tasks import Tasks
 from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
@@ -30,9 +27,12 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    found = _tasks(reader)
-    if found:
-        return _job_with_tasks(reader, program, found)
+    if tasks.given(reader, tasks.PS_HOSTS) or reader.given(tasks.CONFIG):
+        from ranklaunch.adapters.platforms.shared import parameter_servers  # few jobs have any
+
+        found = parameter_servers.job(reader, program, NAME, base.attempt)
+        if found:
+            return found
     listed = _listed(reader)
     if not listed and not reader.given(base.HOSTFILE):
         unrecognised.refuse(reader)
@@ -99,35 +99,3 @@ def _slots(reader: Reader, listed: Listed | None) -> tuple[int, ...]:
     if listed:
         reader.ledger.note(SLOTS.value, showing.show(listed.slots), listed.path)
     return listed.slots if listed else (devices(reader),)
-
-
-def _tasks(reader: Reader) -> Tasks | None:
-    """Where ps are given, or TF_CONFIG names some."""
-    if not tasks.given(reader, tasks.PS_HOSTS):
-        return tasks.by_config(reader, tasks.TASK, NODE_INDEX)
-    workers = reader.get(tasks.WORKER_HOSTS) or tuple(Endpoint(host) for host in reader.get(HOSTS))
-    if not workers:
-        reader.problem(f"{reader.source(tasks.PS_HOSTS)} names ps, but neither {tasks.WORKER_HOSTS.both} nor {HOSTS.both} names workers")
-        workers = (tasks.STAND_IN,)
-    ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
-    found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))
-    return replace(found, index=base.index(reader, found.size, NODE_INDEX, "workers" if found.task == tasks.WORKER else "ps"))
-
-
-def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
-    count = len(found.workers)
-    if reader.given(NODES) and reader.get(NODES) != count:
-        reader.problem(f"{count} workers are named, but {reader.told(NODES)}: expected the number of workers")
-    tasks.refuse_duplicates(reader, found)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=reader.get(JOB_NAME) or "local",
-        attempt=base.attempt(reader, found.size, found.node_index),
-        hosts=found.hosts,
-        slots=found.slots(spread(reader, SLOTS, slots, count)),
-        node_index=found.node_index,
-        tasks=found,
-    )
