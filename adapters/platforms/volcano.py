@@ -5,10 +5,9 @@ The nodes are the pods of one task, or of the leading task and then of the worke
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
@@ -80,7 +79,7 @@ def job_facts(reader: Reader) -> dict[str, Any]:
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
     hosts = [host for task in nodes for host in task.hosts]
     yield HOSTS, Candidate(" and ".join(task.source for task in nodes), ",".join(hosts))
-    if reader.given(RANK) and nodes[:1] == [_leader(reader, nodes)]:
+    if reader.given(RANK) and hosts[:1] == [kubernetes.seen(reader, LEADER)]:
         yield from ((NODES, each) for each in reader.candidates(SIZE) if not reader.by_user(HOSTS))
         yield from ((NODE_INDEX, each) for each in reader.candidates(RANK))
         yield from ((PORT, each) for each in reader.candidates(PORT) if len(hosts) > 1)
@@ -93,7 +92,7 @@ def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Itera
     """Yield the index of this pod among those of the nodes, and the job's name. Hosts are called POD.JOB."""
     hosts, pod = [host.split(".") for task in nodes for host in task.hosts], kubernetes.own_name(reader)
     if reader.given(INDEX):
-        before = sum(len(task.hosts) for task in itertools.takewhile(lambda task: task != mine, nodes))
+        before = len(nodes[0].hosts) if nodes[1:] and nodes[0] != mine else 0
         index = before + reader.get(INDEX)
         yield NODE_INDEX, Candidate(f"{reader.source(INDEX)}{f' + {before}' if before else ''}", str(index))
     yield from ((NODE_INDEX, Candidate("place of HOSTNAME in the hosts", str(i))) for i, host in enumerate(hosts) if host[0] == pod)
@@ -162,15 +161,10 @@ def _nodes(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     return led or (joint if not mine or mine in joint else [mine])
 
 
-def _leader(reader: Reader, tasks: Iterable[Task]) -> Task | None:
-    """Return the task that plugin pytorch calls the master."""
-    return next((task for task in tasks if task.hosts[:1] == (kubernetes.seen(reader, LEADER),)), None)
-
-
 def _of_pytorch(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     """Return the two tasks of plugin pytorch on their pods: no others have a RANK. The leader's pod knows the number of workers, and not
     the name of their task."""
-    leader = _leader(reader, there.values())
+    leader = next((task for task in there.values() if task.hosts[:1] == (kubernetes.seen(reader, LEADER),)), None)
     if not (leader and reader.given(RANK) and reader.given(SIZE)):
         return ()
     if mine and mine != leader:
