@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, PLATFORM, SLOTS, devices, make_job, spread
-from ranklaunch.read.tasks import Tasks
-from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
-
-if TYPE_CHECKING:
-    from ranklaunch.adapters.platforms.shared.hostfile import Listed
 
 NAME = "local"
 
@@ -30,17 +22,22 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
-    found = _tasks(reader)
-    if found:
-        return _job_with_tasks(reader, program, found)
-    listed = _listed(reader)
-    if not listed and not reader.given(base.HOSTFILE):
-        unrecognised.refuse(reader)
-    hosts = listed.hosts if listed else reader.get(HOSTS)
+    if tasks.given(reader, tasks.PS_HOSTS) or reader.given(tasks.CONFIG):
+        from ranklaunch.adapters.platforms.shared import parameter_servers  # few jobs have any
+
+        found = parameter_servers.job(reader, program, NAME, base.attempt)
+        if found:
+            return found
+    _offer_hostfile(reader)
+    unrecognised.refuse(reader)
+    return _job(reader, program)
+
+
+def _job(reader: Reader, program: Program) -> Job:
+    hosts = reader.get(HOSTS)
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:
-        source = listed.path if listed else reader.source(HOSTS)
-        reader.problem(f"{source} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
+        reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
         hosts = hosts[:1] * nodes
     if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
         from ranklaunch.adapters.platforms.shared import named
@@ -48,8 +45,8 @@ def read(reader: Reader, program: Program) -> Job:
         named.refuse_another(reader, hosts[0])
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
-    own = base.index(reader, nodes, NODE_INDEX) if not listed or listed.node_index is None else listed.node_index
-    slots = _slots(reader, listed)
+    own = base.index(reader, nodes, NODE_INDEX)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
         program,
@@ -78,56 +75,13 @@ def _place(reader: Reader) -> tuple[int, int]:
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
 
 
-def _listed(reader: Reader) -> Listed | None:
-    """Return the nodes of the hostfile. A hostfile that nobody has asked for counts only where nothing else tells of the nodes.
+def _offer_hostfile(reader: Reader) -> None:
+    """Offer the nodes of the hostfile. A hostfile that nobody has asked for counts only if nothing else tells of the nodes.
 
-    Raise ConfigError if the file cannot be used: what follows would be about a job of one node, and not true."""
+    Raise ConfigError if the file cannot be used: what follows would be about a job of one node, and not true.
+    """
     usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.given, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
-    if not usual and not reader.given(base.HOSTFILE):
-        return None
-    from ranklaunch.adapters.platforms.shared import hostfile  # most have none
+    if usual or reader.given(base.HOSTFILE):
+        from ranklaunch.adapters.platforms.shared import hostfile  # most have none
 
-    listed = hostfile.read(reader)
-    if not listed:
-        reader.check()
-    return listed
-
-
-def _slots(reader: Reader, listed: Listed | None) -> tuple[int, ...]:
-    if reader.given(SLOTS):
-        return reader.get(SLOTS)
-    if listed:
-        reader.ledger.note(SLOTS.value, showing.show(listed.slots), listed.path)
-    return listed.slots if listed else (devices(reader),)
-
-
-def _tasks(reader: Reader) -> Tasks | None:
-    """Where ps are given, or TF_CONFIG names some."""
-    if not tasks.given(reader, tasks.PS_HOSTS):
-        return tasks.by_config(reader, tasks.TASK, NODE_INDEX)
-    workers = reader.get(tasks.WORKER_HOSTS) or tuple(Endpoint(host) for host in reader.get(HOSTS))
-    if not workers:
-        reader.problem(f"{reader.source(tasks.PS_HOSTS)} names ps, but neither {tasks.WORKER_HOSTS.both} nor {HOSTS.both} names workers")
-        workers = (tasks.STAND_IN,)
-    ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
-    found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))
-    return replace(found, index=base.index(reader, found.size, NODE_INDEX, "workers" if found.task == tasks.WORKER else "ps"))
-
-
-def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
-    count = len(found.workers)
-    if reader.given(NODES) and reader.get(NODES) != count:
-        reader.problem(f"{count} workers are named, but {reader.told(NODES)}: expected the number of workers")
-    tasks.refuse_duplicates(reader, found)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=reader.get(JOB_NAME) or "local",
-        attempt=base.attempt(reader, found.size, found.node_index),
-        hosts=found.hosts,
-        slots=found.slots(spread(reader, SLOTS, slots, count)),
-        node_index=found.node_index,
-        tasks=found,
-    )
+        hostfile.offer(reader)

@@ -10,31 +10,25 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.files import join
+from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.files import absolute, join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS as ANY_HOSTS
-from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.read.settings import NODE_INDEX, NODES, devices, make_job, spread
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.read.settings import HOSTS, NODE_INDEX
+from ranklaunch.showing import clipped
 from ranklaunch.typed import Any
-
-NAME = "sagemaker"
+from ranklaunch.values import replace
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
-HOSTS = ANY_HOSTS.also("SM_HOSTS", agree=True)
+SM_HOSTS = HOSTS.also("SM_HOSTS", agree=True)
 CURRENT_HOST = Variable(
     "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", agree=True, per_node=True,
     default_text="current_host of resourceconfig.json",
 )  # fmt: skip
-SLOTS = ANY_SLOTS.also("SM_NUM_GPUS")
-JOB_NAME = ANY_JOB_NAME.also("TRAINING_JOB_NAME")
 PROGRAM = Variable(
     "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, where the command line names none; in the folder of the code",
     "image", default_text="hyperparameter sagemaker_program",
@@ -44,10 +38,7 @@ CODE = Variable(
     default_text="hyperparameter sagemaker_submit_directory, else code below the folder of the job's files",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (BASE, HOSTS, CURRENT_HOST, SLOTS, JOB_NAME, PROGRAM, CODE)
-
-attempt = base.attempt
-log_dir = base.log_dir
+VARIABLES = (BASE, SM_HOSTS, CURRENT_HOST, PROGRAM, CODE)
 
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
@@ -72,62 +63,35 @@ def failure_file(reader: Reader) -> str:
     return join(reader.get(BASE), "output/failure")
 
 
-def read(reader: Reader, program: Program) -> Job:
-    resources = _object(reader, "resourceconfig")
-    _offer(reader, resources)
-    hosts = _hosts(reader)
-    index = _index(reader, hosts) if hosts else 0
-    hosts = hosts or ("localhost",)  # where they are malformed, which is said already
-    _refuse_unfit(reader)
-    name = _named(reader) if program.path == _path(reader) else ""
-    if name:
-        _refuse_missing_code(reader, program, name)
-    slots = spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), len(hosts))
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader, len(hosts), index),
-        hosts=hosts,
-        slots=slots,
-        node_index=index,
-        accelerator=("gpu", reader.source(SLOTS)),
-        env=tuple(sorted(_environment(reader, resources, hosts, index, slots[index], program, name).items())),
-        folder=program.path.removesuffix(f"/{name}") if name else "",
-    )
-
-
-# Nodes
-
-
-def _offer(reader: Reader, resources: dict[str, Any]) -> None:
-    """What a file says comes after variables, which must agree with it."""
-    file = _config_file(reader, "resourceconfig")
+def facts(reader: Reader) -> Iterator[Fact]:
+    """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
+    file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
     if resources:
         reader.offer(HOSTS.value, Candidate(f"hosts of {file}", json.dumps(resources.get("hosts") or [])))
         reader.offer(CURRENT_HOST.value, Candidate(f"current_host of {file}", str(resources.get("current_host", ""))))
+    hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
+    if not reader.by_user(HOSTS):
+        hosts.sort()
+        yield HOSTS, Candidate(reader.source(SM_HOSTS), ",".join(hosts))
+    if own in hosts:
+        yield NODE_INDEX, Candidate(reader.source(CURRENT_HOST), str(hosts.index(own)))
+    elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
+        wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
+        reader.problem(f"{wrong}; or set {NODE_INDEX.names[0]}")
 
 
-def _hosts(reader: Reader) -> tuple[str, ...]:
-    """Return the hosts in node order; none if they are malformed."""
-    hosts = reader.get(HOSTS) if reader.given(HOSTS) else ("localhost",)
-    if reader.given(NODES) and reader.get(NODES) != len(hosts):
-        reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
-    return hosts if reader.by_user(HOSTS) else tuple(sorted(hosts))
-
-
-def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
-    if reader.by_user(NODE_INDEX):
-        return base.index(reader, len(hosts), NODE_INDEX)
-    name, source = reader.get(CURRENT_HOST), reader.source(CURRENT_HOST)
-    if name in hosts:
-        reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
-        return hosts.index(name)
-    if len(hosts) > 1 or name:
-        shown = showing.clipped(",".join(hosts))
-        reader.problem(f"{source} is {showing.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
-    return 0
+def finished(reader: Reader, job: Job) -> Job:
+    """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
+    name = _named(reader) if job.program.path == _path(reader) else ""
+    submitted = _submitted(reader)
+    if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
+        reader.problem(
+            f"sagemaker_submit_directory={clipped(submitted)!r}: the code is in S3, and {job.program.path} is not there: ranklaunch "
+            "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
+        )
+    env = tuple(sorted(_environment(reader, job, name).items()))
+    python = absolute(job.python, reader.cwd) if name and "/" in job.python else job.python
+    return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
 
 
 # The program
@@ -147,19 +111,6 @@ def _path(reader: Reader) -> str:
     name, told = _named(reader), _submitted(reader)
     places = [join(folder, name) for folder in (told, join(reader.get(BASE), "code")) if name and folder.startswith("/")]
     return next(filter(reader.files.exists, places), "".join(places[:1]))
-
-
-def _refuse_missing_code(reader: Reader, program: Program, name: str) -> None:
-    told = _submitted(reader)
-    if name.startswith("-") or ".." in name.split("/"):
-        reader.problem(
-            f"sagemaker_program={showing.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
-        )
-    elif told.startswith("s3://") and not reader.files.exists(program.path):
-        reader.problem(
-            f"sagemaker_submit_directory={showing.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
-            "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
-        )
 
 
 def arguments(hyperparameters: dict[str, Any]) -> list[str]:
@@ -192,31 +143,19 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-def _refuse_unfit(reader: Reader) -> None:
-    """What neither an argument nor a variable can hold."""
-    for name, value in _own_hyperparameters(reader).items():
-        try:
-            possible = b"\0" not in f"{name}{_argument(value)}".encode(errors="surrogateescape")
-        except UnicodeEncodeError:
-            possible = False
-        if not possible:
-            reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
-
-
 # The environment that SageMaker's training toolkit gives a program
 
 
-def _environment(
-    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program, name: str
-) -> dict[str, str]:
-    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays. name: by which
-    SageMaker calls the program, "" for another one."""
-    base, channels, own = reader.get(BASE), _object(reader, "inputdataconfig"), _own_hyperparameters(reader)
+def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
+    """Return the variables that are not set yet, but for those that nobody could use with several processes. name: name of the program, if
+    SageMaker names it."""
+    base, resources, channels = reader.get(BASE), _object(reader, "resourceconfig"), _object(reader, "inputdataconfig")
+    own = _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
-    entry = name or posixpath.basename(program.path)
+    entry = name or posixpath.basename(job.program.path)
     values: dict[str, Any] = {
-        "HOSTS": list(hosts),
-        "CURRENT_HOST": hosts[index],
+        "HOSTS": [node.host for node in job.nodes],
+        "CURRENT_HOST": job.node.host,
         "CURRENT_INSTANCE_TYPE": resources.get("current_instance_type", "local"),
         "CURRENT_INSTANCE_GROUP": resources.get("current_group_name", "homogeneousCluster"),
         "NETWORK_INTERFACE_NAME": resources.get("network_interface_name", "eth0"),
@@ -224,29 +163,26 @@ def _environment(
         "INPUT_DATA_CONFIG": channels,
         **{f"{folder.upper().replace('/', '_')}_DIR": join(base, folder) for folder in _FOLDERS},
         "CHANNELS": sorted(channels),
-        "NUM_GPUS": gpus,
+        "NUM_GPUS": job.node.slots if job.accelerator == "gpu" else 0,
         **({"NUM_CPUS": cpus} if cpus else {}),
         "LOG_LEVEL": _hyperparameters(reader).get("sagemaker_container_log_level", 20),
         "USER_ENTRY_POINT": entry,
         "MODULE_NAME": entry.removesuffix(".py"),
-        "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(program.path)) or join(base, "code"),
+        "MODULE_DIR": (_submitted(reader) if name else posixpath.dirname(job.program.path)) or join(base, "code"),
         "HPS": own,
-        "USER_ARGS": list(program.args),
+        "USER_ARGS": list(job.program.args),
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
         **{f"HP_{name.upper()}": value for name, value in own.items()},
     }
     texts = {f"SM_{name}": _text(value) for name, value in values.items()}
-    return {name: text for name, text in texts.items() if name in CURRENT_HOST.names or (name not in reader.env and _possible(name, text))}
+    free = CURRENT_HOST.names  # this one is of the planned node
+    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
 
 
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _possible(name: str, text: str) -> bool:
-    return name.isprintable() and "=" not in name and " " not in name and "\0" not in text
 
 
 # Files
@@ -258,14 +194,13 @@ def _config_file(reader: Reader, name: str) -> str:
 
 
 def _object(reader: Reader, name: str) -> dict[str, Any]:
-    """{} where there is none."""
+    """Return the object in a file, {} without the file."""
     path = _config_file(reader, name)
     try:
-        text = reader.files.text(path, _MOST_BYTES)
-        found = json.loads(text) if text and text.strip() else {}
-        if isinstance(found, dict):
-            return found
-        reader.problem(f"{path}: expected a JSON object")
-    except (ValueError, RecursionError) as error:
-        reader.problem(f"{path}: not JSON: {error}")
+        found = json.loads((reader.files.text(path, _MOST_BYTES) or "").strip() or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    reader.problem(f"{path}: expected a JSON object")
     return {}

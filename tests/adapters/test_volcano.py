@@ -78,12 +78,14 @@ def test_what_an_image_has_left_does_not_count(left: dict[str, str]) -> None:
         ({**WORKERS, "VC_TASK_INDEX": "2"}, ["VC_TASK_INDEX=2", "0 to 1"]),
         ({**WORKERS, "VC_TASK_INDEX": "x"}, ["VC_TASK_INDEX='x'"]),
         ({**WORKERS, "VC_TASK_INDEX": "0", "VK_TASK_INDEX": "1"}, ["VC_TASK_INDEX='0'", "VK_TASK_INDEX='1'"]),
-        ({**WORKERS, "VC_TASK_INDEX": "0", "HOSTNAME": "j-worker-1"}, ["VC_TASK_INDEX=0", "HOSTNAME=j-worker-1"]),
-        ({**WORKERS, **MASTER, **PYTORCH, "RANK": "1", "WORLD_SIZE": "4"}, ["WORLD_SIZE=4", "nodes"]),
+        ({**WORKERS, "VC_TASK_INDEX": "0", "HOSTNAME": "j-worker-1"}, ["VC_TASK_INDEX='0'", "place of HOSTNAME in the hosts='1'"]),
+        (
+            {**WORKERS, **MASTER, **PYTORCH, "RANK": "1", "WORLD_SIZE": "4"},
+            ["VC_WORKER_HOSTS names 3 hosts, but WORLD_SIZE=4"],
+        ),
         ({**WORKERS, **MASTER, **PYTORCH, "RANK": "3"}, ["RANK=3", "0 to 2"]),
-        ({**WORKERS, "VC_WORKER_NUM": "3", "VC_TASK_INDEX": "0"}, ["VC_WORKER_HOSTS names 2 hosts", "VC_WORKER_NUM is 3"]),
         ({**WORKERS, "VC_WORKER_HOSTS": "a b", "VC_TASK_INDEX": "0"}, ["VC_WORKER_HOSTS='a b'"]),
-        ({**WORKERS, "RANKLAUNCH_NODES": "3", "VC_TASK_INDEX": "0"}, ["names 2 hosts", "RANKLAUNCH_NODES is 3"]),
+        ({**WORKERS, "RANKLAUNCH_NODES": "3", "VC_TASK_INDEX": "0"}, ["VC_WORKER_HOSTS names 2 hosts, but RANKLAUNCH_NODES=3"]),
         ({"VC_TASK_INDEX": "1"}, ["RANKLAUNCH_NODES", "plugin svc"]),
         ({"VC_TASK_INDEX": "1", "RANKLAUNCH_NODES": "2"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_MASTER_ADDR", "plugin svc"]),
     ]

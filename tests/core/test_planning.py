@@ -402,7 +402,7 @@ OF_SAGEMAKER = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
         (helpers.modelarts(2, 2, 1), "MA_NUM_HOSTS", "x", {}),
         (helpers.modelarts(2, 2, 1), "VC_WORKER_HOSTS", "a,b/", {}),
         ({"VC_TASK_INDEX": "0"}, "RANKLAUNCH_HOSTS", "a/", {}),
-        ({"VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a,b"}, "VC_WORKER_NUM", "x", {}),
+        ({"VC_TASK_INDEX": "1", "VC_WORKER_HOSTS": "a,b"}, "VC_WORKER_HOSTS", "a,b/", {}),
         ({"JOB_COMPLETION_INDEX": "1"}, "RANKLAUNCH_HOSTS", "a/", {}),
         *((SLURM, name, text, {}) for name, text in (("SLURM_NNODES", "x"), ("SLURM_JOB_NODELIST", "a[1-"), ("SLURM_NODEID", "x"))),
         *((OF_TRAINJOB, name, text, {}) for name, text in (("PET_NNODES", "x"), ("PET_NODE_RANK", "x"), ("PET_MASTER_ADDR", "m/"))),

@@ -9,36 +9,25 @@ from ranklaunch.adapters.platforms.shared import own_place
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
 from ranklaunch.files import absolute
 from ranklaunch.read import parse
+from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS, NODE_INDEX
+from ranklaunch.read.settings import HOSTS, NODE_INDEX, SLOTS
 from ranklaunch.showing import clipped
-from ranklaunch.values import Value
 
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
 _MOST_BYTES = 16 * 1024 * 1024
 
 
-class Listed(Value):
-    """path: of the file. node_index: of this node; None where the user says it."""
-
-    path: str
-    hosts: tuple[str, ...]
-    slots: tuple[int, ...]
-    node_index: int | None
-
-
-def read(reader: Reader) -> Listed | None:
-    """None where it cannot be used, which is a problem then."""
+def offer(reader: Reader) -> None:
+    """Offer hosts, slots and this node's index. Raise ConfigError if the file cannot be used, or does not have this node."""
     path = _path(reader)
-    try:
-        text = reader.files.text(path, _MOST_BYTES)
-    except ValueError as error:
-        reader.problem(f"{path}: {error}")
-        return None
-    if text is None:
-        reader.problem(f"{reader.told(HOSTFILE)}: no such file, or it cannot be read")
-        return None
-    return _listed(reader, path, text)
+    found = _slots(reader, path)
+    if not found:
+        reader.check()
+    reader.offer(HOSTS.value, Candidate(path, ",".join(found)))
+    reader.offer(SLOTS.value, Candidate(path, ",".join(map(str, found.values()))))
+    if not reader.given(NODE_INDEX):
+        _offer_own(reader, path, tuple(found))
 
 
 def _path(reader: Reader) -> str:
@@ -51,7 +40,16 @@ def _path(reader: Reader) -> str:
     return absolute(reader.get(HOSTFILE), reader.cwd)
 
 
-def _listed(reader: Reader, path: str, text: str) -> Listed | None:
+def _slots(reader: Reader, path: str) -> dict[str, int]:
+    """Return the slots of each host, {} if the file cannot be used."""
+    try:
+        text = reader.files.text(path, _MOST_BYTES)
+    except ValueError as error:
+        reader.problem(f"{path}: {error}")
+        return {}
+    if text is None:
+        reader.problem(f"{reader.told(HOSTFILE)}: no such file, or it cannot be read")
+        return {}
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.strip()
@@ -61,12 +59,11 @@ def _listed(reader: Reader, path: str, text: str) -> Listed | None:
         wrong = _wrong(match, found)
         if wrong or not match:
             reader.problem(f"{path}, line {number}: {wrong}, found {clipped(bare)!r}")
-            return None
+            return {}
         found[match[1]] = int(match[2])
     if not found:
         reader.problem(f"{path}: expected a line HOST slots=N for each node, found none")
-        return None
-    return Listed(path, tuple(found), tuple(found.values()), _own(reader, path, tuple(found)))
+    return found
 
 
 def _wrong(match: re.Match[str] | None, before: dict[str, int]) -> str:
@@ -81,16 +78,13 @@ def _wrong(match: re.Match[str] | None, before: dict[str, int]) -> str:
     return "" if 1 <= int(match[2]) <= parse.MOST_SLOTS else f"expected slots from 1 to {parse.MOST_SLOTS}"
 
 
-def _own(reader: Reader, path: str, hosts: Sequence[str]) -> int | None:
-    """Which of them this node is, where nobody has said it."""
-    if reader.given(NODE_INDEX):
-        return None
+def _offer_own(reader: Reader, path: str, hosts: Sequence[str]) -> None:
     found = own_place.find(reader, hosts)
     if not found and len(hosts) == 1 and parse.is_loopback(hosts[0]):
         found = [0]
     if len(found) != 1:
         which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"
         reader.problem(f"{path}: {clipped(which)} {clipped(own_place.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
-        return 0
-    reader.ledger.note(NODE_INDEX.value, str(found[0]), f"{path} has {hosts[found[0]]}")
-    return found[0]
+        reader.check()
+    else:
+        reader.offer(NODE_INDEX.value, Candidate(f"{path} has {hosts[found[0]]}", str(found[0])))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ranklaunch.adapters.platforms.shared import base, kubernetes, own_place
+from ranklaunch.adapters.platforms.shared import base, kubernetes, own_place, parameter_servers
 from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.adapters.platforms.shared.row import Row, filled, holds, names_in, value_like
+from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
 from ranklaunch.files import absolute, text_of
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -73,12 +73,22 @@ def _given(reader: Reader, variable: Variable[T]) -> T:
 
 
 class Place:
-    """A platform, as platforms.Platform asks for it. module: with rules of its own, None without."""
+    """A platform, as platforms.Platform asks for it. module: with rules of its own, None without.
 
-    def __init__(self, row: Row, module: Any = None) -> None:
+    A module may have `VARIABLES`, `facts(reader)`, more sources of values, `INDEX`, the variable of the index if a fact gives it,
+    `job_facts(reader)`, more arguments of make_job, `finished(reader, job)`, which returns the job with changes, and `detect`, `program`,
+    `failure_file`, `log_dir` and `attempt(reader, nodes, index)` in place of those here.
+    """
+
+    def __init__(self, row: Shipped, module: Any = None) -> None:
         self.NAME = row.name
         self.row = row
         self._module = module
+        self.detect: Callable[[Reader], bool] = getattr(module, "detect", self._signed)
+        self.program: Callable[[Reader, Sequence[str]], Program | None] = getattr(module, "program", base.no_program)
+        self.failure_file: Callable[[Reader], str] = getattr(module, "failure_file", base.no_failure_file)
+        self.attempt: Callable[..., int] = getattr(module, "attempt", self._attempt)
+        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", base.log_dir)
         agree = bool(row.job_name_like)
         self.nodes = NODES.also(*row.nodes, agree=True)
         self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
@@ -111,21 +121,10 @@ class Place:
             found += [Variable(f"{row.name}_{value}", names, parse.text, "", meaning, "platform", per_node=of_node)] if names else []
         return tuple(found)
 
-    def detect(self, reader: Reader) -> bool:
-        if hasattr(self._module, "detect"):
-            return bool(self._module.detect(reader))
+    def _signed(self, reader: Reader) -> bool:
         return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
 
-    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        return None
-
-    def failure_file(self, reader: Reader) -> str:
-        return ""
-
-    def log_dir(self, reader: Reader) -> str:
-        return base.log_dir(reader)
-
-    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
         if reader.given(self.started):
             return reader.get(self.started)
         counted = reader.given(self.restarts)
@@ -138,7 +137,7 @@ class Place:
     # Reading a job
 
     def read(self, reader: Reader, program: Program) -> Job:
-        row = self.row
+        row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
             source = f"{row.name}, which kills after {row.kills_after_s:g} s"
             reader.offer(GRACE_S.value, Candidate(source, f"{row.kills_after_s * 0.8:g}"))
@@ -146,14 +145,18 @@ class Place:
             reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{row.name}, whose nodes start minutes apart", "1800"))
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
-        sure = not reader.has_problems  # else what is missing may be missing for that reason
+        job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
+        return self._module.finished(reader, job) if hasattr(self._module, "finished") else job
+
+    def _job(self, reader: Reader, program: Program, pod: str) -> Job:
+        row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
         nodes = self._count(reader, sure)
         hosts = self._hosts(reader, nodes, sure)
         own = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
         self._refuse_other_first(reader, hosts, own)
-        job = make_job(
+        return make_job(
             reader,
             program,
             platform=row.name,
@@ -163,9 +166,9 @@ class Place:
             slots=slots,
             node_index=own,
             accelerator=("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or row.gpus else ("cpu", "default"),
-            instance_name=kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else "",
+            instance_name=pod,
+            **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
         )
-        return self._module.finished(reader, job) if hasattr(self._module, "finished") else job
 
     def _refuse(self, reader: Reader) -> None:
         for each in self.row.refuse:
@@ -176,7 +179,7 @@ class Place:
     def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
         offered: dict[str, list[Candidate]] = {}
         for variable, candidate in facts:
-            offered.setdefault(variable.value, []).append(candidate)
+            offered.setdefault(variable.value, []).extend([candidate] if candidate.value else [])
         for value, candidates in offered.items():
             reader.offer(value, *candidates)
 
@@ -283,7 +286,9 @@ class Place:
         self._refuse_first_alone(reader, nodes)
         if sure and not reader.given(variable):
             files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
-            names = (*variable.names, *files, *(name for each in self.row.node_index_like for name in names_in(each)))
+            of_module = self._module.INDEX.names if hasattr(self._module, "INDEX") else ()
+            of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
+            names = (*variable.names, *of_module, *files, *of_parts)
             here = f": none of the hosts there is {clipped(own_place.told(reader))}" if files else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)

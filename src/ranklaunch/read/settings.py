@@ -277,7 +277,7 @@ def make_job(
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
     accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
-    only_launches: node 0 starts the ranks of the others and has none of its own. folder: where the platform runs the program, if it says.
+    only_launches: node 0 of several starts the ranks of the others and has none. folder: where the platform runs the program, if it says.
     own_logs: the platform says that the log folder is each node's own. Else each of several has a folder of its own in it.
     """
     rank_table = _rank_table(reader)
@@ -290,7 +290,7 @@ def make_job(
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
     _warn_of_unreadable_lists(reader, kind)
     _warn_of_few_devices(reader, kind, slots[node_index])
-    nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
+    nodes = make_nodes(named, [0, *counts[1:]] if only_launches and len(counts) > 1 else counts)
     return Job(
         name=name,
         platform=platform,
