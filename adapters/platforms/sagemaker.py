@@ -78,6 +78,17 @@ def facts(reader: Reader) -> Iterator[Fact]:
     elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
         wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
         reader.problem(f"{wrong}; or set {NODE_INDEX.names[0]}")
+    for name, value in _own_hyperparameters(reader).items():
+        if not _fits(f"{name}{_argument(value)}"):
+            reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
+
+
+def _fits(text: str) -> bool:
+    """Return True for a text that an argument and a variable can hold: without NUL and lone surrogates."""
+    try:
+        return b"\0" not in text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
 
 
 def finished(reader: Reader, job: Job) -> Job:

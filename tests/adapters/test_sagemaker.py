@@ -264,3 +264,9 @@ def test_run_as_sagemaker_starts_it(tmp_path: Path, host: str, code: int, reason
 def test_hosts_that_are_none_are_refused(env: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="RANKLAUNCH_HOSTS='bad/'"):
         helpers.plan({"SM_HOSTS": '["algo-1"]', "RANKLAUNCH_HOSTS": "bad/", **env})
+
+
+@pytest.mark.parametrize("value", ["b\0c", "\ud800"])
+def test_a_hyperparameter_that_no_argument_can_hold_is_refused(value: str) -> None:
+    given = {**files(), f"{CONFIG}/hyperparameters.json": json.dumps({"lr": value})}
+    assert "no argument can hold the hyperparameter 'lr'" in refused(given)
