@@ -48,7 +48,7 @@ MPI_RANK = Variable(
 INSTANCES = Variable(
     "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (INSTANCES, HOSTS, CONFIG, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
+VARIABLES: tuple[Variable[object], ...] = (HOSTS, CONFIG, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
