@@ -7,6 +7,7 @@ import json
 import helpers
 import pytest
 
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
@@ -114,7 +115,6 @@ def test_msrun_of_node_0_is_told_its_own_address(env: dict[str, str], files: dic
         ({"MASTER_ADDR": "a b"}, ["MASTER_ADDR='a b'"]),
         ({"MASTER_PORT": "0"}, ["MASTER_PORT='0'"]),
         ({"WORLD_SIZE": "", "LOCAL_WORLD_SIZE": ""}, ["RANKLAUNCH_NODES", "WORLD_SIZE"]),
-        ({"REPLICA_TYPE": "Master"}, ["RANK=1", "REPLICA_TYPE=Master"]),
     ],
 )
 def test_refused(env: dict[str, str], words: list[str]) -> None:
@@ -233,3 +233,37 @@ def test_place_in_the_rank_table(index: int) -> None:
     found = plan({HCCL: table}, "ranktable", **{**PYTORCH, **counts})
     assert [process.rank for process in found.processes] == [2 * index, 2 * index + 1]
     assert json.loads(table)["status"] == "completed"
+
+
+# Operators before 6.0.RC3 set the variables of a framework, and no sign of their own.
+OLDER = {
+    "torch": {**PYTORCH, "LOCAL_RANK": "0,1,2,3,4,5,6,7"},
+    "mindspore": {name: value for name, value in MINDSPORE.items() if name != "NPU_POD"},
+    "tf": {**TENSORFLOW, "CM_WORKER_IP": "10.1.0.7", "CM_CHIEF_DEVICE": "0"},
+}
+
+
+@helpers.for_each({name: (env,) for name, env in OLDER.items()})
+def test_an_older_operator_is_known_by_all_variables_of_a_framework(env: dict[str, str]) -> None:
+    env = {**env, "HOSTNAME": "llm-worker-0"}
+    job = helpers.plan(env, method="torchrun").job
+    assert (job.platform, job.name, job.master, job.node_index) == ("ascend_operator", "llm", "10.96.0.7", 1)
+    assert [node.slots for node in job.nodes] == [8, 8]
+
+
+RANK_OF_TORCHRUN = {**PYTORCH, "RANK": "9", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "x"}
+RANK_OF_MSRUN = {"MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "10.96.0.7", "MS_SCHED_PORT": "8118", "MS_NODE_ID": "1"}
+
+
+@helpers.for_each(
+    {
+        "a rank of torchrun": (RANK_OF_TORCHRUN,),
+        "a rank of msrun": (RANK_OF_MSRUN,),
+        "a rank that numbers itself": ({**PYTORCH, "LOCAL_RANK": "3"},),
+        "a shell with a list": ({"LOCAL_RANK": "0,1,2,3,4,5,6,7"},),
+        "one machine": ({**OLDER["torch"], "MASTER_ADDR": "127.0.0.1"},),
+        "one machine with MindSpore": ({**OLDER["mindspore"], "MS_SCHED_HOST": "localhost"},),
+    }
+)
+def test_ranks_of_launchers_and_machines_alone_are_none_of_an_older_operator(env: dict[str, str]) -> None:
+    assert not PLATFORMS["ascend_operator"].detect(helpers.reader(env))

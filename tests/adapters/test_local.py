@@ -269,7 +269,7 @@ UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
     ),
     "ClearML": ({**CLEARML, "LOCAL_RANK": "0"}, {}, ("WORLD_SIZE=2", "RANK=1", "MASTER_ADDR=10.0.0.1")),
     "a list of local ranks": (
-        {**CLEARML, "WORLD_SIZE": "16", "LOCAL_RANK": "0,1", "LOCAL_WORLD_SIZE": "8"}, {}, ("WORLD_SIZE=16", "LOCAL_WORLD_SIZE=8")
+        {"MASTER_ADDR": "m", "WORLD_SIZE": "16", "LOCAL_RANK": "0,1", "LOCAL_WORLD_SIZE": "8"}, {}, ("WORLD_SIZE=16", "LOCAL_WORLD_SIZE=8")
     ),
     "accelerate's words": (
         {"NUM_MACHINES": "2", "MACHINE_RANK": "0", "MAIN_PROCESS_IP": "m"}, {}, ("NUM_MACHINES=2", "MACHINE_RANK=0", "MAIN_PROCESS_IP=m")
@@ -292,7 +292,7 @@ UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
     "Grid Engine, file of root": ({"NHOSTS": "2", "PE_HOSTFILE": "/pe"}, {}, ("NHOSTS=2", "PE_HOSTFILE=/pe")),
     "OAR": ({"OAR_NODEFILE": "/oar"}, {"/oar": "a\na\nb\n"}, ("OAR_NODEFILE=/oar with 2 hosts",)),
     "Cobalt": ({"COBALT_NODEFILE": "/cobalt"}, {"/cobalt": "a\nb\n"}, ("COBALT_NODEFILE=/cobalt with 2 hosts",)),
-    "MindSpore": (MINDSPORE, {}, ("MS_WORKER_NUM=16", "MS_LOCAL_WORKER=8")),
+    "MindSpore": ({**MINDSPORE, "MS_NODE_RANK": ""}, {}, ("MS_WORKER_NUM=16", "MS_LOCAL_WORKER=8")),
     "MindSpore without a local count": (
         {"MS_WORKER_NUM": "2", "MS_SCHED_HOST": "10.0.0.1"}, {}, ("MS_WORKER_NUM=2", "MS_SCHED_HOST=10.0.0.1")
     ),

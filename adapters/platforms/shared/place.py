@@ -156,6 +156,7 @@ class Place:
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
         self._refuse_other_first(reader, hosts, own)
+        kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
         return make_job(
             reader,
             program,
@@ -165,7 +166,7 @@ class Place:
             hosts=hosts,
             slots=slots,
             node_index=own,
-            accelerator=("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or row.gpus else ("cpu", "default"),
+            accelerator=(kind, "default" if kind == "cpu" else reader.source(SLOTS)),
             instance_name=pod,
             **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
         )

@@ -33,20 +33,20 @@ class Row(Value):
     recognised_by: its signs for people, if they are not `sign`. started_by: what starts ranklaunch on nodes. why: reason why it is
     asked before others. sources: pages that document the variables. nodes: variables with the number of nodes. node_index: variables
     with the index of this node, from 0. slots: variables with the ranks of a node, or of each node. gpus: true if other slots count
-    GPUs. job_name: variables with the name of the job. attempt: variables with the number of this start, from 1. restarts: variables
-    with the number of restarts, from 0. ranks: variables with the number of all ranks, nodes times slots. hosts: variables with the
-    hosts of all nodes, in node order, with blanks, commas or line breaks between. hosts_file: variables with the path of a file that
-    has a host first on each line. slots_beside: true if both have the slots of each host too, as HOST:N or HOST slots=N. json_file:
-    path of a file with an object of JSON. json_hosts: its key for the hosts of all nodes, in node order. json_node_index: its key for
-    the index of this node, which else is found among the hosts. json_slots: its key for the ranks of each node. master: variables with
-    the host of node 0, HOST or HOST:PORT. own: variables with the host of this node, which is that of node 0 on node 0 alone.
-    node_index_like: patterns for the index. nodes_like: patterns for the number of nodes. slots_like: patterns for the ranks of a node.
-    job_name_like: patterns for the name of the job. attempt_like: patterns for the number of this start. master_like: patterns for the
-    host of node 0. hosts_like: text in which {i} is a node and {A|B} a variable, for the host of each node. hosts_each: the same for
-    the name of a variable that has the host. refuse: starts that are refused. starts_once: how to start ranklaunch on each node, where
-    the job's script runs on the first alone. no_count: what to do if nothing says how many nodes there are. no_first: what to do if
-    nothing says where node 0 is. kills_after_s: seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start
-    minutes apart."""
+    GPUs. npus: true if slots count NPUs, unless the container has a sign of another device. job_name: variables with the name of the
+    job. attempt: variables with the number of this start, from 1. restarts: variables with the number of restarts, from 0. ranks:
+    variables with the number of all ranks, nodes times slots. hosts: variables with the hosts of all nodes, in node order, with blanks,
+    commas or line breaks between. hosts_file: variables with the path of a file that has a host first on each line. slots_beside: true
+    if both have the slots of each host too, as HOST:N or HOST slots=N. json_file: path of a file with an object of JSON. json_hosts:
+    its key for the hosts of all nodes, in node order. json_node_index: its key for the index of this node, which else is found among
+    the hosts. json_slots: its key for the ranks of each node. master: variables with the host of node 0, HOST or HOST:PORT. own:
+    variables with the host of this node, which is that of node 0 on node 0 alone. node_index_like: patterns for the index. nodes_like:
+    patterns for the number of nodes. slots_like: patterns for the ranks of a node. job_name_like: patterns for the name of the job.
+    attempt_like: patterns for the number of this start. master_like: patterns for the host of node 0. hosts_like: text in which {i} is
+    a node and {A|B} a variable, for the host of each node. hosts_each: the same for the name of a variable that has the host. refuse:
+    starts that are refused. starts_once: how to start ranklaunch on each node, where the job's script runs on the first alone.
+    no_count: what to do if nothing says how many nodes there are. no_first: what to do if nothing says where node 0 is. kills_after_s:
+    seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
 
     name: str
     sign: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ class Row(Value):
     node_index: tuple[str, ...] = ()
     slots: tuple[str, ...] = ()
     gpus: bool = False
+    npus: bool = False
     job_name: tuple[str, ...] = ()
     attempt: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
