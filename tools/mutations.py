@@ -130,8 +130,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/communication.py", "<= 7200:", "< 7200:", "the longest wait is warned of"),
     ("launchers/merge.py", '_ONE_PROCESS = ("NO", "MULTI_CPU", False)', '_ONE_PROCESS = ("NO", False)', "each node trains alone"),
     ("platforms/modelarts.py", 'f"{job}-{task}-{i}.{job}"', 'f"{job}-{task}-{i + 1}.{job}"', "names of hosts off by one"),
-    ("platforms/kubernetes.py", "reader.get(RESTARTS) + 1", "reader.get(RESTARTS)", "attempts begin at 0"),
-    ("platforms/kubernetes.py", "if answer != first:", "if False:", "a contradicting index passes"),
     ("platforms/kubernetes.py", "int(match[2] or 1)", "int(match[2] or 2)", "a host without a number has two slots"),
     ("platforms/kubeflow_trainer.py", "if ranks and ranks // slots != nodes:", "if False:", "a count that contradicts passes"),
     ("platforms/sagemaker.py", "hosts.sort()", "hosts.reverse()", "nodes disagree on their order"),

@@ -1,19 +1,17 @@
-"""What the engines of Kubernetes have in common: pods with a number at the end of their names, a Service that makes these names known,
-files with hosts, and counts that some of them do not tell."""
+"""Pods of Kubernetes: names with a number at the end, a Service that makes these names known, and files with hosts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
+from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX
 from ranklaunch.typed import NamedTuple, TypeVar
 from ranklaunch.values import replace
 
@@ -49,73 +47,7 @@ _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
 _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
 
 
-def attempt(reader: Reader) -> int:
-    """The engine's own count of restarts reaches the container only where the job's specification hands it over."""
-    if reader.given(ATTEMPT):
-        return reader.get(ATTEMPT)
-    number = reader.get(RESTARTS) + 1
-    if reader.given(RESTARTS):
-        reader.ledger.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1")
-    else:
-        reader.ledger.note(ATTEMPT.value, str(number), "default")
-    return number
-
-
-def name(reader: Reader, found: str, source: str, otherwise: str) -> str:
-    """Of the job: the user's word, else what the engine's names say."""
-    given = reader.get(JOB_NAME)
-    if given:
-        return given
-    reader.ledger.note(JOB_NAME.value, found or otherwise, source if found else "default")
-    return found or otherwise
-
-
-def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tuple[int, ...]:
-    """Of every node, as told; else as many as this container has devices."""
-    told = reader.get(variable) if reader.given(variable) else ()
-    return spread(reader, variable, told or (devices(reader),), nodes)
-
-
-# How many, and who
-
-
-def count(reader: Reader, variable: Variable[int], remedy: str) -> int:
-    """Number of nodes: as told, else as many as the user names."""
-    if reader.given(variable):
-        return reader.get(variable)
-    hosts = reader.get(HOSTS)
-    if hosts:
-        reader.ledger.note(NODES.value, str(len(hosts)), reader.source(HOSTS))
-        return len(hosts)
-    said = ", ".join((*variable.names, *HOSTS.names))
-    reader.problem(f"none of {said} says how many nodes the job has: {remedy}")
-    return 1
-
-
-def hosts(
-    reader: Reader, nodes: int, made: Sequence[str], source: str, remedy: str, master: Variable[str] = MASTER_ADDR
-) -> tuple[str, ...]:
-    """Of all nodes: the user's, else the engine's own (made, by what source says); else node 0's alone, which most methods do with."""
-    told = reader.get(HOSTS)
-    if told:
-        return counted(reader, told, reader.source(HOSTS), nodes)
-    if made:
-        checked(reader, made[0], source)
-        reader.ledger.note(HOSTS.value, ",".join(made), source)
-        return tuple(made)
-    address = reader.get(master) if reader.given(master) else ""
-    if nodes > 1 and not address:
-        reader.problem(f"{nodes} nodes, but neither {HOSTS.names[0]} nor any of {', '.join(master.names)} says where node 0 is: {remedy}")
-    return (address or "localhost", *("",) * (nodes - 1))
-
-
-def counted(reader: Reader, found: Sequence[str], source: str, nodes: int, said: str = "") -> tuple[str, ...]:
-    """As many hosts as nodes; said: which variable tells how many nodes there are."""
-    if len(found) == nodes:
-        return tuple(found)
-    who = said or reader.source(NODES)
-    reader.problem(f"{source} names {len(found)} hosts, but {who} is {nodes}: expected as many names as nodes")
-    return (found[0],) * nodes
+# Names
 
 
 def checked(reader: Reader, host: str, source: str) -> None:
@@ -126,41 +58,13 @@ def checked(reader: Reader, host: str, source: str) -> None:
         reader.problem(f"{source}: {showing.clipped(host)!r}: {error}")
 
 
-Ways = Sequence[tuple[str, int]]
-
-
-def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), names: Sequence[str] = ()) -> int:
-    """This node's: the user's word, else what all other ways say alike. ways: what is shown of each, and its answer; names: of
-    variables, for a message where there is none."""
-    if reader.by_user(variable):
-        number = reader.get(variable)
-        if number >= nodes:
-            reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
-        return min(number, nodes - 1)
-    if nodes == 1:
-        return base.of_one_node(reader, variable)
-    number = reader.get(variable)
-    told = [(reader.told(variable), number)] if reader.given(variable) else []
-    if not told and not ways:
-        wanted = ", ".join((*variable.names, *names, *HOSTNAME.names))
-        reader.problem(f"{nodes} nodes, but none of {wanted} says which one this is (0 to {nodes - 1})")
-        return 0
-    return _agreed(reader, nodes, [*told, *ways])
-
-
-def _agreed(reader: Reader, nodes: int, ways: Ways) -> int:
-    shown, first = ways[0]
-    for other, answer in ways[1:]:
-        if answer != first:
-            reader.problem(f"{shown} (node {first}) contradicts {other} (node {answer}): unset the wrong one or set {NODE_INDEX.names[0]}")
-            return 0
-    if first >= nodes:
-        reader.problem(f"{shown}: node {first}, expected 0 to {nodes - 1}, for {nodes} nodes")
-    reader.ledger.note(NODE_INDEX.value, str(first), shown.partition("=")[0])
-    return min(first, nodes - 1)
-
-
-# Names
+def name(reader: Reader, found: str, source: str, otherwise: str) -> str:
+    """Of the job: the user's word, else what the engine's names say."""
+    given = reader.get(JOB_NAME)
+    if given:
+        return given
+    reader.ledger.note(JOB_NAME.value, found or otherwise, source if found else "default")
+    return found or otherwise
 
 
 def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:

@@ -11,7 +11,7 @@ from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import GRACE_S, HOSTS, MASTER_ADDR, MUSTER_TIMEOUT_S, NODES, SLOTS, WAIT_S, devices, spread
+from ranklaunch.read.settings import GRACE_S, HOSTS, MASTER_ADDR, NODES, SLOTS, devices, spread
 
 Ways = Sequence[tuple[str, int]]  # what is shown of each, NAME=VALUE, and its answer
 
@@ -30,24 +30,13 @@ def has(reader: Reader, *names: str) -> bool:
     return all(reader.env.get(name, "").strip() for name in names)
 
 
-def told(reader: Reader, *variables: Variable[int]) -> list[tuple[str, int]]:
-    """What each of them says that is set."""
-    return [(reader.told(variable), number) for variable in variables if reader.given(variable) for number in [reader.get(variable)]]
-
-
-def count(reader: Reader, variable: Variable[int], ways: Ways = ()) -> int:
-    """Number of nodes: the user's word, else what the platform's variable and all other ways say alike."""
-    if reader.by_user(variable):
-        return reader.get(variable)
-    return _agreed(reader, variable, (*told(reader, variable), *ways), NODES) or reader.get(variable)
-
-
 def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), others: Sequence[str] = ()) -> int:
     """This node's: the user's word, else what the platform's variable and all other ways say alike. others: names of more variables, for
     the message where nobody knows."""
     if nodes == 1 or reader.by_user(variable) or not (ways or others):
         return base.index(reader, nodes, variable)
-    found = (*told(reader, variable), *ways)
+    own = [(reader.told(variable), reader.get(variable))] if reader.given(variable) else []
+    found = (*own, *ways)
     number = _agreed(reader, variable, found, variable)
     if not found:
         names = ", ".join((*variable.names, *others))
@@ -104,15 +93,6 @@ def _differ(one: str, other: str) -> bool:
     return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
 
 
-def name(reader: Reader, variable: Variable[str], otherwise: str) -> str:
-    """Of the job. A node's number may stand behind the platform's own (AWS Batch: ID#NODE)."""
-    found = reader.get(variable)
-    bare = found if reader.by_user(variable) else found.partition("#")[0] or otherwise
-    if bare != found:
-        reader.ledger.note(variable.value, bare, variable.names[-1] if found else "default")
-    return bare
-
-
 def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tuple[int, ...]:
     """Of every node, as told; else, and where the platform says 0, as many as this container has devices."""
     said = reader.get(variable) if reader.given(variable) else ()
@@ -124,9 +104,3 @@ def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tu
 def kills(reader: Reader, after_s: float, platform: str) -> None:
     """A platform that kills sooner than 30 seconds after its signal: ranks have less time then."""
     reader.offer(GRACE_S.value, Candidate(f"{platform}, which kills after {after_s:g} s", f"{after_s * 0.8:g}"))
-
-
-def starts_late(reader: Reader, platform: str, wait_s: float = 1800.0) -> None:
-    """A platform whose nodes start minutes apart, each when there is room for it: the first waits longer, unless the user says how long."""
-    if not reader.given(WAIT_S):
-        reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{platform}, whose nodes start minutes apart", f"{wait_s:g}"))
