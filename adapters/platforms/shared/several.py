@@ -35,8 +35,8 @@ def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), 
     the message where nobody knows."""
     if nodes == 1 or reader.by_user(variable) or not (ways or others):
         return base.index(reader, nodes, variable)
-    own = [(reader.told(variable), reader.get(variable))] if reader.given(variable) else []
-    found = (*own, *ways)
+    own = [reader.get(variable)] if reader.given(variable) else []
+    found = (*((reader.told(variable), number) for number in own), *ways)
     number = _agreed(reader, variable, found, variable)
     if not found:
         names = ", ".join((*variable.names, *others))
