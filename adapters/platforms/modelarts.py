@@ -138,7 +138,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 def _index(reader: Reader, nodes: int) -> int:
     """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
     number = suffix(reader, INSTANCE) or (None if reader.given(NODE_INDEX) else suffix(reader, HOSTNAME))
-    if number and number.value != seen(reader, NODE_INDEX):
+    if nodes > 1 and number and number.value != seen(reader, NODE_INDEX):
         reader.offer(NODE_INDEX.value, Candidate(f"the number in {number.source}", number.value))
     return base.index(reader, nodes, NODE_INDEX)
 
@@ -183,9 +183,9 @@ def _counter(reader: Reader) -> str:
 
 def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
-    pod = re.fullmatch("(.+)-[^-]+-[0-9]+", seen(reader, INSTANCE))
-    if pod and not reader.given(JOB_NAME):
-        reader.offer(JOB_NAME.value, Candidate(INSTANCE.names[0], pod[1]))
+    of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
+    if of_pod and not reader.given(JOB_NAME):
+        reader.offer(JOB_NAME.value, Candidate(INSTANCE.names[0], of_pod))
     return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or NAME
 
 
