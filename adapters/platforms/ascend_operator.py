@@ -83,7 +83,7 @@ def detect(reader: Reader) -> bool:
     Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
     """
     listed = "," in reader.env.get("LOCAL_RANK", "")
-    older = (names for names in FRAMEWORKS if all(map(reader.given, names[:4])) and (listed or names != PYTORCH))
+    older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
     return reader.given(SIGNS) or any(not parse.is_loopback(kubernetes.seen(reader, names[3])) for names in older)
 
 
@@ -101,7 +101,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
     apart = _is_apart(reader)
     if reader.get(world) and reader.get(local):
         yield NODES, _count(reader, world, local, apart)
-    elif not any(map(reader.given, (HOSTS, *names[:4]))):  # as the operator leaves a MindSpore job of one Worker alone
+    elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
         yield NODES, Candidate("no variable of a framework", "1")
     if apart and _is_scheduler(reader):
         yield NODE_INDEX, Candidate(MS_ROLE.names[0], "0")
@@ -131,7 +131,12 @@ def finished(reader: Reader, job: Job) -> Job:
 
 def _framework(reader: Reader) -> Names:
     """Return the variables of the framework of which most are set: those of another may be an image's."""
-    return max(FRAMEWORKS, key=lambda names: sum(map(reader.given, names)))
+    return max(FRAMEWORKS, key=lambda names: _set(reader, names))
+
+
+def _set(reader: Reader, names: Names) -> int:
+    """Return the number of these that the environment has."""
+    return sum(bool(reader.env.get(each.names[0], "").strip()) for each in names)
 
 
 def _own_name(reader: Reader) -> str:

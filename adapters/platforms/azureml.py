@@ -37,6 +37,10 @@ CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "JSON with host_list, the hosts of all nodes in node order, and with rank, the name of the variable that has this node's index",
     "platform", default_text="none",
 )  # fmt: skip
+OWN_INDEX = Variable(
+    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), parse.count, 0, "index of this instance: the node's", "platform",
+    per_node=True,
+)  # fmt: skip
 RANK = replace(NODE_INDEX.also("RANK"), meaning="index of this process, by distribution type pytorch", per_node=False)
 PROCESSES = Variable(
     "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
@@ -48,7 +52,7 @@ MPI_RANK = Variable(
 INSTANCES = Variable(
     "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (HOSTS, CONFIG, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
+VARIABLES: tuple[Variable[object], ...] = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
@@ -63,6 +67,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
     yield from of_hosts(HOSTS.names[0], [each.host for each in reader.get(HOSTS)])
     hosts, rank = reader.get(CONFIG) or ((), "")
     yield from of_hosts(CONFIG.names[0], hosts)
+    yield from ((NODE_INDEX, each) for each in reader.candidates(OWN_INDEX))
     if reader.env.get(rank, "").strip():
         yield NODE_INDEX, Candidate(rank, reader.env[rank])
     if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":

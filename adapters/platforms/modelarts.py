@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms.shared import base, several
-from ranklaunch.adapters.platforms.shared.kubernetes import checked, host_file, name, seen, suffix
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
 from ranklaunch.read import parse, settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import LOG_DIR, make_job, spread
 from ranklaunch.read.tasks import Tasks
@@ -38,10 +39,6 @@ WORKER_HOSTS = tasks.WORKER_HOSTS.also("TF_WORKER_HOSTS")
 INSTANCE = Variable(
     "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), parse.text, "",
     "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
-)  # fmt: skip
-HOSTNAME = Variable(
-    "hostname", ("HOSTNAME",), parse.text, "", "pod name, where the platform gives no other; ends with the node's index",
-    "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOST_IP = Variable(
     "host_ip", ("MA_CURRENT_HOST_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform",
@@ -140,11 +137,10 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int) -> int:
     """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
-    told = reader.given(NODE_INDEX)
-    number = suffix(reader, INSTANCE) or (None if told else suffix(reader, HOSTNAME))
-    malformed = told and not seen(reader, NODE_INDEX).isdigit()
-    ways = [(f"{number.source}={reader.env[number.source]}", int(number.value))] if number and not malformed else []
-    return several.index(reader, NODE_INDEX, nodes, ways, INSTANCE.names)
+    number = suffix(reader, INSTANCE) or (None if reader.given(NODE_INDEX) else suffix(reader, HOSTNAME))
+    if nodes > 1 and number and number.value != seen(reader, NODE_INDEX):
+        reader.offer(NODE_INDEX.value, Candidate(f"the number in {number.source}", number.value))
+    return base.index(reader, nodes, NODE_INDEX)
 
 
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
@@ -174,8 +170,8 @@ def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple
     job = reader.env.get("MA_VJ_NAME", "")
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))
     if job:
-        checked(reader, hosts[0], "MA_VJ_NAME, MA_TASK_NAME")
-        reader.ledger.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+        reader.offer(variable.value, Candidate("MA_VJ_NAME, MA_TASK_NAME", ",".join(hosts)))
+        reader.record(variable)
     else:
         reader.problem(f"{count} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
     return hosts
@@ -187,10 +183,10 @@ def _counter(reader: Reader) -> str:
 
 def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
-    given = reader.get(JOB_NAME)
-    if given:
-        return re.sub(r"^ma-job(?=-)", "modelarts-job", given)
-    return name(reader, re.sub(r"-[^-]+-[0-9]+$", "", reader.get(INSTANCE)), INSTANCE.names[0], NAME)
+    of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
+    if of_pod and not reader.given(JOB_NAME):
+        reader.offer(JOB_NAME.value, Candidate(INSTANCE.names[0], of_pod))
+    return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or NAME
 
 
 def attempt(reader: Reader) -> int:

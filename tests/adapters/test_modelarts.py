@@ -11,6 +11,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 
 POD = "MA_CURRENT_INSTANCE_NAME"
+IN_POD = f"the number in {POD}"
 INDEX_VARIABLES = ("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX")
 
 
@@ -51,12 +52,12 @@ def test_order_of_index_variables(position: int) -> None:
 
 @helpers.for_each(
     [
-        ({POD: "ma-job-1-worker-3"}, 3, POD),
-        ({"BATCH_TASK_CURRENT_INSTANCE": "x-worker-2"}, 2, "BATCH_TASK_CURRENT_INSTANCE"),
-        ({POD: "j-worker-1", "BATCH_TASK_CURRENT_INSTANCE": "x-worker-1"}, 1, POD),
-        ({"HOSTNAME": "j-worker-2"}, 2, "HOSTNAME"),
-        ({POD: "j-worker-1", "HOSTNAME": "another-3"}, 1, POD),
-        ({POD: "no number", "HOSTNAME": "j-worker-2"}, 2, "HOSTNAME"),
+        ({POD: "ma-job-1-worker-3"}, 3, IN_POD),
+        ({"BATCH_TASK_CURRENT_INSTANCE": "x-worker-2"}, 2, "the number in BATCH_TASK_CURRENT_INSTANCE"),
+        ({POD: "j-worker-1", "BATCH_TASK_CURRENT_INSTANCE": "x-worker-1"}, 1, IN_POD),
+        ({"HOSTNAME": "j-worker-2"}, 2, "the number in HOSTNAME"),
+        ({POD: "j-worker-1", "HOSTNAME": "another-3"}, 1, IN_POD),
+        ({POD: "no number", "HOSTNAME": "j-worker-2"}, 2, "the number in HOSTNAME"),
         ({"VC_TASK_INDEX": "1", "HOSTNAME": "notebook-3"}, 1, "VC_TASK_INDEX"),
         ({"VC_TASK_INDEX": "1", POD: "j-worker-1"}, 1, "VC_TASK_INDEX"),
         ({"VC_TASK_INDEX": "1", POD: "no number"}, 1, "VC_TASK_INDEX"),
@@ -72,12 +73,12 @@ def test_index(env: dict[str, str], index: int, expected: str) -> None:
 
 @helpers.for_each(
     [
-        ({}, ["4 nodes", "RANKLAUNCH_NODE", "VC_TASK_INDEX", POD]),
+        ({}, ["4 nodes", "RANKLAUNCH_NODE", "VC_TASK_INDEX"]),
         ({"HOSTNAME": "no-number-at-the-end-x"}, ["RANKLAUNCH_NODE"]),
         ({"MA_TASK_INDEX": "0", "VC_TASK_INDEX": "1"}, ["MA_TASK_INDEX='0'", "VC_TASK_INDEX='1'", "RANKLAUNCH_NODE"]),
         ({"VC_TASK_INDEX": "0", "VK_TASK_INDEX": "1"}, ["VC_TASK_INDEX='0'", "VK_TASK_INDEX='1'"]),
         ({"VK_TASK_INDEX": "0", "DLS_TASK_INDEX": "1"}, ["VK_TASK_INDEX='0'", "DLS_TASK_INDEX='1'"]),
-        ({"VC_TASK_INDEX": "1", POD: "j-worker-2"}, ["VC_TASK_INDEX=1", f"{POD}=j-worker-2", "RANKLAUNCH_NODE"]),
+        ({"VC_TASK_INDEX": "1", POD: "j-worker-2"}, ["VC_TASK_INDEX='1'", f"{IN_POD}='2'", "RANKLAUNCH_NODE"]),
         ({"VC_TASK_INDEX": "4"}, ["VC_TASK_INDEX=4", "0 to 3", "4 nodes"]),
         ({POD: "j-worker-4"}, [POD, "0 to 3"]),
         ({"VC_TASK_INDEX": "-1"}, ["VC_TASK_INDEX='-1'"]),
@@ -151,7 +152,7 @@ def test_hosts_are_named_as_volcano_names_them(env: dict[str, str], expected: st
         ({"VC_WORKER_HOSTS": "a b,c,d"}, {}, ["VC_WORKER_HOSTS='a b,c,d'"]),
         ({"VC_WORKER_HOSTS": ""}, {FILE: "a;b\nc\nd\ne"}, [FILE, "host names"]),
         ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": ""}, {}, ["VC_WORKER_HOSTS", FILE, "MA_VJ_NAME"]),
-        ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": "a b"}, {}, ["MA_VJ_NAME", "'a b-worker-0.a b'"]),
+        ({"VC_WORKER_HOSTS": "", "MA_VJ_NAME": "a b"}, {}, ["MA_VJ_NAME", "'a b-worker-0.a b,"]),
     ],
 )
 def test_hosts_are_refused(env: dict[str, str], files: dict[str, str], words: list[str]) -> None:

@@ -21,7 +21,7 @@ SLURM = {
 }  # fmt: skip
 AZURE = {
     "AZUREML_RUN_ID": "x1", "AZUREML_NODE_COUNT": "2", "NODE_RANK": "1", "MASTER_ADDR": "a", "WORLD_SIZE": "8", "RANK": "5",
-    "LOCAL_RANK": "1",
+    "LOCAL_RANK": "1", "AZUREML_CR_NODE_RANK": "1", "AZ_BATCH_HOST_LIST": "a,b",
 }  # fmt: skip
 UNEVEN = {**SLURM, "SLURM_STEP_TASKS_PER_NODE": "6,2"}
 PLACES = {

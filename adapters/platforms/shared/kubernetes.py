@@ -50,23 +50,6 @@ _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.
 # Names
 
 
-def checked(reader: Reader, host: str, source: str) -> None:
-    """A name that is put together from the engine's own."""
-    try:
-        parse.host(host)
-    except ValueError as error:
-        reader.problem(f"{source}: {showing.clipped(host)!r}: {error}")
-
-
-def name(reader: Reader, found: str, source: str, otherwise: str) -> str:
-    """Of the job: the user's word, else what the engine's names say."""
-    given = reader.get(JOB_NAME)
-    if given:
-        return given
-    reader.ledger.note(JOB_NAME.value, found or otherwise, source if found else "default")
-    return found or otherwise
-
-
 def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
     """The number that ends a pod's name."""
     for candidate in reader.candidates(variable):

@@ -6,14 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch import showing
-from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import GRACE_S, HOSTS, MASTER_ADDR, NODES, SLOTS, devices, spread
-
-Ways = Sequence[tuple[str, int]]  # what is shown of each, NAME=VALUE, and its answer
 
 
 def listed(value: str) -> tuple[str, ...]:
@@ -28,34 +24,6 @@ def listed(value: str) -> tuple[str, ...]:
 def has(reader: Reader, *names: str) -> bool:
     """Whether all of these variables are set: for detecting."""
     return all(reader.env.get(name, "").strip() for name in names)
-
-
-def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), others: Sequence[str] = ()) -> int:
-    """This node's: the user's word, else what the platform's variable and all other ways say alike. others: names of more variables, for
-    the message where nobody knows."""
-    if nodes == 1 or reader.by_user(variable) or not (ways or others):
-        return base.index(reader, nodes, variable)
-    own = [reader.get(variable)] if reader.given(variable) else []
-    found = (*((reader.told(variable), number) for number in own), *ways)
-    number = _agreed(reader, variable, found, variable)
-    if not found:
-        names = ", ".join((*variable.names, *others))
-        reader.problem(f"{nodes} nodes, but none of {names} says which one this is (0 to {nodes - 1})")
-    elif number >= nodes:
-        reader.problem(f"{found[0][0]}: expected 0 to {nodes - 1}, for {nodes} nodes")
-    return min(number, nodes - 1)
-
-
-def _agreed(reader: Reader, variable: Variable[int], ways: Ways, remedy: Variable[int]) -> int:
-    """What all of them say; 0 where there is none."""
-    first, number = ways[0] if ways else ("", 0)
-    other = next((shown for shown, answer in ways if answer != number), "")
-    if other:
-        wrong = f"{showing.clipped(first)} contradicts {showing.clipped(other)}"
-        reader.problem(f"{wrong} ({variable.meaning}): unset the wrong one or set {remedy.names[0]}")
-    if ways and not reader.given(variable):
-        reader.ledger.note(variable.value, str(number), first.partition("=")[0])
-    return number
 
 
 def hosts(
