@@ -118,7 +118,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/modelarts.py", '"DLS_TASK_INDEX", agree=True)', '"DLS_TASK_INDEX")', "indices may contradict each other"),
     ("platforms/modelarts.py", "+ reader.get(SCHEDULED) - 1", "+ reader.get(SCHEDULED)", "the first attempt is 2"),
     ("platforms/modelarts.py", "and not reader.by_user(LOG_DIR)", "", "nodes share a folder of logs"),
-    ("platforms/several.py", "elif number >= nodes:", "elif number > nodes:", "an index too high passes"),
     ("platforms/modelarts.py", '"modelarts-job", reader.get(', '"ma-job", reader.get(', "the job has not its public name"),
     ("launchers/words.py", "if option.startswith(name)]", "if option == name]", "an abbreviation of torchrun's passes"),
     ("launchers/words.py", "        elif known:\n", "        elif False:\n", "another program among further options passes"),
