@@ -150,6 +150,9 @@ class Place:
         sure = not reader.has_problems  # else what is missing may be missing for that reason
         nodes = self._count(reader, sure)
         hosts = self._hosts(reader, nodes, sure)
+        of_ranks = self._job_of_ranks(reader, program, hosts)
+        if of_ranks:
+            return of_ranks
         own = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
@@ -163,10 +166,19 @@ class Place:
             hosts=hosts,
             slots=slots,
             node_index=own,
-            accelerator=("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or row.gpus else ("cpu", "default"),
+            accelerator=self._accelerator(reader),
             instance_name=kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else "",
         )
         return self._module.finished(reader, job) if hasattr(self._module, "finished") else job
+
+    def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
+        """Return the job whose nodes are its ranks, if the platform has started a ranklaunch for each; else None."""
+        return None
+
+    def _accelerator(self, reader: Reader) -> tuple[str, str]:
+        """Return the kind of the slots, and its source, for a container with no sign of a kind."""
+        row = self.row
+        return ("gpu", reader.source(SLOTS)) if row.slots or row.slots_like or row.gpus else ("cpu", "default")
 
     def _refuse(self, reader: Reader) -> None:
         for each in self.row.refuse:
