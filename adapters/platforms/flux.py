@@ -24,9 +24,9 @@ RANK = settings.NODE_INDEX.also("FLUX_TASK_RANK")
 VARIABLES: tuple[Variable[object], ...] = (JOB_ID, TASKS, TASK_HERE)
 
 
-def job_id(reader: Reader) -> tuple[str, str]:
+def job_id(reader: Reader) -> str:
     """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
-    return re.sub("^\u0192", "f", reader.get(JOB_ID).strip()), reader.source(JOB_ID)
+    return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
 
 
 def tasks(reader: Reader, nodes: int) -> batch.Tasks:

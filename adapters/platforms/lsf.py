@@ -73,9 +73,9 @@ def finished(reader: Reader, job: Job) -> Job:
     return replace(job, attempt=2)
 
 
-def job_id(reader: Reader) -> tuple[str, str]:
-    number = f"[{reader.get(ARRAY_INDEX)}]" if reader.get(ARRAY_INDEX) else ""
-    return f"{reader.get(JOB_ID)}{number}", JOB_ID.names[0]
+def job_id(reader: Reader) -> str:
+    number = reader.get(ARRAY_INDEX)
+    return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
 
 
 def tasks(reader: Reader, nodes: int) -> batch.Tasks:

@@ -60,8 +60,8 @@ def facts(reader: Reader) -> Iterator[Fact]:
     yield from _gpus(reader, hosts)
 
 
-def job_id(reader: Reader) -> tuple[str, str]:
-    return reader.get(JOB_ID), JOB_ID.names[0]
+def job_id(reader: Reader) -> str:
+    return reader.get(JOB_ID)
 
 
 def tasks(reader: Reader, nodes: int) -> batch.Tasks:

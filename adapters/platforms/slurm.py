@@ -18,8 +18,6 @@ from ranklaunch.showing import clipped, show
 from ranklaunch.typed import Any
 from ranklaunch.values import replace
 
-MOST_COMPONENTS = 128  # Slurm's own MAX_HET_JOB_COMPS
-
 
 def _gpus(value: str) -> int:
     """Return the sum of 4, a100:4, or a100:2,v100:2."""
@@ -100,9 +98,9 @@ def facts(reader: Reader) -> Iterator[Fact]:
     yield from _slots(reader, hosts)
 
 
-def job_id(reader: Reader) -> tuple[str, str]:
+def job_id(reader: Reader) -> str:
     """Return JOB.STEP, or JOB in a script."""
-    return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID)))), reader.source(JOB_ID)
+    return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID))))
 
 
 def tasks(reader: Reader, nodes: int) -> batch.Tasks:
@@ -136,7 +134,7 @@ def _components(reader: Reader) -> dict[str, int]:
     {} for another job, and if Slurm does not name the nodes of all components.
     """
     found: dict[str, int] = {}
-    for number in range(min(reader.get(COMPONENTS), MOST_COMPONENTS)):
+    for number in range(reader.get(COMPONENTS)):
         nodes = reader.get(_of_component(COMPONENT_NODES, number))
         if not nodes:
             return {}

@@ -10,13 +10,12 @@ from ranklaunch.adapters.platforms.shared import base, own_place, unrecognised
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
 from ranklaunch.adapters.platforms.shared.place import Place
 from ranklaunch.errors import counted as number_of
-from ranklaunch.files import absolute
+from ranklaunch.files import absolute, text_of
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, PLACING, SLOTS, VISIBLE_GPUS, devices, make_job
-from ranklaunch.showing import clipped
 from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 
@@ -52,15 +51,15 @@ class Tasks(NamedTuple):
 class System(Place):
     """A batch system. The id of a job ends its name, by which nodes find each other, and names its log folder on the shared disk.
 
-    Its module also has job_id(reader), the id and its source, and tasks(reader, nodes).
+    Its module also has JOB_ID, a variable; job_id(reader), the id of the job; and tasks(reader, nodes).
     """
 
     def read(self, reader: Reader, program: Program) -> Job:
         job = super().read(reader, program)
-        name, (number, source) = reader.get(self.job_name), self._module.job_id(reader)
+        name = reader.get(self.job_name)
         if not reader.by_user(self.job_name):
-            name = f"{name or self.NAME}-{number}"
-            reader.ledger.note(JOB_NAME.value, name, source)
+            name = f"{name or self.NAME}-{self._module.job_id(reader)}"
+            reader.ledger.note(JOB_NAME.value, name, reader.source(self._module.JOB_ID))
         return replace(job, name=name, log_dir=self._logs(reader, len(job.nodes), job.node_index))
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
@@ -77,7 +76,7 @@ class System(Place):
 
     def _folder(self, reader: Reader) -> str:
         """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
-        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self._module.job_id(reader)[0]).strip("_")
+        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self._module.job_id(reader)).strip("_")
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
@@ -101,9 +100,6 @@ class System(Place):
             refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
         elif not (tasks.script or by_user) and (set(tasks.counts) != {1} or tasks.here):
             refuse_tasks(reader, tasks, nodes, tasks.command)
-        elif sure and nodes > 1 and not reader.given(self.node_index):
-            this, others = clipped(own_place.told(reader)), clipped(", ".join(reader.get(HOSTS)))
-            reader.problem(f"{this}, is none of {others}; {NODE_INDEX.both} says which it is, from 0")
         else:
             return super()._index(reader, nodes, sure)
         return 0
@@ -130,12 +126,7 @@ def even(total: int, nodes: int) -> tuple[int, ...]:
 def listed(reader: Reader, path: str) -> dict[str, int]:
     """Return the hosts of a file with a line for each slot, in its order, and their slots; {} where the file cannot be read."""
     path = absolute(path, reader.cwd)
-    try:
-        text = reader.files.text(path, _MOST_BYTES) or ""
-    except ValueError as error:
-        reader.problem(f"{path}: {error}")
-        return {}
-    return counted(reader, path, text.split("\n"))
+    return counted(reader, path, text_of(reader.files, path, _MOST_BYTES).split("\n"))
 
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:

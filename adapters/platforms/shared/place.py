@@ -272,7 +272,8 @@ class Place:
         self._refuse_first_alone(reader, nodes)
         if sure and not reader.given(variable):
             names = (*variable.names, *self.row.hosts_file, *(name for each in self.row.node_index_like for name in names_in(each)))
-            here = f": no line is {clipped(own_place.told(reader))}" if self.row.hosts_file else ""
+            hosts = clipped(", ".join(reader.get(HOSTS)))
+            here = f": {clipped(own_place.told(reader))}, of {hosts}" if hosts else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
         if number >= nodes:
