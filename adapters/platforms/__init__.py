@@ -16,8 +16,6 @@ from ranklaunch.read.settings import PLATFORM
 from ranklaunch.typed import Any, Protocol, cast
 from ranklaunch.verdict import folders
 
-BY_SCHEDULER = ("slurm", "lsf", "pbs")  # whose users may start ranklaunch by an mpirun, of which these say nothing
-
 
 class Platform(Protocol):
     """A platform. A module of this folder offers the parts in which it differs from shared.place.Place.
@@ -83,7 +81,11 @@ def _module(name: str) -> Platform:
 def _place(of: Shipped) -> Platform:
     from ranklaunch.adapters.platforms.shared.place import Place  # platforms with a module of their own do without
 
-    return Place(of, _module(of.name) if of.module else None)
+    if of.module != "batch":
+        return Place(of, _module(of.name) if of.module else None)
+    from ranklaunch.adapters.platforms.shared.batch import System  # on these alone
+
+    return System(of, _module(of.name))
 
 
 def _shipped() -> tuple[Shipped, ...]:
@@ -151,11 +153,6 @@ def read(reader: Reader, program: Program) -> Job:
     """Return the job, as its platform reads it."""
     platform = choose(reader)
     job = platform.read(reader, program)
-    if platform.NAME in BY_SCHEDULER and not per_rank(reader) and len(job.nodes) == 1:
-        from ranklaunch.adapters.platforms.shared import unrecognised  # on these alone
-
-        unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
-        unrecognised.refuse_others(reader)
     if per_rank(reader) and not job.among:
         reader.problem(f"{reader.told(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
     return job

@@ -7,46 +7,35 @@ what PRRTE's ess/lsf reads; those of jsrun are what Lightning's LSFEnvironment r
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from ranklaunch.adapters.platforms.shared import base, batch, several
+from ranklaunch.adapters.platforms.shared import batch
+from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program
+from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 from ranklaunch.values import replace
 
-NAME = "lsf"
-
-KILLS_AFTER_S = 20  # SIGINT, SIGTERM and SIGKILL, JOB_TERMINATE_INTERVAL (10 s) apart
-
 
 def _slots(value: str) -> tuple[tuple[str, int], ...]:
     """Return each host with its slots from HOST SLOTS HOST SLOTS ..."""
-    hosts, slots = value.split()[::2], value.split()[1::2]
-    if len(hosts) != len(slots) or not all(map(str.isdigit, slots)):
-        msg = "expected HOST SLOTS for each host, with spaces between them"
-        raise ValueError(msg)
-    return tuple(zip(map(parse.host, hosts), map(int, slots)))
+    words = iter(value.split())
+    return tuple((parse.host(host), parse.count(next(words, ""))) for host in words)
 
 
 JOB_ID = Variable("lsf_job", ("LSB_JOBID",), parse.text, "", "id of the job", "platform")
 ARRAY_INDEX = Variable(
     "lsf_array_index", ("LSB_JOBINDEX",), parse.count, 0, "number of the job in its array, from 1; 0: it is in none", "platform"
 )
-LSF_NAME = Variable("lsf_name", ("LSB_JOBNAME",), parse.text, "", "name of the job", "platform")
 HOST_SLOTS: Variable[tuple[tuple[str, int], ...]] = Variable(
-    "lsf_host_slots", ("LSB_MCPU_HOSTS",), _slots, (), "the job's hosts, each with the number of its slots, which are processors",
+    "lsf_host_slots", ("LSB_MCPU_HOSTS",), _slots, (), "the job's hosts as HOST SLOTS HOST SLOTS; slots are processors",
     "platform",
 )  # fmt: skip
 HOST_FILE = Variable(
     "lsf_host_file", ("LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE"), parse.text, "", "file of the job's hosts, a line for each slot",
     "platform",
-)  # fmt: skip
-HOST_NAMES: Variable[tuple[str, ...]] = Variable(
-    "lsf_hosts", ("LSB_HOSTS",), several.listed, (), "the job's hosts, a name for each slot", "platform",
 )  # fmt: skip
 TASK = Variable(
     "lsf_task", ("LSF_PM_TASKID",), parse.positive, 1, "number of this task, from 1, by blaunch; the job's script has none", "platform",
@@ -60,98 +49,63 @@ JSM_TASK_HERE = Variable(
 RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, ARRAY_INDEX, LSF_NAME, HOST_SLOTS, HOST_FILE, HOST_NAMES, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
+    JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
 )  # fmt: skip
 
-program = base.no_program
-failure_file = base.no_failure_file
-
-ON_ALL = 'blaunch -z "{}" ranklaunch run ...'
-ON_ALL_BY_JSM = "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
+_WHICH_LAUNCHES = ", which launches"
 _LAUNCHING = re.compile("batch|login|launch")
-_NAME = re.compile(r"[A-Za-z0-9._+@-]{1,100}")
 
 
-def detect(reader: Reader) -> bool:
-    """True in a job. A shell of a login node has variables of the installation, such as LSF_ENVDIR."""
-    return reader.given(JOB_ID) and any(map(reader.given, (HOST_SLOTS, HOST_FILE, HOST_NAMES)))
+def facts(reader: Reader) -> Iterator[Fact]:
+    hosts = reader.get(HOSTS)
+    if not hosts:
+        source, hosts = _listed(reader)
+        yield from of_hosts(source, hosts)
+    here = list(batch.own_index(reader, hosts))
+    yield from here or ((NODE_INDEX, task) for task in reader.candidates(JSM_TASK))
 
 
-def read(reader: Reader, program: Program) -> Job:
-    several.kills(reader, KILLS_AFTER_S, "LSF")
-    named, source, command = _named(reader)
-    hosts = batch.hosts(reader, named, source)
-    lsf = batch.Batch(NAME, _id(reader), batch.name(reader, _name(reader), _id(reader), JOB_ID.names[0]))
-    if base.per_rank(reader) and reader.given(JSM_TASKS):
-        return batch.job_of_ranks(reader, program, lsf, hosts, _tasks(reader, len(hosts)))
-    index = min(_index(reader, named, command), len(hosts) - 1)
-    lsf = lsf._replace(attempt=attempt(reader, len(hosts), index))
-    return batch.job(reader, program, lsf, hosts, index, batch.slots(reader, len(hosts)))
-
-
-def attempt(reader: Reader, nodes: int = 1, index: int = 0) -> int:
-    """Return the next attempt by the log folder, and at least 2 where LSF says that the job was started before."""
-    number = batch.attempt(reader, _id(reader), nodes, index)
-    if reader.given(ATTEMPT) or number > 1 or reader.get(RESTARTED).strip().upper() != "Y":
-        return number
+def finished(reader: Reader, job: Job) -> Job:
+    """Count a start before this one of which the log folder has nothing."""
+    if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
+        return job
     reader.ledger.note(ATTEMPT.value, "2", RESTARTED.names[0])
-    return 2
+    return replace(job, attempt=2)
 
 
-def log_dir(reader: Reader) -> str:
-    named, source, command = _named(reader)
-    return batch.log_dir(reader, _id(reader), len(batch.hosts(reader, named, source)), _index(reader, named, command))
-
-
-def _id(reader: Reader) -> str:
+def job_id(reader: Reader) -> str:
     number = reader.get(ARRAY_INDEX)
     return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
 
 
-def _name(reader: Reader) -> str:
-    """Return the name without its array. A job that nobody has named has its command line for a name."""
-    called = reader.get(LSF_NAME).partition("[")[0]
-    return called if _NAME.fullmatch(called) else NAME
+def tasks(reader: Reader, nodes: int) -> batch.Tasks:
+    """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
+    hosts = reader.get(HOSTS)
+    if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
+        counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
+        found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
+    else:
+        command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
+        found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
+    started = reader.given(TASK) or reader.given(JSM_TASKS)
+    return found._replace(script="" if started else f"neither {TASK.names[0]} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
 
 
-def _named(reader: Reader) -> tuple[tuple[str, ...], str, str]:
-    """Return the hosts that compute, what names them, and the line that starts ranklaunch on each.
+def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
+    """Return what names the hosts that compute, and these hosts.
 
     On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
     """
-    listed, source = ({}, reader.source(HOSTS)) if reader.get(HOSTS) else _listed(reader)
+    listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
+    if not listed and reader.given(HOST_FILE):
+        listed, source = batch.listed(reader, reader.get(HOST_FILE)), reader.source(HOST_FILE)
     first, *others = listed or [""]
-    hosts = reader.get(HOSTS) or tuple(listed)
-    if others and listed[first] == 1 and all(listed[host] > 1 for host in others):
-        if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
-            return tuple(others), f"{source}, but for {first}, which launches", ON_ALL_BY_JSM
-        reader.problem(
-            f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "
-            f"as the others: set {HOSTS.names[0]}"
-        )
-    return hosts, source, ON_ALL_BY_JSM if reader.given(JSM_TASKS) else ON_ALL.format(clipped(" ".join(hosts)))
-
-
-def _listed(reader: Reader) -> tuple[Mapping[str, int], str]:
-    """Return the hosts of the job with their slots, and what names them. The file may be on a disk that this host does not have."""
-    if reader.get(HOST_SLOTS):
-        return dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
-    path = reader.get(HOST_FILE)
-    found = batch.listed(reader, path) if path else {}
-    return (found, reader.source(HOST_FILE)) if found else (Counter(reader.get(HOST_NAMES)), HOST_NAMES.names[0])
-
-
-def _tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
-    if reader.given(JSM_TASKS):
-        return batch.Tasks(batch.even(reader.get(JSM_TASKS), nodes), reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK)
-    return batch.Tasks((1,) * nodes if reader.get(TASK) <= nodes else (), 0, (TASK,))
-
-
-def _index(reader: Reader, hosts: tuple[str, ...], command: str) -> int:
-    if not hosts:  # a malformed list, which is a problem already
-        return 0
-    here = batch.own_name(reader, hosts)
-    started = reader.given(TASK) or reader.given(JSM_TASK)
-    script = "" if started else f"neither {TASK.names[0]} of blaunch nor {JSM_TASK.names[-1]} of jsrun"
-    return batch.index(reader, NODE_INDEX if here else JSM_TASK, hosts, _tasks(reader, len(hosts)), command, script, here)
+    if not others or listed[first] > 1 or 1 in map(listed.get, others):
+        return source, tuple(listed)
+    if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
+        return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
+    reader.problem(
+        f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "
+        f"as the others: set {HOSTS.names[0]}"
+    )
+    return source, tuple(listed)

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import slurm
 from ranklaunch.adapters.platforms.shared import hostlist
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
@@ -145,7 +144,7 @@ def test_numbers_per_node(text: str, counts: tuple[int, ...]) -> None:
     assert hostlist.counts(text) == counts
 
 
-@helpers.for_each(["", "x", "2(x)", "2x3", "(x3)", "2(x3", "-1", "1,,2", "1(x1000000000)", "99999", "1(x60000),1(x60000)"])
+@helpers.for_each(["", "x", "2(x)", "2x3", "(x3)", "2(x3", "-1", "1,,2", "1(x1000000000)", "1(x60000),1(x60000)"])
 def test_numbers_per_node_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         hostlist.counts(text)
@@ -196,7 +195,7 @@ def test_attempt(env: dict[str, str], attempt: int) -> None:
         ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "4"}, 4, "SLURM_GPUS_PER_NODE"),
         ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100:4"}, 4, "SLURM_GPUS_PER_NODE"),
         ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100:2,v100:1"}, 3, "SLURM_GPUS_PER_NODE"),
-        ({"SLURM_GPUS_ON_NODE": ""}, 1, "default"),
+        ({"SLURM_GPUS_ON_NODE": ""}, 1, "Slurm, which gives no device"),
         ({"SLURM_GPUS_ON_NODE": "0"}, 1, "SLURM_GPUS_ON_NODE"),
     ],
 )
@@ -292,11 +291,11 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}, ["SLURM_STEP_TASKS_PER_NODE=2(x2),1", "--slots"]),
         ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks=3 --ntasks-per-node=1"]),
         ({"SLURM_STEP_NUM_NODES": "4"}, ["SLURM_STEP_NODELIST names 3 hosts", "SLURM_STEP_NUM_NODES=4"]),
-        ({"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "0 to 2"]),
-        ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID=1 is n2", "this is n3", "RANKLAUNCH_NODE"]),
+        ({"SLURM_NODEID": "3", "without": ("SLURMD_NODENAME",)}, ["SLURM_NODEID=3", "0 to 2"]),
+        ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID='1'", "place of n3 among the hosts='2'", "RANKLAUNCH_NODE"]),
         ({"SLURM_STEP_NODELIST": "m[1-3]", "SLURMD_NODENAME": "m2"}, ["names m1", "SLURM_JOB_NODELIST=n[1-3]"]),
         ({"SLURM_HET_SIZE": "2"}, ["SLURM_HET_SIZE=2", "RANKLAUNCH_HOSTS"]),
-        ({"base": {**BATCH, **COMPONENTS}}, ["SLURM_HET_SIZE=2: 1 of the 3 nodes", "srun --het-group=0-1 "]),
+        ({"base": {**BATCH, **COMPONENTS}}, ["SLURM_JOB_NODELIST=n1: 1 of the 3 nodes of the job", "srun --het-group=0-1 "]),
         ({"SLURM_STEP_NODELIST": "n[1-"}, ["SLURM_STEP_NODELIST='n[1-'", "as Slurm writes them"]),
         ({"SLURM_STEP_NODELIST": "n[1-1000000000]"}, ["SLURM_STEP_NODELIST='n[1-1000000000]'", "at most 65536"]),
         ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100"}, ["SLURM_GPUS_PER_NODE='a100'"]),
@@ -339,7 +338,7 @@ def test_a_step_on_one_component_is_said() -> None:
     step = {"SLURM_STEP_NODELIST": "n[2-3]", "SLURM_JOB_NODELIST": "n[2-3]", "SLURM_STEP_NUM_NODES": "2", "SLURM_NNODES": "2"}
     found = plan(**COMPONENTS, **step, SLURM_NODEID="0", SLURMD_NODENAME="n2")
     assert [node.host for node in found.job.nodes] == ["n2", "n3"]
-    assert any("SLURM_HET_SIZE=2: 2 of the 3 nodes of a heterogeneous job; srun --het-group=0-1" in text for text in found.warnings)
+    assert any("SLURM_STEP_NODELIST=n[2-3]: 2 of the 3 nodes of the job; srun --het-group=0-1" in text for text in found.warnings)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +352,7 @@ def test_a_step_on_one_component_is_said() -> None:
     ],
 )
 def test_detection(env: dict[str, str], is_slurm: bool) -> None:
-    assert slurm.detect(helpers.reader(env)) is is_slurm
+    assert platforms.PLATFORMS["slurm"].detect(helpers.reader(env)) is is_slurm
 
 
 # What ranks are told of Slurm's tasks: libraries go by it rather than by RANK and WORLD_SIZE

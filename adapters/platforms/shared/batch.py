@@ -1,20 +1,21 @@
-"""What batch systems whose nodes share a disk have in common: Slurm, LSF, PBS and Flux."""
+"""Batch systems whose nodes share a disk: Slurm, LSF, PBS and Flux. Also jobs of which each rank has a ranklaunch of its own."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ranklaunch.adapters.platforms.shared import base, own_place, several
+from ranklaunch.adapters.platforms.shared import base, own_place, unrecognised
+from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
+from ranklaunch.adapters.platforms.shared.place import Place
 from ranklaunch.errors import counted as number_of
-from ranklaunch.files import absolute
+from ranklaunch.files import absolute, text_of
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, PLACING, SLOTS, VISIBLE_GPUS, devices, make_job
-from ranklaunch.showing import clipped
 from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 
@@ -35,6 +36,7 @@ class Tasks(NamedTuple):
 
     counts: number on each node, () where unknown or uneven. here: number of this one on its node, from 0. variables: source of both.
     rank: variable with the number of this one in the job, None where there is none. node: place of this node in counts.
+    script: sign that this is no task but the job's script, else "". command: line that starts one ranklaunch on each node.
     """
 
     counts: Sequence[int]
@@ -42,6 +44,78 @@ class Tasks(NamedTuple):
     variables: Sequence[Variable[object]]
     rank: Variable[int] | None = None
     node: int = 0
+    script: str = ""
+    command: str = ""
+
+
+class System(Place):
+    """A batch system. The id of a job ends its name, by which nodes find each other, and names its log folder on the shared disk.
+
+    Its module also has JOB_ID, a variable; job_id(reader), the id of the job; and tasks(reader, nodes).
+    """
+
+    def read(self, reader: Reader, program: Program) -> Job:
+        job = super().read(reader, program)
+        name = reader.get(self.job_name)
+        if not reader.by_user(self.job_name):
+            name = f"{name or self.NAME}-{self._module.job_id(reader)}"
+            reader.ledger.note(JOB_NAME.value, name, reader.source(self._module.JOB_ID))
+        return replace(job, name=name, log_dir=self._logs(reader, len(job.nodes), job.node_index))
+
+    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        if self.row.restarts:
+            return super()._attempt(reader, nodes, index)
+        return base.attempt(reader, nodes, index, self._folder(reader))
+
+    def _log_dir(self, reader: Reader) -> str:
+        self._offer(reader, self._facts(reader))
+        return self._logs(reader, self._count(reader, sure=False), reader.get(self.node_index))
+
+    def _logs(self, reader: Reader, nodes: int, index: int) -> str:
+        return settings.log_dir(reader, index if nodes > 1 else None, self._folder(reader))
+
+    def _folder(self, reader: Reader) -> str:
+        """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
+        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self._module.job_id(reader)).strip("_")
+
+    def _facts(self, reader: Reader) -> Iterator[Fact]:
+        """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
+        found = list(super()._facts(reader))
+        if not base.per_rank(reader) and not any(variable is HOSTS and "," in fact.value for variable, fact in found):
+            unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
+            unrecognised.refuse_others(reader)
+        yield from found
+
+    def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
+        tasks = self._module.tasks(reader, len(hosts)) if base.per_rank(reader) else None
+        if not tasks or tasks.script or not tasks.rank:
+            return None
+        attempt = self.attempt(reader) if self.row.restarts else 0
+        return job_of_ranks(reader, program, Batch(self.NAME, self._folder(reader), "", attempt), hosts, tasks)
+
+    def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
+        """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each."""
+        tasks, by_user = self._module.tasks(reader, nodes), reader.by_user(self.node_index)
+        if tasks.script and nodes > 1 and not by_user:
+            refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
+        elif not (tasks.script or by_user) and (set(tasks.counts) != {1} or tasks.here):
+            refuse_tasks(reader, tasks, nodes, tasks.command)
+        else:
+            return super()._index(reader, nodes, sure)
+        return 0
+
+    def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
+        """Return the slots of each node. A container may hide the device files of GPUs that the batch system has chosen for the job."""
+        if reader.given(self.slots) and not reader.given(LISTED_SLOTS):
+            return settings.spread(reader, SLOTS, reader.get(self.slots), nodes)
+        chosen = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
+        if chosen:
+            reader.offer(SLOTS.value, Candidate(VISIBLE_GPUS.names[0], str(chosen)))
+        return super()._slots(reader, nodes)
+
+    def _accelerator(self, reader: Reader) -> tuple[str, str]:
+        source = reader.source(SLOTS)
+        return ("gpu", source) if "GPU" in source else ("cpu", "default")
 
 
 def even(total: int, nodes: int) -> tuple[int, ...]:
@@ -52,12 +126,7 @@ def even(total: int, nodes: int) -> tuple[int, ...]:
 def listed(reader: Reader, path: str) -> dict[str, int]:
     """Return the hosts of a file with a line for each slot, in its order, and their slots; {} where the file cannot be read."""
     path = absolute(path, reader.cwd)
-    try:
-        text = reader.files.text(path, _MOST_BYTES) or ""
-    except ValueError as error:
-        reader.problem(f"{path}: {error}")
-        return {}
-    return counted(reader, path, text.split("\n"))
+    return counted(reader, path, text_of(reader.files, path, _MOST_BYTES).split("\n"))
 
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:
@@ -72,39 +141,11 @@ def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]
     return found
 
 
-def hosts(reader: Reader, found: Sequence[str], source: str, number: Variable[int] = NODES) -> tuple[str, ...]:
-    """Return the hosts of all nodes: the user's, else those that the batch system lists. number: of nodes, else as many as hosts."""
-    named = reader.get(HOSTS) or found
-    if named and not reader.given(number):
-        reader.ledger.note(NODES.value, str(len(named)), reader.source(HOSTS) if reader.given(HOSTS) else source)
-    nodes = reader.get(number) if reader.given(number) else max(1, len(named))
-    return several.hosts(reader, nodes, found, source)
-
-
-def index(
-    reader: Reader, variable: Variable[int], hosts: Sequence[str], tasks: Tasks, command: str, script: str = "", here: str = ""
-) -> int:
-    """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each.
-
-    command: line that starts one ranklaunch on each node. script: sign that nothing has started one on each node.
-    here: name of this node among the hosts, where it is known.
-    """
-    nodes = len(hosts)
-    if here in hosts and nodes > 1 and not reader.given(variable):
-        reader.offer(variable.value, Candidate(f"{here} is this host", str(hosts.index(here))))
-    if reader.by_user(variable):
-        return base.index(reader, nodes, variable)
-    if script and nodes > 1:
-        refuse_script(reader, f"{nodes} nodes", script, command)
-    elif not script and (set(tasks.counts) != {1} or tasks.here):
-        refuse_tasks(reader, tasks, nodes, command)
-    elif nodes > 1 and not reader.given(variable):
-        this, others = clipped(own_place.told(reader)), clipped(", ".join(hosts))
-        reader.problem(f"{this}, is none of {others}; {variable.both} says which it is, from 0")
-    else:
-        _refuse_other_host(reader, variable, hosts, here)
-        return base.index(reader, nodes, variable)
-    return min(reader.get(variable), nodes - 1)
+def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
+    """Yield the index of this node among the hosts, by its name or address."""
+    places = own_place.find(reader, hosts)
+    if len(places) == 1:
+        yield NODE_INDEX, Candidate(f"place of {hosts[places[0]]} among the hosts", str(places[0]))
 
 
 def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
@@ -122,35 +163,6 @@ def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None
     )
 
 
-def _refuse_other_host(reader: Reader, variable: Variable[int], hosts: Sequence[str], here: str) -> None:
-    number = reader.get(variable) if here and len(hosts) > 1 else len(hosts)
-    if number < len(hosts) and hosts[number] != here:
-        reader.problem(
-            f"{reader.told(variable)} is {hosts[number]} of {clipped(', '.join(hosts))}, but this is {here}: expected the hosts in the "
-            f"order of these numbers, all of one job; or set {NODE_INDEX.names[0]}"
-        )
-
-
-def own_name(reader: Reader, hosts: Sequence[str]) -> str:
-    """Return the one of these hosts that this node is, "" where that is unknown."""
-    places = own_place.find(reader, hosts)
-    return hosts[places[0]] if len(places) == 1 else ""
-
-
-def slots(reader: Reader, nodes: int) -> tuple[int, ...]:
-    """Return the user's slots, else the GPUs of this node: those in /dev, else those that the batch system has chosen for the job."""
-    chosen = 0 if reader.given(SLOTS) or devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
-    if chosen:  # a container may hide the device files
-        reader.offer(SLOTS.value, Candidate(VISIBLE_GPUS.names[0], str(chosen)))
-    return several.slots(reader, SLOTS, nodes)
-
-
-def name(reader: Reader, called: str, job: str, source: str) -> str:
-    """Return the name of the job, with the id that no other job has: by their name the nodes find each other."""
-    reader.offer(JOB_NAME.value, Candidate(source, f"{called}-{job}"))
-    return reader.get(JOB_NAME)
-
-
 def job(
     reader: Reader,
     program: Program,
@@ -160,34 +172,17 @@ def job(
     slots: Sequence[int],
     accelerator: tuple[str, str] = ("cpu", "default"),
 ) -> Job:
-    """Return the job with a log folder of its own."""
-    nodes = len(hosts)
-    made = make_job(
+    return make_job(
         reader,
         program,
         platform=batch.platform,
         name=batch.name,
-        attempt=batch.attempt or attempt(reader, batch.job, nodes, index),
+        attempt=batch.attempt or base.attempt(reader, len(hosts), index, batch.job),
         hosts=hosts,
         slots=slots,
         node_index=index,
         accelerator=accelerator,
     )
-    return replace(made, log_dir=log_dir(reader, batch.job, nodes, index))
-
-
-def log_dir(reader: Reader, job: str, nodes: int, index: int) -> str:
-    """Return the log folder of a node: as nodes and jobs may share a disk, each has one of its own, unless the user names another."""
-    return settings.log_dir(reader, index if nodes > 1 else None, _own_folder(reader, job))
-
-
-def attempt(reader: Reader, job: str, nodes: int = 1, index: int = 0) -> int:
-    """Return one more than the attempts in the job's folder: its id stays where it starts anew."""
-    return base.attempt(reader, nodes, index, _own_folder(reader, job))
-
-
-def _own_folder(reader: Reader, job: str) -> str:
-    return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", job).strip("_")
 
 
 # A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
@@ -198,21 +193,15 @@ def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence
     rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
     of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
     sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
-    _refuse_with_ranks(reader, of_host, tasks.here, sources)
+    told = reader.told(base.PER_RANK)
+    if tasks.here >= of_host:
+        reader.problem(f"{told}: {sources} do not say how many ranks this host has and which of them this is; expected one on each host")
+    for variable in (NODES, SLOTS, *PLACING):
+        if reader.by_user(variable) and reader.get(variable) != (1,):
+            reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks, each with one slot: leave it out")
     number = base.index(reader, ranks, rank)
     reader.ledger.note(NODES.value, str(ranks), sources)
     made = job(reader, program, known, (hosts[0], *("",) * (ranks - 1)), number, (1,) * ranks)
     # In a plan for another node only the number of the rank is known.
     here = number % of_host if reader.by_user(rank) and of_host else tasks.here
     return replace(made, among=(here, of_host))
-
-
-def _refuse_with_ranks(reader: Reader, of_host: int, here: int, sources: str) -> None:
-    told = reader.told(base.PER_RANK)
-    if here >= of_host:
-        reader.problem(f"{told}: {sources} do not say how many ranks this host has and which of them this is; expected one on each host")
-    if reader.by_user(NODES) or (reader.by_user(SLOTS) and set(reader.get(SLOTS)) != {1}):
-        reader.problem(f"{told}: {sources} say how many ranks there are, each with one slot: leave {NODES.both} and {SLOTS.both} out")
-    for variable in PLACING:
-        if reader.given(variable) and reader.by_user(variable):
-            reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks; expected one ranklaunch on each host")

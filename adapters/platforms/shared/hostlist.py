@@ -6,6 +6,7 @@ Source: https://slurm.schedmd.com/srun.html (SLURM_JOB_NODELIST, SLURM_TASKS_PER
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -20,6 +21,7 @@ _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
+@functools.lru_cache(maxsize=8)  # of 10,000 nodes, each of which is planned
 def hosts(value: str) -> tuple[str, ...]:
     """Return the names, in Slurm's order. Raises ValueError before more than MOST are made."""
     items = _ITEM.findall(value.strip())
@@ -59,9 +61,8 @@ def _ranges(inside: str) -> Iterator[tuple[range, int]]:
 
 def counts(value: str) -> tuple[int, ...]:
     """Return the number of each node: 2(x3),1 is 2,2,2,1."""
-    matches = [_REPEATED.fullmatch(part) for part in value.strip().split(",")]
-    pairs = [(int(match[1]), int(match[2] or 1)) for match in matches if match]
-    if len(pairs) < len(matches) or max(number for number, _ in pairs) > parse.MOST_SLOTS or sum(times for _, times in pairs) > MOST:
-        msg = f"expected a number for each node as Slurm writes them, such as 2(x3),1, at most {parse.MOST_SLOTS} on each of {MOST} nodes"
+    pairs = [match.groups() for match in map(_REPEATED.fullmatch, value.strip().split(",")) if match]
+    if len(pairs) <= value.count(",") or sum(int(times or 1) for _, times in pairs) > MOST:
+        msg = f"expected a number for each node as Slurm writes them, such as 2(x3),1, for at most {MOST} nodes"
         raise ValueError(msg)
-    return tuple(itertools.chain.from_iterable((number,) * times for number, times in pairs))
+    return tuple(itertools.chain.from_iterable((int(number),) * int(times or 1) for number, times in pairs))

@@ -88,7 +88,7 @@ class Place:
         self.program: Callable[[Reader, Sequence[str]], Program | None] = getattr(module, "program", base.no_program)
         self.failure_file: Callable[[Reader], str] = getattr(module, "failure_file", base.no_failure_file)
         self.attempt: Callable[..., int] = getattr(module, "attempt", self._attempt)
-        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", base.log_dir)
+        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", self._log_dir)
         agree = bool(row.job_name_like)
         self.nodes = NODES.also(*row.nodes, agree=True)
         self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
@@ -124,6 +124,9 @@ class Place:
     def _signed(self, reader: Reader) -> bool:
         return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
 
+    def _log_dir(self, reader: Reader) -> str:
+        return base.log_dir(reader)
+
     def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
         if reader.given(self.started):
             return reader.get(self.started)
@@ -146,17 +149,19 @@ class Place:
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
         job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
-        return self._module.finished(reader, job) if hasattr(self._module, "finished") else job
+        return self._module.finished(reader, job) if hasattr(self._module, "finished") and not job.among else job
 
     def _job(self, reader: Reader, program: Program, pod: str) -> Job:
         row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
         nodes = self._count(reader, sure)
         hosts = self._hosts(reader, nodes, sure)
+        of_ranks = self._job_of_ranks(reader, program, hosts)
+        if of_ranks:
+            return of_ranks
         own = self._index(reader, nodes, sure)
         slots = self._slots(reader, nodes)
         self._refuse_other_ranks(reader, slots)
         self._refuse_other_first(reader, hosts, own)
-        kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
         return make_job(
             reader,
             program,
@@ -166,10 +171,20 @@ class Place:
             hosts=hosts,
             slots=slots,
             node_index=own,
-            accelerator=(kind, "default" if kind == "cpu" else reader.source(SLOTS)),
+            accelerator=self._accelerator(reader),
             instance_name=pod,
             **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
         )
+
+    def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
+        """Return the job whose nodes are its ranks, if the platform has started a ranklaunch for each; else None."""
+        return None
+
+    def _accelerator(self, reader: Reader) -> tuple[str, str]:
+        """Return the kind of the slots, and its source, for a container with no sign of a kind."""
+        row = self.row
+        kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
+        return kind, "default" if kind == "cpu" else reader.source(SLOTS)
 
     def _refuse(self, reader: Reader) -> None:
         for each in self.row.refuse:
@@ -289,8 +304,8 @@ class Place:
             files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
             of_module = self._module.INDEX.names if hasattr(self._module, "INDEX") else ()
             of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
-            names = (*variable.names, *of_module, *files, *of_parts)
-            here = f": none of the hosts there is {clipped(own_place.told(reader))}" if files else ""
+            names, hosts = (*variable.names, *of_module, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
+            here = f": {clipped(own_place.told(reader))}, of {hosts}" if hosts else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
         if number >= nodes:

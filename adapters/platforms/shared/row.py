@@ -103,9 +103,9 @@ R = TypeVar("R", bound=Row)
 
 
 class Shipped(Row):
-    """A row of platforms.toml. module: part for a module that adds facts to the row, whole for one that does all, "" for none. begins: for
-    a platform that its module recognises, how names of its variables begin. ps: true if its tasks may be ps and workers, by lists of their
-    hosts or by TF_CONFIG."""
+    """A row of platforms.toml. module: part for a module that adds facts to the row, batch for one of a batch system (shared/batch.py),
+    whole for one that does all, "" for none. begins: for a platform that its module recognises, how names of its variables begin. ps: true
+    if its tasks may be ps and workers, by lists of their hosts or by TF_CONFIG."""
 
     begins: tuple[str, ...] = ()
     module: str = ""
