@@ -96,7 +96,6 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/parameter_servers.py",
     "ranklaunch/adapters/platforms/shared/place.py",
     "ranklaunch/adapters/platforms/shared/row.py",
-    "ranklaunch/adapters/platforms/shared/several.py",
     "ranklaunch/adapters/platforms/shared/unrecognised.py",
     "ranklaunch/adapters/platforms/slurm.py",
     "ranklaunch/adapters/platforms/torchx.py",
