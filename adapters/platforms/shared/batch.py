@@ -163,28 +163,6 @@ def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None
     )
 
 
-def job(
-    reader: Reader,
-    program: Program,
-    batch: Batch,
-    hosts: Sequence[str],
-    index: int,
-    slots: Sequence[int],
-    accelerator: tuple[str, str] = ("cpu", "default"),
-) -> Job:
-    return make_job(
-        reader,
-        program,
-        platform=batch.platform,
-        name=batch.name,
-        attempt=batch.attempt or base.attempt(reader, len(hosts), index, batch.job),
-        hosts=hosts,
-        slots=slots,
-        node_index=index,
-        accelerator=accelerator,
-    )
-
-
 # A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
 
 
@@ -201,7 +179,16 @@ def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence
             reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks, each with one slot: leave it out")
     number = base.index(reader, ranks, rank)
     reader.ledger.note(NODES.value, str(ranks), sources)
-    made = job(reader, program, known, (hosts[0], *("",) * (ranks - 1)), number, (1,) * ranks)
+    made = make_job(
+        reader,
+        program,
+        platform=known.platform,
+        name=known.name,
+        attempt=known.attempt or base.attempt(reader, ranks, number, known.job),
+        hosts=(hosts[0], *("",) * (ranks - 1)),
+        slots=(1,) * ranks,
+        node_index=number,
+    )
     # In a plan for another node only the number of the rank is known.
     here = number % of_host if reader.by_user(rank) and of_host else tasks.here
     return replace(made, among=(here, of_host))
