@@ -1,4 +1,4 @@
-"""What platforms bind that have no way of their own: to a node's index, to the number of its start, to programs and folders."""
+"""Variables of all platforms, and the usual ways to find a node's index, the number of its start, a program and folders."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
 
 
 def per_rank(reader: Reader) -> bool:
-    """Whether the platform has started one of us for each rank, as the user says."""
+    """Return True if the user says that the platform has started a ranklaunch for each rank."""
     return reader.given(PER_RANK) and reader.get(PER_RANK)
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
-    """The index of this node, as an option or a variable says it."""
+    """Return the index of this node, as an option or a variable says it."""
     if nodes == 1 and reader.given(variable) and not reader.by_user(variable):
         return of_one_node(reader, variable)
     own = reader.get(variable)
@@ -69,7 +69,7 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
 
 
 def of_one_node(reader: Reader, variable: Variable[int]) -> int:
-    """The index of the only node, whatever the platform's variables say then."""
+    """Return 0, the index of the only node. Warn if the platform's variable says another one."""
     reader.ledger.note(variable.value, "0", "one node")
     told = reader.candidates(variable)
     if told and re.fullmatch(r"0*[1-9][0-9]{0,8}", told[0].value.strip()):
@@ -82,8 +82,10 @@ FIRST_NODES = 16
 
 
 def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> int:
-    """One after the attempts whose folders are there, so that no earlier log is lost. Of several nodes with one folder it is the same.
-    job: the name of its folder in the log folder, where jobs have one each."""
+    """Return the number after the attempts whose folders are there: no earlier log is lost, and nodes that share a folder agree.
+
+    job: name of the job's folder in the log folder, where jobs have one each.
+    """
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
     logs = folders.job(reader.get(LOG_DIR), job) if job else reader.get(LOG_DIR)
@@ -97,21 +99,21 @@ def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> in
 
 
 def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
-    """Whether a node has ended this attempt: one that starts now is of the next."""
+    """Return True if a node has ended this attempt. A node that starts now belongs to the next one then."""
     paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
     return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
 
 
 def no_program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """Of a platform that does not say what should run."""
+    """Return None for a platform that does not say what should run."""
     return None
 
 
 def no_failure_file(reader: Reader) -> str:
-    """Of a platform that looks for no reason of a failure."""
+    """Return "" for a platform that looks for no reason of a failure."""
     return ""
 
 
 def log_dir(reader: Reader) -> str:
-    """The one that is given, or the usual one, for all of a job's nodes."""
+    """Return the log folder of all nodes, the user's or the usual one."""
     return settings.log_dir(reader)

@@ -51,7 +51,7 @@ _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.
 
 
 def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
-    """The number that ends a pod's name."""
+    """Return the number that ends a pod's name, with its source; None without one."""
     for candidate in reader.candidates(variable):
         number = re.search(r"-([0-9]{1,7})$", candidate.value)
         if number:
@@ -60,40 +60,40 @@ def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
 
 
 def stem(pod: str) -> str:
-    """A pod's name without its number."""
+    """Return a pod's name without its number."""
     return re.sub(r"-[0-9]{1,7}$", "", pod)
 
 
 def seen(reader: Reader, variable: Variable[T]) -> str:
-    """The text that would give a value, which is not read yet: for detecting."""
+    """Return the text that would give a value, without reading the value: for detecting."""
     return next((candidate.value.strip() for candidate in reader.candidates(variable)), "")
 
 
 def own_name(reader: Reader) -> str:
-    """This pod's."""
+    """Return the name of this pod."""
     return seen(reader, HOSTNAME).partition(".")[0]
 
 
 def on_host_network(reader: Reader) -> bool:
-    """Where kubelet gives no name to a pod, so that HOSTNAME is the machine's: it says so where it makes the pod's hosts file."""
+    """Return True for a pod on the host's network, where HOSTNAME is the machine's name. Kubelet says so in the pod's hosts file."""
     return text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).startswith(_OF_HOST_NETWORK)
 
 
 def job_of_pod(reader: Reader) -> str:
-    """The Indexed Job whose pod this is, by its name; "" where HOSTNAME is the machine's, which differs from node to node by more."""
+    """Return the Indexed Job of this pod by the pod's name; "" where HOSTNAME is the machine's name."""
     pod = "" if on_host_network(reader) else own_name(reader)
     numbered = any(pod.endswith(f"-{candidate.value.strip()}") for candidate in reader.candidates(POD_INDEX))
     return stem(pod) if numbered or (pod and service(reader)) else ""
 
 
 def told_name(reader: Reader) -> str:
-    """This pod's, for messages."""
+    """Return the variable with the name of this pod, for messages."""
     return f"{HOSTNAME.names[0]}={showing.clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
-    """The Service that makes the names of this job's pods known, "" where there is none: kubelet writes a pod's full name into its
-    /etc/hosts where it has one."""
+    """Return the Service that makes the names of this job's pods known, "" without one. Kubelet writes a pod's full name into the pod's
+    /etc/hosts."""
     own = stem(own_name(reader))
     for full in names_here(reader) if own else ():
         found = _OF_CLUSTER.fullmatch(full)
@@ -103,30 +103,30 @@ def service(reader: Reader) -> str:
 
 
 def own_address(reader: Reader) -> str:
-    """Of this pod, as kubelet writes it beside its name into /etc/hosts; "" where it is not there."""
+    """Return the address beside this pod's name in /etc/hosts, "" without one."""
     own = own_name(reader)
     return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
 
 
 def names_here(reader: Reader) -> list[str]:
-    """In /etc/hosts: this pod's, whatever node is planned."""
+    """Return the names in /etc/hosts, which are this pod's, whatever node is planned."""
     return [name for _, *names in _hosts_here(reader) for name in names]
 
 
 def _hosts_here(reader: Reader) -> list[list[str]]:
-    """Each an address and its names."""
+    """Return the lines of /etc/hosts, each an address and its names."""
     lines = text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).splitlines()
     return [words for words in (line.partition("#")[0].split() for line in lines) if words]
 
 
 def relative(host: str) -> str:
-    """POD.SERVICE, which the pods of one namespace know, of a name that goes on after it."""
+    """Return POD.SERVICE of a full name: the pods of one namespace know each other by it."""
     found = _OF_CLUSTER.fullmatch(host)
     return f"{found['pod']}.{found['service']}" if found else host
 
 
 def pods(stem_: str, nodes: int, service_: str) -> tuple[str, ...]:
-    """Names of all nodes: POD-0.SERVICE, POD-1.SERVICE, ..."""
+    """Return the names of all nodes: POD-0.SERVICE, POD-1.SERVICE, ..."""
     return tuple(f"{stem_}-{i}.{service_}" for i in range(nodes))
 
 
@@ -134,7 +134,7 @@ def pods(stem_: str, nodes: int, service_: str) -> tuple[str, ...]:
 
 
 class Pod(NamedTuple):
-    """Of a replicated Job: called SET-JOB-<job_index>-<index> in a Service."""
+    """Pod of a replicated Job, called SET-JOB-<job_index>-<index> in a Service."""
 
     set: str
     job: str
@@ -147,7 +147,7 @@ def has_pod_index(reader: Reader) -> bool:
 
 
 def replicated(reader: Reader) -> Pod | None:
-    """What a set's pod's name tells, where it begins with the name of the set: the Service's, or the one that the user gives."""
+    """Return the parts of a set's pod's name. The name of the set is the Service's, or the user's; None for another name."""
     own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
     for set_ in (found, seen(reader, JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
@@ -156,14 +156,8 @@ def replicated(reader: Reader) -> Pod | None:
     return None
 
 
-def index_by_name(reader: Reader) -> list[tuple[str, int]]:
-    """Where the pod's name is the Job controller's, which shows in that a Service or the user knows it."""
-    number = suffix(reader, HOSTNAME) if service(reader) or replicated(reader) else None
-    return [(told_name(reader), int(number.value))] if number else []
-
-
 def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
-    """Their pods count from 0 again, so that two would be node 0."""
+    """Refuse a pod of another Job of the set: its pods count from 0 again, so that two would be node 0."""
     if pod.job_index and not reader.given(HOSTS):
         reader.problem(
             f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
@@ -173,21 +167,24 @@ def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
 
 
 def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, source: str = "HOSTNAME, /etc/hosts") -> Iterator[Fact]:
-    """Yield what the names of an Indexed Job's pods say. stem_: of the pods in a Service, "" where none makes them known. source: of the
-    names."""
+    """Yield what the names of an Indexed Job's pods say.
+
+    stem_: beginning of the pods' names in a Service, "" where none makes the names known. source: of the names.
+    """
     if job:
         yield JOB_NAME, Candidate(source, job)
     if stem_ and nodes > 1:
         yield HOSTS, Candidate(source, ",".join(pods(stem_, nodes, service_)))
-    for _, found in index_by_name(reader):
-        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", str(found))
+    number = suffix(reader, HOSTNAME) if service(reader) or replicated(reader) else None  # else the name may not be the Job controller's
+    if number:
+        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", number.value)
 
 
 # Files
 
 
 def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ...]:
-    """A host on each line; none where there is no such file."""
+    """Return the hosts of a file with a host on each line; () without such a file."""
     try:
         text = reader.files.text(path, _MOST_HOST_BYTES)
         found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
@@ -200,7 +197,7 @@ def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ..
 
 
 def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
-    """Hosts and slots as MPI's host files have them: HOST slots=N, or HOST:N; a line without a number is one slot."""
+    """Return hosts and slots of a host file of MPI: HOST slots=N, or HOST:N. A line without a number is one slot."""
     try:
         text = reader.files.text(path, _MOST_HOST_BYTES) or ""
     except ValueError as error:

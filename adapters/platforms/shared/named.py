@@ -36,7 +36,7 @@ def offer(reader: Reader) -> None:
 
 
 def refuse_another(reader: Reader, host: str) -> None:
-    """The only one of them, where it is not this host, which would train alone."""
+    """Refuse the only host if it is not this one, which would train alone."""
     if not own_place.find(reader, (host,)) and not parse.is_loopback(host):
         own = clipped(own_place.told(reader))
         reader.problem(f"{host}, the only host of {_told(reader)}, is not {own}; {NODE_INDEX.both} 0 says that it is")
@@ -56,7 +56,7 @@ def _of_file(reader: Reader) -> tuple[str, ...]:
 
 
 def _of_command(reader: Reader) -> tuple[str, ...]:
-    """Whatever separates them."""
+    """Return the hosts in a command's output, with anything between them."""
     reader.record(HOSTS_COMMAND)
     words = (reader.arrived.named or "").replace(",", " ").split()
     hosts = tuple(batch.counted(reader, f"the output of {reader.told(HOSTS_COMMAND)}", words))

@@ -1,4 +1,4 @@
-"""Which of some hosts this one is, by its names and addresses. They are read from files, so that a plan needs no network."""
+"""The place of this host among others, by its names and addresses, which are read from files: a plan needs no network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 
 
 def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
-    """Their places; several where it cannot be told which."""
+    """Return the places of this host among the hosts; several if names and addresses do not say which."""
     names = _names(reader)
     by_name = [i for i, host in enumerate(hosts) if host in names] or [i for i, host in enumerate(hosts) if _short(host) in names]
     if by_name:
@@ -23,7 +23,7 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
 
 
 def address(reader: Reader) -> str:
-    """This node's, by which others may reach it: that of its name in /etc/hosts, else its only one; "" where it cannot be told."""
+    """Return the address by which others may reach this node: that of its name in /etc/hosts, else its only one; "" if neither is known."""
     named = [found for name in sorted(_names(reader)) for found in _known(reader).get(name, ())]
     usable = [found for found in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", found)]
     of_version_4 = [found for found in usable if ":" not in found]
@@ -31,13 +31,13 @@ def address(reader: Reader) -> str:
 
 
 def told(reader: Reader) -> str:
-    """This node, for messages."""
+    """Return the names and addresses of this node, for messages."""
     names, addresses = _names(reader), set(_addresses(reader))
     return f"this node, called {', '.join(sorted(names)) or 'nothing'}, with {', '.join(sorted(addresses)) or 'no address'}"
 
 
 def _names(reader: Reader) -> set[str]:
-    """What the kernel says is this network's own; HOSTNAME may come from elsewhere."""
+    """Return the name of this host, and its first part. The kernel's word comes first: HOSTNAME may come from elsewhere."""
     of_kernel = (text_of(reader.files, path, _MOST_BYTES).strip() for path in _OWN_NAMES)
     told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
     return {told, _short(told)} if told else set()
@@ -48,7 +48,7 @@ def _short(host: str) -> str:
 
 
 def _addresses(reader: Reader) -> Iterator[str]:
-    """This node's own, as the kernel lists them, but for those that every node has."""
+    """Yield the addresses of this node, without loopback ones, as the kernel lists them."""
     for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
         if not address.startswith("127."):
             yield address
@@ -61,7 +61,7 @@ def _addresses(reader: Reader) -> Iterator[str]:
 
 
 def _known(reader: Reader) -> dict[str, list[str]]:
-    """Addresses of names, where no server need be asked."""
+    """Return the addresses of the names in /etc/hosts."""
     known: dict[str, list[str]] = {}
     for line in text_of(reader.files, "/etc/hosts", _MOST_BYTES).splitlines():
         address, *names = line.partition("#")[0].split() or [""]
