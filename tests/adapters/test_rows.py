@@ -105,7 +105,7 @@ def own(text: str, name: str = "/p.toml", **env: str) -> Any:
 
 def test_a_row_of_the_users_own_is_a_platform() -> None:
     if sys.version_info < (3, 11):
-        with pytest.raises(ConfigError, match="reads no TOML"):
+        with pytest.raises(ConfigError, match="does not read TOML"):
             own(OWN)
         return
     job = own(OWN)

@@ -170,7 +170,15 @@ def test_settings_of_the_user_reach_every_node(tmp_path: Path) -> None:
         assert name in named
     not_inherited = {variable.value for variable in simulation.NOT_INHERITED}
     others = {name for variable in every_variable() for name in variable.names if variable.value in not_inherited}
-    known = {"RANKLAUNCH_WAIT_S": "5", "RANKLAUNCH_GRACE_S": "5", "RANKLAUNCH_MUSTER_PORT": "4711", "RANKLAUNCH_ROOT": "/"}
+    places = tmp_path / "places.json"
+    places.write_text("[]", encoding="utf-8")
+    known = {
+        "RANKLAUNCH_PLATFORM_FILE": str(places),
+        "RANKLAUNCH_WAIT_S": "5",
+        "RANKLAUNCH_GRACE_S": "5",
+        "RANKLAUNCH_MUSTER_PORT": "4711",
+        "RANKLAUNCH_ROOT": "/",
+    }
     env = {**dict.fromkeys(named - others, "as the user has it"), **known}
     for found in of_nodes({**env, "RANKLAUNCH_LOG_DIR": str(tmp_path)}):
         wanted = {name: value for name, value in env.items() if name != "RANKLAUNCH_MUSTER_PORT"}  # that one is simulate's own to say
