@@ -111,7 +111,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/place.py", "0, len(hosts) - 1)) if", "0, len(hosts))) if", "a rank that is too high passes"),
     ("platforms/row.py", "str(int(text) + int(more[1]))", "text", "worker 0 is the master"),
     ("platforms/facts.py", "if all(hosts) else (FIRST,", "if True else (FIRST,", "a missing address is a host"),
-    ("platforms/own_rows.py", "(*found.patterns, *found.node_index_like)", "()", "a wrong pattern of a user's row passes"),
+    ("platforms/own_rows.py", "(*row.patterns, *row.node_index_like)", "()", "a wrong pattern of a user's row passes"),
     ("platforms/base.py", "else last + 1", "else max(last, 1)", "an attempt overwrites the one before"),
     ("platforms/base.py", "last and not _ended(reader, newest, last)", "last", "an attempt that others have ended is taken up"),
     ("platforms/modelarts.py", '.also("MA_NUM_HOSTS", "VC_WORKER_NUM",', '.also("VC_WORKER_NUM", "MA_NUM_HOSTS",', "precedence is swapped"),

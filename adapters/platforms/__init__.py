@@ -102,7 +102,7 @@ def known(reader: Reader) -> Platforms:
         return PLATFORMS
     from ranklaunch.adapters.platforms.shared import own_rows  # few users have places of their own
 
-    return _with_own(own_rows.read(reader))
+    return _with_own(own_rows.read(reader, PLATFORMS.rows))
 
 
 @functools.lru_cache(maxsize=4)

@@ -47,14 +47,14 @@ def toml(text: str) -> Any:
 
 
 def check(fields: Mapping[str, Any], usual: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError for a field that is unknown, or of another kind than its usual value. A list has texts, or tables."""
+    """Raise ValueError for a field that is unknown, or of another kind than its usual value. Lists have texts."""
     for name, value in fields.items():
         if name not in usual:
             msg = f"{where}: unknown field {name!r}{nearest(name, usual)}; expected {', '.join(usual)}"
             raise ValueError(msg)
         kind = type(usual[name])
         if kind is tuple:
-            fits = isinstance(value, list) and all(isinstance(each, (str, dict)) for each in value)
+            fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
         else:
             fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
         if not fits:

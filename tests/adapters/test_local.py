@@ -261,6 +261,8 @@ CLEARML = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1"}
 UNKNOWN: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
     "a place with a prefix of its own": (OWN_PREFIX, {}, ("ACME_GROUP_SIZE=2", "ACME_LEADER_ADDR=10.0.0.1")),
     "node 0 of such a place": ({**OWN_PREFIX, "ACME_NODE_RANK": "0"}, {}, ("ACME_GROUP_SIZE=2", "ACME_LEADER_ADDR=10.0.0.1")),
+    "indexes from 1": ({"NUM_MACHINES": "2", "MACHINE_RANK": "2", "MAIN_PROCESS_IP": "m"}, {}, ("NUM_MACHINES=2", "MACHINE_RANK=2")),
+    "another word for nodes": ({"TOTAL_NODES": "4", "NODE_RANK": "0", "MASTER_ADDR": "m"}, {}, ("TOTAL_NODES=4", "NODE_RANK=0")),
     "an index and no count": (LIGHTNING, {}, ("NODE_RANK=3", "MASTER_ADDR=10.0.0.1")),
     "a group's index": ({"GROUP_RANK": "1", "LEADER_ADDR": "10.0.0.1"}, {}, ("GROUP_RANK=1", "LEADER_ADDR=10.0.0.1")),
     "groups": (
@@ -349,6 +351,7 @@ HERE = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0"}
         "a login node": ({"PBS_NUM_NODES": "2", "LSB_MCPU_HOSTS": "a 1 b 1", "NODE_LIST": "a,b"}, {}),
         "a rank table of one server": ({"RANK_TABLE_FILE": "/t.json", "MA_RUN_METHOD": "ranktable"}, {"/t.json": ONE_SERVER}),
         "ranks of one machine": (HERE, {}),
+        "hosts of a search engine": ({"OPENSEARCH_HOSTS": "os-0,os-1", "OPENSEARCH_INDEX": "1"}, {}),
         "JAX on one machine": ({**JAX, "JAX_COORDINATOR_ADDRESS": "localhost:1234"}, {}),
         "DMLC on one machine": ({**DMLC, "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_WORKER_ID": "1"}, {}),
         "all of MindSpore's workers": ({**MINDSPORE, "MS_WORKER_NUM": "8", "MS_NODE_RANK": "0"}, {}),
@@ -405,3 +408,12 @@ def test_a_rank_of_a_launcher_is_warned(of_rank: dict[str, str]) -> None:
     (warning,) = helpers.plan({**PYTORCH, **of_rank}).warnings
     assert "WORLD_SIZE=3" in warning
     assert "rank" in warning
+
+
+@pytest.mark.parametrize(
+    "env", [{"CLUSTER_SIZE": "3", "NODE_ID": "0", "DB_PRIMARY_HOST": "db"}, {"WORLD_SIZE": "4", "RANK": "2", "MYSQL_MASTER_HOST": "db"}]
+)
+def test_the_master_of_a_database_is_no_address_of_another_node(env: dict[str, str]) -> None:
+    found = helpers.plan(env)
+    assert len(found.job.nodes) == 1
+    assert "may be one of several nodes" in found.warnings[0]

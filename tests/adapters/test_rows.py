@@ -20,6 +20,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.values import as_dict
 
 CASES = recorded_cases()
+PJM = {"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}
 
 
 def planned(env: dict[str, str], files: dict[str, str]) -> str:
@@ -58,6 +59,16 @@ def test_a_list_of_hosts_may_have_gaps() -> None:
     assert planned(env, {}) == "r, attempt 1: node 1 of 3, first 10.0.0.4, 1 slots on each"
 
 
+def test_the_user_may_say_that_a_place_has_one_node() -> None:
+    env = {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b", "RANKLAUNCH_NODES": "1"}
+    assert planned(env, {}) == "tpu, attempt 1: node 0 of 1, first localhost, 1 slots on each"
+
+
+def test_a_host_of_a_file_counts_once_with_its_slots() -> None:
+    env = {"DSTACK_NODES_NUM": "2", "DSTACK_NODE_RANK": "1", "DSTACK_RUN_NAME": "r", "DSTACK_MPI_HOSTFILE": "/f"}
+    assert planned(env, {"/f": "a slots=4\nb slots=2\na slots=4\n"}) == "r, attempt 1: node 1 of 2, first a, 2 slots on each"
+
+
 # Refused
 
 
@@ -70,9 +81,17 @@ def test_a_list_of_hosts_may_have_gaps() -> None:
         ({"PE_HOSTFILE": "/f", "NHOSTS": "2", "JOB_ID": "1"}, {"/f": "a 8 q U\nb 8 q U\n", "/etc/hostname": "a"}, "qrsh -inherit -V $h"),
         ({"OAR_NODEFILE": "/f", "OAR_JOB_ID": "1"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "oarsh $h ranklaunch run"),
         ({"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "mpiexec --map-by ppr:1:node"),
+        ({**PJM, "PMIX_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, {"/f": "a\nb\n"}, "mpiexec has started several"),
         ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "2"}, {}, "MEGASCALE_NUM_SLICES=2"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "2", "RANKLAUNCH_SLOTS": "8"}, {}, "RANKLAUNCH_NODES"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "8"}, {}, "no device is seen here"),
+        ({"OAR_NODEFILE": "/none", "OAR_JOB_ID": "1"}, {}, "OAR_NODEFILE=/none: there is no such file, or no host in it"),
+        ({"PE_HOSTFILE": "/none", "NHOSTS": "2", "JOB_ID": "1", "RANKLAUNCH_NODE": "0"}, {}, "PE_HOSTFILE=/none (there is no such file"),
+        ({"OAR_NODEFILE": "/f", "OAR_JOB_ID": "1"}, {"/f": "# hosts\na\n!\n"}, "/f, line 3: expected a host first"),
+        ({"DET_ALLOCATION_ID": "1"}, {"/run/determined/info/rendezvous.json": ""}, "is not understood"),
+        ({"BEAKER_JOB_ID": "j", "BEAKER_NODE_ID": "n", "BEAKER_REPLICA_RANK": "0"}, {}, "BEAKER_REPLICA_RANK numbers nodes"),
+        ({"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "1", "BT_LEADER_ADDR": "tcp://a:1"}, {}, "expected one host, HOST or HOST:PORT"),
+        ({"NSML_RANK": "0", "NSML_WORLD_SIZE": "2", "NSML_HOST_RANK0": "a"}, {}, "NSML_HOST_RANK1"),
         ({"NSML_RANK": "0", "NSML_WORLD_SIZE": "2"}, {}, "NSML_HOST_RANK0"),
         ({"BT_GROUP_SIZE": "2", "BT_NODE_RANK": "2", "BT_LEADER_ADDR": "a"}, {}, "BT_NODE_RANK=2: expected 0 to 1"),
         ({}, {"/opt/ml/input/config/pod_resourceconfig.json": '{"ips": ["10'}, "is not understood"),
@@ -126,9 +145,12 @@ def test_the_same_as_json_comes_before_what_is_shipped() -> None:
 
 def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> None:
     rows = [row for row in PLATFORMS.rows.values() if not row.module and not row.begins]
-    fields = [{name: value for name, value in as_dict(row).items() if name in Row._fields and value} for row in rows]
+    plain = ({name: value for name, value in as_dict(row).items() if name in Row._fields and value} for row in rows)
+    fields = [{**each, "name": f"own_{each['name']}"} for each in plain]
     assert len(rows) > 25
-    assert own(json.dumps({"platform": fields}), "/p.json", BT_GROUP_SIZE="2", BT_NODE_RANK="1", BT_LEADER_ADDR="a").platform == "baseten"
+    assert (
+        own(json.dumps({"platform": fields}), "/p.json", BT_GROUP_SIZE="2", BT_NODE_RANK="1", BT_LEADER_ADDR="a").platform == "own_baseten"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +159,7 @@ def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> 
         ("", "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
         ("{}", "expected a list of rows"),
         ("[[]]", "row 1: expected name"),
-        ('{"platform": [1]}', 'row 1: expected name = "in_small_letters" and sign = ["VARIABLE"]'),
+        ('{"platform": [1]}', 'row 1: expected name = "small_letters_and_digits" and sign = ["VARIABLE"]'),
         ('{"platform": [{"name": "x"}]}', "row 1: expected name"),
         ('{"platform": [{"name": "X Y", "sign": ["A"]}]}', "row 1: expected name"),
         ('{"platform": [{"name": "x", "sign": ["A"], "node": ["B"]}]}', "row 1 (x): unknown field 'node'"),
@@ -145,8 +167,20 @@ def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> 
         ('{"platform": [{"name": "x", "sign": ["A"], "nodes": "B"}]}', "row 1 (x): nodes: expected a list of texts"),
         ('{"platform": [{"name": "x", "sign": ["A ~ ("]}]}', "row 1 (x): 'A ~ (': "),
         ('{"platform": [{"name": "x", "sign": ["A"], "kills_after_s": true}]}', "row 1 (x): kills_after_s: expected a number"),
-        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]}', "row 1 (x): refuse: expected when"),
-        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["b"]}]}]}', "unless with some of"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"]}]}]}', "row 1 (x): refuse: expected tables with when"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": ["B"], "text": "t", "unless": ["b"]}]}]}', "refuse: unless:"),
+        ('{"platform": [{"name": "slurm", "sign": ["A"]}]}', "slurm is the name of another platform"),
+        ('{"platform": [{"name": "x", "sign": ["A"]}, {"name": "x", "sign": ["B"]}]}', "x is the name of another"),
+        ('{"platform": [{"name": "x", "sign": [{"a": "b"}]}]}', "row 1 (x): sign: expected a list of texts"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": ["text"]}]}', "row 1 (x): refuse: expected tables"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "refuse": [{"when": [{}], "text": "t"}]}]}', "refuse: when: expected a list of texts"),
+        ('{"platform": [{"name": "x", "sign": ["A ="]}]}', "row 1 (x): 'A =': expected NAME, A|B"),
+        ('{"platform": [{"name": "x", "sign": ["!"]}]}', "row 1 (x): '!': expected NAME, A|B"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "nodes": ["A B"]}]}', "row 1 (x): nodes: 'A B': expected the name of a variable"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "nodes_like": ["B ~ [0-9]+"]}]}', "with the value in parentheses"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "nodes_like": ["B"]}]}', "'B': expected NAMES ~ REGEX"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "json_file": "/x"}]}', "json_file: expected a path from /"),
+        ('{"platform": [{"name": "x", "sign": ["A"], "kills_after_s": -1}]}', "kills_after_s: expected seconds from 0"),
         ("[" * 100_000, "RANKLAUNCH_PLATFORM_FILE=/p.json: "),
     ],
 )  # fmt: skip

@@ -43,17 +43,19 @@ T = TypeVar("T")
 _MOST_BYTES = 16 * 1024 * 1024
 # Names that others set as well: no sign of a platform, so ranks keep them.
 _PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
-_LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,4})?(?:\s.*)?")
+_LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?")
+_NO_HOST = "there is no such file, or no host in it"
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
 
 
 def host(value: str) -> str:
     """Return the host of HOST or HOST:PORT."""
-    found = parse.endpoints(value)
-    if len(found) != 1:
-        msg = "expected one host"
-        raise ValueError(msg)
-    return found[0].host
+    try:
+        (found,) = parse.endpoints(value)
+    except ValueError:
+        msg = "expected one host, HOST or HOST:PORT"
+        raise ValueError(msg) from None
+    return found.host
 
 
 def listed(value: str) -> tuple[parse.Endpoint, ...]:
@@ -206,9 +208,8 @@ class Place:
         yield from of_hosts(reader.source(self.hosts) if found else "", [each.host for each in found], slots)
         if reader.given(self.file):
             yield from self._of_file(reader)
-        text = text_of(reader.files, row.json_file, _MOST_BYTES) if row.json_file else ""
-        if text:
-            yield from self._of_json(reader, text)
+        if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
+            yield from self._of_json(reader, text_of(reader.files, row.json_file, _MOST_BYTES))
         for variable, patterns in (
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
@@ -219,14 +220,19 @@ class Place:
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
         path = absolute(reader.get(self.file), reader.cwd)
-        text = text_of(reader.files, path, _MOST_BYTES)
-        found = [_LINE.fullmatch(line.strip()) for line in text.splitlines() if line.strip()]
-        hosts = list(dict.fromkeys(match[1] for match in found if match))
-        if text and (None in found or not all(map(_is_host, hosts))):
-            reader.problem(f"{path}: expected a host first on each line")
-        elif hosts:
-            yield from of_hosts(path, hosts, [int(match[2] or 0) for match in found if match] if self.row.slots_beside else ())
-            yield from self._own_index(reader, path, hosts)
+        slots: dict[str, int] = {}
+        for number, line in enumerate(text_of(reader.files, path, _MOST_BYTES).splitlines(), 1):
+            found = _LINE.fullmatch(line.partition("#")[0].strip())
+            if found and not (_is_host(found[1]) and int(found[2] or 0) <= parse.MOST_SLOTS):
+                reader.problem(f"{path}, line {number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
+                return
+            if found:
+                slots.setdefault(found[1], int(found[2] or 0))
+        if slots:
+            yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
+            yield from self._own_index(reader, path, [*slots])
+        elif not any(map(reader.given, (self.nodes, HOSTS))):
+            reader.problem(f"{reader.told(self.file)}: {_NO_HOST}")
 
     def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
         path, found = self.row.json_file, _object(self.row, text)
@@ -255,8 +261,11 @@ class Place:
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
             number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
-        if source == "default" and self.row.no_count and sure:
-            reader.problem(f"none of {', '.join((*self.nodes.names, *HOSTS.names))} says how many nodes the job has: {self.row.no_count}")
+        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
+        if source == "default" and sure and (self.row.no_count or numbered):
+            names = ", ".join((*self.nodes.names, *HOSTS.names))
+            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.names[0]}"
+            reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
         reader.ledger.note(NODES.value, str(number), source)
         return number
 
@@ -280,10 +289,12 @@ class Place:
         found, first = reader.get(HOSTS), _given(reader, self.first)
         by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
         if sure and not found and nodes > 1 and not (first or by_user):
-            like = [filled(row.hosts_each, reader.env)] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
-            names = ", ".join((*HOSTS.names, *row.hosts, *row.hosts_file, *like, *row.master, *MASTER_ADDR.names))
+            each = [name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip()]
+            like = each[:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
+            files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
+            names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
             reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
-        if not found:
+        if not found or (nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)):
             return (first or "localhost", *("",) * (nodes - 1))
         if len(found) != nodes:
             more = f": {row.no_count}" if row.no_count and not by_user else ""
@@ -364,7 +375,8 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
     names = [filled(row.hosts_like or row.hosts_each, env, i) for i in range(nodes)]
     made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
     if all(made):
-        yield HOSTS, Candidate("names of nodes", ",".join(made))
+        by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
+        yield HOSTS, Candidate(by, ",".join(made))
 
 
 def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:

@@ -20,9 +20,11 @@ from ranklaunch.typed import NamedTuple
 
 # What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
 # have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
-NAMES = r"""(?!ALLOWED|CASSANDRA|CELERY|CI_|DJANGO|ELASTIC|ES_|ETCD|KAFKA|MONGO|POSTGRES|RABBITMQ|RANKLAUNCH|REDIS|TRUSTED)
+NAMES = r"""(?!AEROSPIKE|ALLOWED|CASSANDRA|CELERY|CI_|CLICKHOUSE|DB_|DJANGO|ELASTIC|ES_|ETCD|KAFKA|LOGSTASH|MARIADB|
+        MEMCACHED|MILVUS|MINIO|MONGO|MYSQL|NATS|OPENSEARCH|PG|POSTGRES|RABBITMQ|RANKLAUNCH|REDIS|SCYLLA|SQL|TRUSTED|VALKEY)
     (?P<prefix>(?:(?!LOCAL_)[^_]*_)*?)(?:
-    (?P<count>NNODES|NHOSTS|NUM_(NODES|HOSTS|MACHINES)|(NODE|HOST)_(NUM|COUNT)|NODES_NUM|(GROUP(_WORLD)?|(INITIAL_)?CLUSTER|CROSS)_SIZE)
+    (?P<count>NNODES|NHOSTS|(NUM|TOTAL)_(NODES|HOSTS|MACHINES)|(NODE|HOST|MACHINE)_(NUM|COUNT)|NODES_NUM|
+        (GROUP(_WORLD)?|(INITIAL_)?CLUSTER|CROSS)_SIZE)
     |(?P<processes>NPROCS|NUM_(PROCESSES|WORKER)|(WORKER|TRAINERS)_NUM|(WORKER|(COMM_)?WORLD)_SIZE)
     |(?P<here>LOCAL_(WORKER|WORLD_SIZE)|COMM_WORLD_LOCAL_SIZE)
     |(?P<index>((NODE|GROUP|CLUSTER|CROSS|HOST|MACHINE|PROCESS|WORKER|TRAINER|TASK)_)?(RANK|INDEX|IDX|ID))
@@ -74,7 +76,7 @@ class Sign(NamedTuple):
     hosts: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        return f"{self.name}={showing.clipped(self.text)}"
+        return f"{self.name}={showing.one_line(showing.clipped(self.text))}"
 
 
 Signs = Mapping[str, Sequence[Sign]]  # by the names of groups in NAMES
@@ -85,7 +87,8 @@ def refuse(reader: Reader) -> None:
     """Refuse the start if this container is one of several nodes, unless the user has said how many there are. Warn if it may be."""
     if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
-    refuse_mpirun(reader, OF_MPIRUN)
+    if not any(_number(_text(reader, name)) == 1 for name in OF_MPIRUN_HERE):  # else there is one on each node
+        refuse_mpirun(reader, OF_MPIRUN)
     refuse_others(reader)
     signs = _signs(reader)
     found, doubt = _first(reader, signs, RULES), _first(reader, signs, DOUBTS)
@@ -122,7 +125,7 @@ def _hosts_of_job(reader: Reader, signs: Signs) -> Shown:
 
 
 def _counted(reader: Reader, signs: Signs) -> Shown:
-    """A count, an index below it with the same prefix, and the address of another host. Lists of hosts are counts and addresses. Without an
+    """A count, an index up to it with the same prefix, and the address of another host. Lists of hosts are counts and addresses. Without an
     index: a master's address with the count's own prefix, or a batch system's machine file that cannot be read."""
     others = [sign for kind in ("master", "list", "file") for sign in signs[kind] if sign.hosts]
     yield from (tuple(dict.fromkeys((*place, others[0]))) for place in _places(signs) if others)
@@ -158,7 +161,7 @@ def _table(reader: Reader, signs: Signs) -> Shown:
 
 
 def _place(reader: Reader, signs: Signs) -> Shown:
-    """A count and an index below it, without any address."""
+    """A count and an index up to it, without any address."""
     return iter(() if signs["master"] else _places(signs))
 
 
@@ -172,9 +175,9 @@ DOUBTS = (_place, _alone)
 
 
 def _places(signs: Signs) -> list[tuple[Sign, Sign]]:
-    """Return each count or list of hosts with an index below it."""
+    """Return each count or list of hosts with an index up to it: some count from 1."""
     pairs = (*_pairs(signs, "count", "index"), *_pairs(signs, "list", "index"))
-    return [(count, index) for count, index in pairs if 0 <= index.number < count.number]
+    return [(count, index) for count, index in pairs if 0 <= index.number <= count.number]
 
 
 def _pairs(signs: Signs, one: str, other: str) -> list[tuple[Sign, Sign]]:

@@ -19,7 +19,7 @@ def notes(request: Request, plan: Plan) -> Iterator[str]:
     reader = Reader(request.env, request.files, request.options, request.cwd)
     if not reader.given(PLATFORM_FILE):
         return
-    for row in own_rows.read(reader):
+    for row in own_rows.read(reader, ()):
         missing = next((each for each in row.sign if not holds(each, request.env, request.files.exists)), "")
         values = [f"{each.name}={each.value} [{each.source}]" for each in plan.values if each.name in _TOLD and each.value]
         if plan.job.platform == row.name:
