@@ -10,6 +10,7 @@ import pytest
 from golden_cases import recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recorded_places import recorded_cases
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import LAUNCHERS
@@ -211,7 +212,9 @@ of_batch_systems = st.one_of(
     )
 )  # fmt: skip
 # Of every place, with some of what it sets missing: such as what a shell of another user's has.
-of_places = st.sampled_from([case.env for case in recorded() if case.folder in PLATFORMS]).flatmap(
+of_places = st.sampled_from(
+    [*(case.env for case in recorded() if case.folder in PLATFORMS), *(case["env"] for case in recorded_cases())]
+).flatmap(
     lambda env: st.sets(st.sampled_from(sorted(env)), max_size=2).map(lambda gone: {name: env[name] for name in env if name not in gone})
 )
 plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds, of_batch_systems, of_places, of_places)

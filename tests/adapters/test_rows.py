@@ -20,6 +20,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.values import as_dict
 
 CASES = recorded_cases()
+TONY = {"TASK_INDEX": "1", "TASK_NUM": "2", "RANK": "1", "WORLD": "2"}
 PJM = {"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}
 
 
@@ -82,6 +83,7 @@ def test_a_host_of_a_file_counts_once_with_its_slots() -> None:
         ({"OAR_NODEFILE": "/f", "OAR_JOB_ID": "1"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "oarsh $h ranklaunch run"),
         ({"PJM_JOBID": "1", "PJM_NODE": "2", "PJM_O_NODEINF": "/f"}, {"/f": "a\nb\n", "/etc/hostname": "a"}, "mpiexec --map-by ppr:1:node"),
         ({**PJM, "PMIX_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, {"/f": "a\nb\n"}, "mpiexec has started several"),
+        ({**TONY, "INIT_METHOD": "tcp://a b:1"}, {}, "first host in INIT_METHOD"),
         ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "a,b", "MEGASCALE_NUM_SLICES": "2"}, {}, "MEGASCALE_NUM_SLICES=2"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "2", "RANKLAUNCH_SLOTS": "8"}, {}, "RANKLAUNCH_NODES"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "1", "WORLD_SIZE": "8"}, {}, "no device is seen here"),

@@ -205,7 +205,7 @@ class Place:
         row = self.row
         found = _given(reader, self.hosts)
         slots = [each.port for each in found] if row.slots_beside else ()
-        yield from of_hosts(reader.source(self.hosts) if found else "", [each.host for each in found], slots)
+        yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
         if reader.given(self.file):
             yield from self._of_file(reader)
         if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
@@ -288,7 +288,7 @@ class Place:
             self._offer(reader, _made(row, reader.env, nodes))
         found, first = reader.get(HOSTS), _given(reader, self.first)
         by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
-        if sure and not found and nodes > 1 and not (first or by_user):
+        if sure and not found and nodes > 1 and not (reader.given(self.first) or by_user):
             each = [name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip()]
             like = each[:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
             files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file

@@ -52,9 +52,14 @@ class Variable(Value, Generic[T_co]):
         return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
 
     @property
+    def called(self) -> str:
+        """Return the first variable, for messages; the value's name for one that only files or modules offer."""
+        return self.names[0] if self.names else self.value
+
+    @property
     def both(self) -> str:
         """How to say it, for messages: "--slots (RANKLAUNCH_SLOTS)"."""
-        return f"{self.option} ({self.names[0]})" if self.option else self.names[0]
+        return f"{self.option} ({self.names[0]})" if self.option else self.called
 
     def setter(self, name: str) -> str:
         return "user" if name.startswith("RANKLAUNCH_") else self.set_by
@@ -136,7 +141,7 @@ class Reader:
         except ValueError as error:
             meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
             self._problems.add(f"{first.quoted}: {error} ({meaning})", first.on_command_line)
-            self._malformed.update(filter(None, (first.source, variable.names[0], variable.option)))
+            self._malformed.update(filter(None, (first.source, variable.called, variable.option)))
             self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
             return variable.default
 
@@ -213,17 +218,17 @@ class Reader:
     def source(self, variable: Variable[T]) -> str:
         """Who said a value, for messages: an option, a variable, or the first variable that could have."""
         reading = self.ledger.reading(variable.value)
-        return reading.source if reading and reading.source != "default" else variable.names[0]
+        return reading.source if reading and reading.source != "default" else variable.called
 
     def told(self, variable: Variable[T]) -> str:
         """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
         reading = self.ledger.reading(variable.value)
-        return f"{self.source(variable)}={reading.value}" if reading else variable.names[0]
+        return f"{self.source(variable)}={reading.value}" if reading else variable.called
 
     def quoted(self, variable: Variable[T]) -> str:
         """The same with quotes about the value: "VC_TASK_INDEX='3'"."""
         reading = self.ledger.reading(variable.value)
-        return f"{self.source(variable)}={reading.value!r}" if reading else variable.names[0]
+        return f"{self.source(variable)}={reading.value!r}" if reading else variable.called
 
     def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
         told = [c for c in found if not c.by_user]
@@ -235,7 +240,7 @@ class Reader:
                 continue
             self.problem(
                 f"{first.quoted} contradicts {other.quoted} ({variable.meaning}); "
-                f"unset the wrong one" + (f" or set {variable.names[0]}" if variable.names[0].startswith("RANKLAUNCH_") else "")
+                f"unset the wrong one" + (f" or set {variable.called}" if variable.called.startswith("RANKLAUNCH_") else "")
             )
 
 
