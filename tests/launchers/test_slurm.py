@@ -289,7 +289,7 @@ def test_the_shell_of_salloc_is_no_step_of_srun(slurm: Slurm, nodes: int) -> Non
         assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == ["[rank 0] 0 of 2", "[rank 1] 1 of 2"]
     else:
         assert job.returncode == 78, out + err
-        assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's" in err
+        assert "2 nodes, and no SLURM_STEP_ID of srun" in err
 
 
 def test_the_components_of_a_heterogeneous_job(slurm: Slurm) -> None:
