@@ -106,7 +106,7 @@ def _variables_table(variables: Iterable[Variable[object]]) -> str:
 
 
 def type_of(variable: Variable[object]) -> str:
-    """What the parser itself says that it expects: no parser takes a NUL."""
+    """Return the expectation of a variable's parser, from its error about a NUL, which no parser accepts."""
     try:
         variable.parse("\0")
     except ValueError as error:

@@ -131,12 +131,12 @@ def number(text: str) -> int | None:
 
 
 def has_many_digits(error: Exception) -> bool:
-    """Whether it is what Python says of such a number, with advice that is for programmers."""
+    """Return True for Python's error about a number of too many digits, whose advice is for programmers."""
     return "set_int_max_str_digits" in str(error)
 
 
 def unreadable(error: Exception) -> str:
-    """Why a file is no text, or no JSON, without what Python says to programmers."""
+    """Return the reason why a file is no text or no JSON, without Python's advice for programmers."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text: {error.reason} at byte {error.start}"
     if isinstance(error, RecursionError):
@@ -145,7 +145,7 @@ def unreadable(error: Exception) -> str:
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each row of numbers that follow each other."""
+    """Return the first and the last number of each run of consecutive numbers."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number - 1:

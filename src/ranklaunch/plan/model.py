@@ -363,7 +363,7 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def _of_few(process: Process) -> dict[str, Any]:
-    """Return those fields of a process that few have and that are set."""
+    """Return the fields that are set in few processes: a field at its default value is left out of the JSON."""
     values = {name: getattr(process, name) for name in ("quiet", "may_end", "outlasts", "fails_as", "sessions")}
     return {name: list(value) if name == "sessions" else value for name, value in values.items() if value}
 

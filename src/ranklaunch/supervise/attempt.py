@@ -412,7 +412,7 @@ class Attempt:
             self.record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
-        """What those who are still there had written by now: what they write later is about being ended."""
+        """Keep the output of running ranks up to this moment: later output is about their being ended."""
         self.children.remember()
         self.logs.remember()
 

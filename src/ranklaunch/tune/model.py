@@ -1,4 +1,4 @@
-"""What is searched for, what is tried, and what came of it."""
+"""Values of a search: metrics, experiments, results and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search from the command line to its files: what it is told, what it shows, and what it leaves behind."""
+"""A search: its settings by the command line, its messages, and its files."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class Searches:
         )
 
     def memory(self, slots: int) -> tuple[int, str]:
-        """Bytes of each device, and who says so."""
+        """Return the memory of each device in bytes, and the source of the number."""
         reader = reader_of(self.site.request)
         if reader.given(tuning.MEMORY):
             return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
         return memory.of_devices(self.site.plan.job.accelerator, self.site.request.env, slots)
 
     def known(self, settings_: Settings) -> tuple[Result, ...]:
-        """What earlier starts have finished."""
+        """Return the results of earlier starts."""
         return results.known(DiskFiles(), self.site.results, settings_, self.site.exps)
 
     def begin(self, say: Callable[[str], None]) -> Search:
-        """With what an earlier start has finished."""
+        """Return the search, which begins with the results of earlier starts."""
         settings_ = self.settings()
         known = self.known(settings_)
         found = Search(settings_, known)
@@ -175,17 +175,17 @@ class Searches:
         )  # fmt: skip
 
     def _run_logs(self) -> str:
-        """Not those of the search, whose verdict stands there."""
+        """Return the log directory of the run with the best configuration: another than the search's, so that both verdicts are kept."""
         return join(settings.log_dir(reader_of(self.site.request)), RUN_LOGS)
 
     def _program(self) -> tuple[str, ...]:
-        """Without its arguments."""
+        """Return the program's words without its arguments."""
         program = self.site.plan.job.program
         return program.words[: len(program.words) - len(program.args)]
 
 
 def _options(given: Mapping[str, str]) -> list[str]:
-    """Of run, without those of the search alone."""
+    """Return the options of `run` as words, without options of the search alone."""
     of_search = {variable.value for variable in tuning.VARIABLES}
     return [_option(name, value) for name, value in given.items() if name not in of_search]
 

@@ -96,7 +96,7 @@ class Present:
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
-        """What the nodes have for each other, by node."""
+        """Return, by node, the values that a node gives to the others."""
         return {node.index: node.offers for node in self.by_instance.values()}
 
     @property
@@ -106,7 +106,7 @@ class Present:
         return own.offers if own and own.index == 0 else {}
 
     def come(self, event: First, now: Now) -> Node:
-        """Who says hello, new or known."""
+        """Return the node that says hello; add a new one."""
         hello = event.message
         instance, index, attempt = wire.text(hello, "instance"), wire.number(hello, "node"), wire.number(hello, "attempt")
         node = self.by_instance.get(instance)
@@ -124,7 +124,7 @@ class Present:
         return self.links_of(those)
 
     def links_of(self, nodes: Iterable[Node]) -> tuple[int, ...]:
-        """Of those that have a connection."""
+        """Return the connections of nodes; a node without one is left out."""
         return tuple([node.link for node in nodes if node.link is not None])
 
     def is_odd(self, node: Node) -> bool:
@@ -142,14 +142,14 @@ class Present:
         node.link, node.gone_at, node.heard = link, None, now.clock
 
     def disconnect(self, link: int) -> Node | None:
-        """Whose connection it was."""
+        """Remove a connection and return its node."""
         node = self.by_link.pop(link, None)
         if node:
             node.link = None
         return node
 
     def hear(self, link: int, now: Now) -> Node | None:
-        """Who says something there."""
+        """Note that a node has sent a message, and return the node."""
         node = self.by_link.get(link)
         if node:
             node.heard = now.clock
@@ -167,7 +167,7 @@ class Present:
         return node
 
     def unfinished(self, leading: int) -> str:
-        """Names of those that have not succeeded, of the first so many nodes."""
+        """Return the names of nodes without success. leading: number of nodes asked about, from node 0."""
         left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
         return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
 
@@ -342,7 +342,7 @@ class Reports:
 
     @property
     def away(self) -> str:
-        """The first node that is gone, or has not said that it has ended; "" where all have."""
+        """Return the place of the first node that is lost or has not reported its end; "" if every node has reported."""
         if self._is_cut_off:
             return "every other node"
         left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
@@ -378,7 +378,7 @@ class Reports:
         return f"{name} has not answered the order to stop: its network may be away, and has {left:.0f} s to come back"
 
     def judge(self) -> Judgement:
-        """By what is known now."""
+        """Return the judgement over all suspects and finishes of this moment."""
         suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
         finishes = [each for node in self._nodes.values() for each in node.finishes]
         if not suspects:
