@@ -283,21 +283,16 @@ class Place:
 
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
         """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
-        row = self.row
         if nodes > 1 and not reader.given(HOSTS):
-            self._offer(reader, _made(row, reader.env, nodes))
+            self._offer(reader, _made(self.row, reader.env, nodes))
         found, first = reader.get(HOSTS), _given(reader, self.first)
         by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
         if sure and not found and nodes > 1 and not (reader.given(self.first) or by_user):
-            each = [name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip()]
-            like = each[:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
-            files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
-            names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
-            reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
+            self._refuse_no_first(reader, nodes)
         if not found or (nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)):
             return (first or "localhost", *("",) * (nodes - 1))
         if len(found) != nodes:
-            more = f": {row.no_count}" if row.no_count and not by_user else ""
+            more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
             wrong = f"{reader.source(HOSTS)} names {len(found)} hosts, but {reader.told(NODES)}"
             reader.problem(f"{wrong}: expected as many names as nodes{more}")
             return found[:1] * nodes
@@ -305,6 +300,15 @@ class Place:
             begins = f"{reader.source(HOSTS)} begins with {found[0]}, but {reader.told(self.first)}"
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.names[0]}")
         return (first, *found[1:]) if first and not by_user else found
+
+    def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
+        """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        row = self.row
+        missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
+        like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
+        files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
+        names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
+        reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
 
     def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
         variable = self.node_index
