@@ -49,7 +49,7 @@ def kinds(said: list[tuple[float, Change]]) -> list[tuple[float, str]]:
 def test_suspicion_grows_and_is_taken_back() -> None:
     said = fed(*[frame()] * 6, frame(LIFE["output"]), frame())
     assert kinds(said) == [(180, WARNING), (300, ALARM), (420, OVER)]
-    assert said[1][1] == Change(ALARM, 0.0, ("output", "I/O", "CPU"))
+    assert said[1][1] == Change(ALARM, 0.0, ("output", "I/O", "CPU"), limit_s=300)
     assert said[2][1].signals == ("output",)
 
 
@@ -82,10 +82,55 @@ def test_traffic_and_devices_are_life_and_what_is_not_there_is_left_out() -> Non
 def test_a_full_core_is_life_until_the_first_step_alone() -> None:
     compiles = SPINS._replace(step=-1)
     assert kinds(fed(*[frame(SPINS)] * 5)) == [(180, WARNING), (300, ALARM)]
-    # What has made no step in all that time had it to make one.
-    assert kinds(fed(*[frame(compiles)] * 40)) == [(1920, WARNING), (2040, ALARM)]
-    waits = STILL._replace(step=-1)
-    assert kinds(fed(*[frame(waits)] * 40)) == [(900, WARNING), (1800, ALARM)]
+    assert kinds(fed(*[frame(compiles)] * 40)) == [(900, WARNING), (1800, ALARM)]
+
+
+WAITS = STILL._replace(step=-1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        pytest.param([frame(WAITS)] * 40, [(900, WARNING), (1800, ALARM)], id="nothing printed: RANKLAUNCH_FIRST_STEP_S"),
+        pytest.param([frame(WAITS._replace(printed=True))] * 9, [(180, WARNING), (300, ALARM)], id="one line: RANKLAUNCH_HANG_S"),
+        pytest.param([frame(WAITS), frame(WAITS._replace(printed=True))] * 9, [(180, WARNING), (300, ALARM)], id="one rank prints"),
+        pytest.param(
+            [frame(SPINS._replace(step=-1, printed=True))] * 40, [(900, WARNING), (1800, ALARM)], id="one line, busy: RANKLAUNCH_FIRST_STEP_S"
+        ),
+        pytest.param(
+            [frame(SPINS._replace(step=-1, printed=True))] * 5 + [frame(WAITS)] * 9,
+            [(480, WARNING), (600, ALARM)],
+            id="one line, busy for a while: RANKLAUNCH_HANG_S from then on",
+        ),
+        pytest.param(
+            [frame(LIFE["I/O"]._replace(step=-1, printed=True))] * 40 + [frame(SPINS._replace(step=-1))] * 9,
+            [(2580, WARNING), (2700, ALARM)],
+            id="time for a step has passed: a full core is no sign any more",
+        ),
+    ],
+)  # fmt: skip
+def test_the_limit_before_the_first_step(frames: list[Frame], expected: list[tuple[float, str]]) -> None:
+    assert kinds(fed(*frames)) == expected
+
+
+def test_a_node_whose_ranks_have_ended_may_leave() -> None:
+    """Its silence ends no suspicion: a rank of another node may hang at its exit."""
+    detector = Detector(range(2), LIMITS, 0.0)
+    said = []
+    for window in range(1, 9):
+        frames = {0: frame(), **({1: frame(STILL._replace(rank=1, state=""))} if window < 3 else {})}
+        said += [(window, change.kind) for node, each in frames.items() for change in detector.feed(node, each, 60.0 * window)]
+    assert said == [(3, WARNING), (5, ALARM)]
+
+
+def test_silence_names_its_limit() -> None:
+    detector = Detector(range(1), LIMITS, 0.0)
+    detector.feed(0, frame(WAITS), 60.0)
+    assert detector.silence(60.0)[1:] == (0.0, 1800, "RANKLAUNCH_FIRST_STEP_S")
+    detector.feed(0, frame(), 120.0)
+    assert detector.silence(130.0)[1:] == (0.0, 300, "RANKLAUNCH_HANG_S")
+    detector.feed(0, frame(LIFE["output"]), 180.0)
+    assert detector.silence(180.0)[0] == 0.0
 
 
 def test_ranks_that_wrote_steps_and_move_their_cpus_alone_hang() -> None:

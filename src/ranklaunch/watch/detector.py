@@ -1,9 +1,14 @@
-"""Whether a job hangs: from what its nodes say of each window to a suspicion that grows, becomes an alarm, and is taken back.
+"""Decides from the frames of all nodes whether a job hangs: a suspicion that grows, becomes an alarm, and is taken back.
 
-A hang is suspected where in five windows in a row no rank of any node moves: one burst spoils one window, not the whole time, and one
-pause makes no five. Or where ranks that had been writing steps are silent for five times the longest gap between these and move nothing
-else than their CPUs; or so where an exception has ended the program of one of them. Whatever a node cannot tell is left out, and a node
-that says nothing is never silent.
+Rules, each with its limit:
+1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life, since libraries spin while they wait.
+2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life: it may be a compiler.
+3. Before the first step, while nothing was printed or cores are busy: first_step_s, for which nothing but full cores has moved.
+4. Ranks that printed steps are silent for five times the longest gap between steps (at least hang_s) and move nothing but CPUs and devices.
+5. An exception has ended a rank's program, and all have been silent since for hang_s, whatever their CPUs do.
+
+"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal that a node
+does not have is left out. A node of which nothing is heard is never silent, unless its ranks had ended before.
 """
 
 from __future__ import annotations
@@ -22,11 +27,12 @@ GAPS = 5.0  # times the longest between steps
 LATE = 2.5  # windows, after which a node's last word says nothing of now
 ALMOST = 0.98  # windows are as long as timers make them
 WARNING, ALARM, OVER = "warning", "alarm", "over"
+HANG_S, FIRST_STEP_S = "RANKLAUNCH_HANG_S", "RANKLAUNCH_FIRST_STEP_S"
 _LIFE = (OUTPUT, IO, TRAFFIC, DEBUGGER, START)  # of what is silent, whatever its CPUs and devices do
 
 
 class Limits(NamedTuple):
-    """Seconds: after which a hang is suspected, and the same before the first step."""
+    """Seconds without a sign of life before a hang is suspected: in general, and before the first step (module docstring)."""
 
     hang_s: float
     first_step_s: float
@@ -37,30 +43,60 @@ class Limits(NamedTuple):
 
 
 class Change(NamedTuple):
-    """kind: WARNING: half the time is over. ALARM. OVER: it moves again. since: since when nothing has moved, by the detector's clock.
-    signals: what was looked at and has not moved; of OVER: what has. rule: the user's that was broken, "" where nothing moves."""
+    """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's clock.
+    signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where nothing
+    moves. limit_s: seconds after which the alarm comes."""
 
     kind: str
     since: float
     signals: tuple[str, ...]
     rule: str = ""
+    limit_s: float = 0.0
+
+
+class Silence(NamedTuple):
+    """Time without a sign of life, and the limit that applies. since: by the detector's clock. share: of the limit. name: of the setting
+    that the limit comes from."""
+
+    share: float
+    since: float
+    limit_s: float
+    name: str = HANG_S
+
+
+class _Still:
+    """Windows in a row without a sign of some kind. since: the beginning of the first, None where the last window has a sign."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.windows = 0
+
+    def feed(self, is_still: bool, began: float) -> None:
+        self.windows = self.windows + 1 if is_still else 0
+        self.since = None if not is_still else began if self.since is None else self.since
 
 
 class _Node:
+    """idle: no sign, and no busy core. still: no sign but full cores. silent: no sign but CPUs and devices."""
+
     def __init__(self) -> None:
         self.heard_at: float | None = None
-        self.flat_since: float | None = None
-        self.flat = 0  # windows in a row
-        self.silent_since: float | None = None
+        self.idle, self.still, self.silent = _Still(), _Still(), _Still()
         self.moved: frozenset[str] = frozenset()
         self.frame: Frame | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if no rank of the node lived at its last frame: it may have left the job."""
+        return self.frame is not None and not any(seen.state for seen in self.frame.ranks)
 
 
 class Detector:
     """nodes: all of which something must be heard. began: when the job was launched. Times are the caller's seconds."""
 
     def __init__(self, nodes: Collection[int], limits: Limits, began: float, rules: Sequence[Expected] = ()) -> None:
-        self.begun = False
+        self.begun = False  # a step was seen, or there was time for one
+        self._has_printed = False
         self._limits = limits
         self._began = began
         self._rules = rules
@@ -95,27 +131,71 @@ class Detector:
         node.heard_at, node.frame = now, frame
         node.moved = frozenset(moved(frame, self.begun))
         began = now - frame.seconds
-        node.flat = 0 if node.moved else node.flat + 1
-        node.flat_since = None if node.moved else began if node.flat_since is None else node.flat_since
-        silent = not node.moved.intersection(_LIFE)
-        node.silent_since = None if not silent else began if node.silent_since is None else node.silent_since
+        node.idle.feed(not moved(frame, begun=False), began)
+        node.still.feed(not moved(frame, begun=True), began)
+        node.silent.feed(not node.moved.intersection(_LIFE), began)
         return [*self._expected(frame, now), *self._judge(now)]
 
     def _learn(self, frame: Frame, now: float) -> None:
         self._gap = max([self._gap, *(seen.gap for seen in frame.ranks)])
+        self._has_printed = self._has_printed or any(seen.printed for seen in frame.ranks)
         stepped = any(seen.step >= 0 for seen in frame.ranks)
         self.begun = self.begun or stepped or now - self._began >= self._limits.first_step_s * ALMOST
 
     # Nothing moves
 
+    def silence(self, now: float) -> Silence:
+        """Return the silence that is nearest to an alarm; a share of 0 where something moves, or a node is not heard."""
+        rule = self._limit()
+        if self._is_expected(now) or not all(self._is_heard(node, now) for node in self._working):
+            return rule
+        found = [rule, *self._flat(now)]
+        silent = self._silent_since()
+        if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
+            limit = max(self._limits.hang_s, GAPS * self._gap)
+            found.append(Silence((now - silent) / ALMOST / limit, silent, limit))
+        return max(found, key=lambda each: each.share)
+
+    @property
+    def _working(self) -> list[_Node]:
+        """Nodes with a rank that lives, or all nodes if none has one: a node whose ranks have ended may have left the job."""
+        return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
+
+    @property
+    def is_alarmed(self) -> bool:
+        return self._level == ALARM
+
+    def _limit(self) -> Silence:
+        """Return the limit that would apply if nothing moved from now on."""
+        is_first = not self.begun and not self._has_printed
+        limit = self._limits.first_step_s if is_first else self._limits.hang_s
+        return Silence(0.0, self._began, limit, FIRST_STEP_S if is_first else HANG_S)
+
+    def _flat(self, now: float) -> Iterator[Silence]:
+        """Yield the times for which no rank of any node has moved, by the rules 1 to 3."""
+        idle, still = [node.idle for node in self._working], [node.still for node in self._working]
+        if self.begun:
+            yield from self._lasting(still, self._limits.hang_s, HANG_S, now)
+            return
+        yield from self._lasting(still, self._limits.first_step_s, FIRST_STEP_S, now)
+        if self._has_printed:
+            yield from self._lasting(idle, self._limits.hang_s, HANG_S, now)
+
+    def _lasting(self, stills: Sequence[_Still], limit_s: float, name: str, now: float) -> Iterator[Silence]:
+        since = [each.since for each in stills if each.since is not None]
+        if len(since) == len(stills):
+            began = max(since)
+            seconds = min((now - began) / ALMOST, min(each.windows for each in stills) * self._limits.window_s)
+            yield Silence(seconds / limit_s, began, limit_s, name)
+
     def _judge(self, now: float) -> Iterator[Change]:
-        share, since = self._suspicion(now)
+        share, since, limit_s, _ = self.silence(now)
         if share >= 1 and self._level != ALARM:
             self._level = ALARM
-            yield Change(ALARM, since, self._silent())
+            yield Change(ALARM, since, self._silent(), limit_s=limit_s)
         elif 0.5 <= share < 1 and not self._level:
             self._level = WARNING
-            yield Change(WARNING, since, self._silent())
+            yield Change(WARNING, since, self._silent(), limit_s=limit_s)
         elif share == 0 and self._level and (signs := self._signs(now)):
             self._level = ""
             yield Change(OVER, now, signs)
@@ -125,37 +205,15 @@ class Detector:
         found = {sign for node in self._nodes.values() for sign in node.moved}
         return tuple(sorted(found | ({OUTPUT} if self._is_expected(now) else set())))
 
-    def _suspicion(self, now: float) -> tuple[float, float]:
-        """How much of the time is over, 1 or more at the alarm, and since when nothing moves."""
-        nodes = self._nodes.values()
-        if self._is_expected(now) or not all(self._is_heard(node, now) for node in nodes):
-            return 0.0, now
-        found = [(0.0, now)]
-        flat = [node.flat_since for node in nodes if node.flat_since is not None]
-        if len(flat) == len(nodes):
-            since = max(flat)
-            windows = min(node.flat for node in nodes)
-            found.append((self._share(min((now - since) / ALMOST, windows * self._limits.window_s), since), since))
-        silent = self._silent_since()
-        if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
-            found.append(((now - silent) / ALMOST / max(self._limits.hang_s, GAPS * self._gap), silent))
-        return max(found)
-
     def _silent_since(self) -> float | None:
-        """Since when all nodes are; None where one is not."""
-        since = [node.silent_since for node in self._nodes.values() if node.silent_since is not None]
-        return max(since) if len(since) == len(self._nodes) else None
+        """Return since when all nodes are silent; None where one is not."""
+        since = [node.silent.since for node in self._working if node.silent.since is not None]
+        return max(since) if len(since) == len(self._working) else None
 
     def _misses_some(self, now: float) -> bool:
         """Whether exceptions have ended the programs of some ranks, which the others wait for, with a core at work or not."""
         ranks = {seen.rank for frame in self.frames.values() for seen in frame.ranks}
         return 0 < sum(each.sure for each in self.raised(now).values()) < len(ranks)
-
-    def _share(self, flat_s: float, since: float) -> float:
-        """Before the first step the limit is another, by which it must have come."""
-        if self.begun:
-            return flat_s / self._limits.hang_s
-        return min(flat_s / self._limits.hang_s, flat_s / self._limits.first_step_s)
 
     def _is_heard(self, node: _Node, now: float) -> bool:
         return node.heard_at is not None and now - node.heard_at < LATE * self._limits.window_s

@@ -12,7 +12,7 @@ MOST_RANKS = 1500  # of a frame: what is beyond is counted with the last
 MOST_TEXT = 80
 MOST_RAISED, MOST_TOLD = 64, 4  # ranks of a frame that have raised an exception, and of which it is told
 MOST_OF_TRACEBACK, MOST_OF_LINE = 1000, 200  # characters
-_TRACED, _FULL, _STARTED = 1, 2, 4
+_TRACED, _FULL, _STARTED, _PRINTED = 1, 2, 4, 8
 
 
 class Rule(NamedTuple):
@@ -80,7 +80,7 @@ def unpacked(body: Any) -> Frame:
 
 
 def _packed(seen: Seen) -> list[Any]:
-    flags = _TRACED * seen.traced + _FULL * seen.full + _STARTED * seen.started
+    flags = _TRACED * seen.traced + _FULL * seen.full + _STARTED * seen.started + _PRINTED * seen.printed
     cpu = None if seen.cpu is None else round(100 * seen.cpu)
     return [seen.rank, seen.state, seen.output, seen.io, cpu, flags, round(seen.silent_s), seen.step, round(seen.gap, 1)]
 
@@ -96,6 +96,7 @@ def _unpacked(row: Any) -> Seen:
         rank=_rank(rank), state=str(state)[:1], output=int(_number(output)), io=None if io is None else int(_number(io)),
         cpu=None if cpu is None else _number(cpu) / 100, full=bool(int(flags) & _FULL), traced=bool(int(flags) & _TRACED),
         started=bool(int(flags) & _STARTED), silent_s=_number(silent_s), step=int(step), gap=_number(gap),
+        printed=bool(int(flags) & _PRINTED),
     )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ class Look(NamedTuple):
 
 class Seen(NamedTuple):
     """Of one rank over a window. cpu: cores, None where that is not known. full: whether it has wanted full cores all the time, no more and
-    no less. silent_s: since its last output, or the launch. step: the last, -1 where none is known. gap: the longest between its steps."""
+    no less. silent_s: since its last output, or the launch. step: the last, -1 where none is known. gap: the longest between its steps.
+    printed: it has written anything since the launch."""
 
     rank: int | None
     state: str
@@ -51,6 +52,7 @@ class Seen(NamedTuple):
     silent_s: float
     step: int = -1
     gap: float = 0.0
+    printed: bool = False
 
 
 class Device(NamedTuple):
@@ -135,11 +137,12 @@ class Window:
 
 
 class Said(NamedTuple):
-    """By a rank. silent_s: since then."""
+    """Output of a rank. silent_s: seconds since its last. step, gap, printed: as in Seen."""
 
     silent_s: float = 0.0
     step: int = -1
     gap: float = 0.0
+    printed: bool = False
 
 
 SILENT = Said()
@@ -158,7 +161,7 @@ def _seen(rank: int | None, looks: list[tuple[float, Look]], said: Said) -> Seen
         rank=rank, state=last.state, output=max(0, last.output - first.output),
         io=None if first.io is None or last.io is None else max(0, last.io - first.io),
         cpu=cpu, full=steady or held_up, traced=any(look.traced for _, look in looks), started=started,
-        silent_s=said.silent_s, step=said.step, gap=said.gap,
+        silent_s=said.silent_s, step=said.step, gap=said.gap, printed=said.printed,
     )  # fmt: skip
 
 

@@ -74,7 +74,8 @@ class Heard:
             steps = self.steps.get(rank)
             last = steps.last if steps else None
             silent_s = now - (self._began if output.written_at is None else output.written_at)
-            found[rank] = Said(max(0.0, silent_s), last.place.step if last else -1, steps.largest_gap if steps else 0.0)
+            gap = steps.largest_gap if steps else 0.0
+            found[rank] = Said(max(0.0, silent_s), last.place.step if last else -1, gap, output.written_at is not None)
         return found
 
     def rules(self, now: float) -> tuple[Rule, ...]:

@@ -55,7 +55,7 @@ class Judging:
         if change.kind == ALARM:
             self._on_alarm(change)
         elif change.kind == WARNING:
-            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s", change)
+            self._say(f"{self._still(change)}; hang alarm at {change.limit_s:g} s", change)
         else:
             self._alarm = None
             self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
@@ -67,10 +67,6 @@ class Judging:
         may_speak = own({each.index: each.ranks for each in self._of.plan().job.everyone}, said) if node else lambda node, rank: True
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
-
-    @property
-    def _limit_s(self) -> float:
-        return self._limits.hang_s if self._detector.begun else self._limits.first_step_s
 
     # An alarm
 
