@@ -28,6 +28,7 @@ from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.verdict import decided, events
+from ranklaunch.watch import who
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -276,6 +277,11 @@ def _rules() -> str:
     return _table(("rule", "it matches if"), rows)
 
 
+def _suspects() -> str:
+    rows = ((str(i), f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for i, each in enumerate(who.RULES, 1))
+    return _table(("", "rule", "it names a rank if"), rows)
+
+
 def _starters() -> str:
     return _table(("command", "starts ranks", "method of ranklaunch in its place"), map(_starter, starters.shipped()))
 
@@ -303,6 +309,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "events": _events,
     "exit codes": _exit_codes,
     "rules of verdicts": _rules,
+    "rules of suspects": _suspects,
     "commands that start ranks": _starters,
     "order of platforms": _order_of_platforms,
     "places": _places,

@@ -381,6 +381,7 @@ WHEEL = {
     "ranklaunch/supervise/judge.py",
     "ranklaunch/supervise/nested.py",
     "ranklaunch/supervise/output/__init__.py",
+    "ranklaunch/supervise/output/aborted.py",
     "ranklaunch/supervise/output/alike.py",
     "ranklaunch/supervise/output/console.py",
     "ranklaunch/supervise/output/crowd.py",
@@ -533,6 +534,7 @@ WHEEL = {
     "ranklaunch/watch/pace.py",
     "ranklaunch/watch/sample.py",
     "ranklaunch/watch/steps.py",
+    "ranklaunch/watch/waiting.py",
     "ranklaunch/watch/who.py",
     "ranklaunch_start.py",
 }

@@ -23,10 +23,16 @@ RAISED = [who.Known(0, 0), who.Known(1, 1, raised=who.Raised(1, 9.0, False, "Tra
 HUNG = replace(FAILED, culprit=None, reason="the job hangs")
 
 
-def hang(*nodes: int) -> dict[str, Any]:
-    return {"suspects": [{"rank": 10 + node, "node": node, "why": "it sleeps", "file": None} for node in nodes]}
+def hang(*nodes: int, rule: str = "stopped-or-stuck") -> dict[str, Any]:
+    return {"suspects": [{"rank": 10 + node, "node": node, "why": "it sleeps", "file": None, "rule": rule} for node in nodes]}
 
 
+def before(*nodes: int, rule: str = "stopped-or-stuck") -> list[dict[str, Any]]:
+    """What ended a round before."""
+    return [{"round": 0, **hang(*nodes, rule=rule)}]
+
+
+TWICE = ("h2", 2, "the job hung in 2 rounds, by rank 12, 12: it sleeps")
 CASES = {
     "an error that needs another host": (FAILED, HOSTS, None, ("h1", 1, "ecc: memory of the device is broken")),
     "one that does not": (replace(FAILED, culprit=replace(CULPRIT, error=replace(ERROR, retry="no"))), HOSTS, None, None),
@@ -35,12 +41,14 @@ CASES = {
     "node 0, cut off from all others": (CUT_OFF, HOSTS, None, ("h0", 0, CUT_OFF.reason)),
     "without a name": (LOST, ("h0", "h1", ""), None, None),
     "a container that was killed": (KILLED, HOSTS, None, None),
-    "a hang by one node": (HUNG, HOSTS, hang(2, 2), ("h2", 2, "the job hung, by rank 12, 12: it sleeps")),
-    "a hang by several": (HUNG, HOSTS, hang(1, 2), None),
-    "a hang of one node's job": (HUNG, HOSTS[:1], hang(0), None),
-    "a hang that somebody stopped": (
-        replace(HUNG, outcome="stopped"), HOSTS, hang(1), ("h1", 1, "the job hung, by rank 11: it sleeps"),
-    ),
+    "a hang by one node": (HUNG, HOSTS, hang(2, 2), None),
+    "a hang by one node in two rounds": (HUNG, HOSTS, hang(2, 2), TWICE, before(2)),
+    "hangs by two nodes": (HUNG, HOSTS, hang(2, 2), None, before(1)),
+    "a hang by several": (HUNG, HOSTS, hang(1, 2), None, before(1, 2)),
+    "a hang of one node's job": (HUNG, HOSTS[:1], hang(0), None, before(0)),
+    "a hang that somebody stopped": (replace(HUNG, outcome="stopped"), HOSTS, hang(2, 2), TWICE, before(2)),
+    "a stack of the program": (HUNG, HOSTS, hang(2, rule="outside-collective"), None, before(2)),
+    "a stack of the program before": (HUNG, HOSTS, hang(2), None, before(2, rule="outside-collective")),
     "a hang by an exception": (
         HUNG, HOSTS, {"suspects": [who.suspects(RAISED)[0]._asdict()]}, None,
     ),
@@ -50,8 +58,8 @@ CASES = {
 
 
 def test_which_host_is_left_out() -> None:
-    def check(verdict: Verdict, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None) -> None:
-        found = avoid.suspect(verdict, hosts, hang)
+    def check(verdict: Verdict, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None, restarts: Any = ()) -> None:
+        found = avoid.suspect(verdict, hosts, hang, restarts)
         assert (found and (found.host, found.node, found.why)) == told
 
     helpers.check_each(check, CASES)

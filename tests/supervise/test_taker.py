@@ -229,7 +229,7 @@ def test_of_ranks_that_are_gone_there_is_something_too(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     found = take(tmp_path, {3: gone.pid}, PATH="")
-    assert found["ranks"]["3"] == {"pid": gone.pid, "state": "gone", "stack": [], "recorder": None}
+    assert found["ranks"]["3"] == {"pid": gone.pid, "state": "gone", "stack": [], "call": "", "recorder": None}
 
 
 DIES_OF_IT = "import os, sys; os.mkfifo(sys.argv[1]); print('ready', flush=True); open(sys.argv[1], 'rb').read(1)"

@@ -95,7 +95,9 @@ WAITS = STILL._replace(step=-1)
         pytest.param([frame(WAITS._replace(printed=True))] * 9, [(180, WARNING), (300, ALARM)], id="one line: RANKLAUNCH_HANG_S"),
         pytest.param([frame(WAITS), frame(WAITS._replace(printed=True))] * 9, [(180, WARNING), (300, ALARM)], id="one rank prints"),
         pytest.param(
-            [frame(SPINS._replace(step=-1, printed=True))] * 40, [(900, WARNING), (1800, ALARM)], id="one line, busy: RANKLAUNCH_FIRST_STEP_S"
+            [frame(SPINS._replace(step=-1, printed=True))] * 40,
+            [(900, WARNING), (1800, ALARM)],
+            id="one line, busy: RANKLAUNCH_FIRST_STEP_S",
         ),
         pytest.param(
             [frame(SPINS._replace(step=-1, printed=True))] * 5 + [frame(WAITS)] * 9,

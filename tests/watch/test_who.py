@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.watch.frames import own
+from ranklaunch.watch.waiting import inside
 from ranklaunch.watch.who import NOBODY, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
 
 IN_TORCH = """
@@ -14,6 +15,7 @@ IN_TORCH = """
     <module> (/job/train.py:120)
 """
 IN_LOADER = '  File "/job/data.py", line 40 in read\n  File "/job/train.py", line 80 in main\n'
+AT_EXIT = '  File "/usr/lib/python3.11/threading.py", line 1590 in _shutdown\n'
 IDLE = [Known(rank, rank // 4, "S", 0.0) for rank in range(8)]
 
 
@@ -22,41 +24,44 @@ def but(rank: int, **what: object) -> list[Known]:
 
 
 @pytest.mark.parametrize(
-    ("what", "why"),
+    ("what", "why", "rule"),
     [
-        ({"state": "T"}, "its process is stopped (state T)"),
-        ({"state": "D"}, "its process is stuck in the kernel (state D)"),
-        ({"state": ""}, "its process is gone"),
-        ({"cpu": 1.0, "full": True}, "it uses a full core while the others wait"),
+        ({"state": "T"}, "its process is stopped (state T)", "stopped-or-stuck"),
+        ({"state": "D"}, "its process is stuck in the kernel (state D)", "stopped-or-stuck"),
+        ({"state": ""}, "its process is gone", "gone"),
+        ({"cpu": 1.0, "full": True}, "it uses a full core while the others wait", "unlike-in-cpu"),
     ],
 )
-def test_one_rank_apart(what: dict[str, object], why: str) -> None:
-    assert suspects(but(5, **what)) == (Suspect(5, 1, why),)
+def test_one_rank_apart(what: dict[str, object], why: str, rule: str) -> None:
+    assert suspects(but(5, **what)) == (Suspect(5, 1, why, rule=rule),)
 
 
 def test_who_runs_on_while_most_have_ended() -> None:
     """As one that hangs while it exits."""
     ended = [each._replace(state="" if each.rank else "S") for each in IDLE]
-    assert suspects(ended) == (Suspect(0, 0, "it runs on, and most others have ended"),)
+    assert suspects(ended) == (Suspect(0, 0, "it still runs, while most others have ended", rule="at-exit"),)
     ended = [each._replace(state="" if each.rank < 4 else "S") for each in IDLE]
     assert sentence(suspects(ended)) == "ranks 0-3: its process is gone"
-    elsewhere = [each._replace(stack=IN_LOADER) for each in ended]
-    assert sentence(suspects(elsewhere)) == "ranks 4-7: it runs on outside communication, and others have ended"
+    exits = [each._replace(stack=AT_EXIT) for each in ended]
+    why = "it still runs, while others have ended, and it waits in no collective: _shutdown at threading.py:1590"
+    assert sentence(suspects(exits)) == f"ranks 4-7: {why}"
+    waits = [each._replace(stack=IN_TORCH.format(n=1)) for each in ended]
+    assert sentence(suspects(waits)) == "ranks 0-3: its process is gone"
 
 
 def test_who_waits_while_all_others_spin() -> None:
     spins = [each._replace(cpu=1.0, full=True) if each.rank != 2 else each for each in IDLE]
-    assert suspects(spins) == (Suspect(2, 0, "it waits while the others use a full core each"),)
+    assert suspects(spins) == (Suspect(2, 0, "it waits while the others use a full core each", rule="unlike-in-cpu"),)
 
 
 def test_who_is_behind() -> None:
     steps = [each._replace(step=7 if each.rank == 3 else 8) for each in IDLE]
-    assert suspects(steps) == (Suspect(3, 0, "its last step is 7, that of others 8"),)
+    assert suspects(steps) == (Suspect(3, 0, "its last step is 7, that of others 8", rule="behind-in-steps"),)
 
 
 def test_whose_recorder_is_mute_comes_last() -> None:
     mute = Missing((6,), "its recorder gives no dump")
-    assert suspects(IDLE, mute=[mute]) == (Suspect(6, 1, "its recorder gives no dump"),)
+    assert suspects(IDLE, mute=[mute]) == (Suspect(6, 1, "its recorder gives no dump", rule="recorder-without-answer"),)
     assert [each.rank for each in suspects(but(5, state="T"), mute=[mute])] == [5]
 
 
@@ -64,8 +69,9 @@ def test_stacks_say_who_is_elsewhere() -> None:
     known = [
         each._replace(stack=IN_LOADER if each.rank == 3 else IN_TORCH.format(n=2500 + each.rank), file=f"{each.rank}.txt") for each in IDLE
     ]
-    assert suspects(known) == (Suspect(3, 0, "it is elsewhere than the others: read at data.py:40", "3.txt"),)
+    assert suspects(known) == (Suspect(3, 0, "it is elsewhere than the others: read at data.py:40", "3.txt", rule="outside-collective"),)
     assert groups(known) == ["ranks 0-2,4-7: all_reduce at train.py:88", "rank 3: read at data.py:40"]
+    assert groups(known, [3]) == ["rank 3: read at data.py:40", "ranks 0-2,4-7: all_reduce at train.py:88"]
 
 
 def test_where_the_others_have_timed_out_only_who_is_outside_communication_is_apart() -> None:
@@ -77,15 +83,75 @@ def test_where_the_others_have_timed_out_only_who_is_outside_communication_is_ap
     assert outside([loads], 0) == ()
 
 
-def test_of_two_ranks_the_one_outside_communication() -> None:
-    two = [Known(0, 0, stack=IN_TORCH.format(n=1)), Known(1, 0, stack=IN_LOADER)]
-    assert [each.rank for each in suspects(two)] == [1]
+def frame_of(file: str, function: str, line: int = 7) -> str:
+    return f'  File "{file}", line {line} in {function}\n'
+
+
+PACKAGES = "/opt/lib/python3.11/site-packages"
+MAIN = frame_of("/job/train.py", "main", 88) + frame_of("/job/train.py", "<module>", 120)
+MPI = MAIN
+WAITING = {
+    "all_reduce": (frame_of(f"{PACKAGES}/torch/distributed/distributed_c10d.py", "all_reduce") + MAIN, "all_reduce"),
+    "a wrapper in between": (
+        frame_of(f"{PACKAGES}/torch/distributed/distributed_c10d.py", "barrier")
+        + frame_of(f"{PACKAGES}/torch/distributed/c10d_logger.py", "wrapper") + MAIN, "barrier",
+    ),
+    "DDP in backward": (frame_of(f"{PACKAGES}/torch/autograd/graph.py", "_engine_run_backward") + MAIN, "backward"),
+    "rendezvous": (frame_of(f"{PACKAGES}/torch/distributed/rendezvous.py", "_create_c10d_store") + MAIN, "_create_c10d_store"),
+    "device": (frame_of(f"{PACKAGES}/torch/cuda/__init__.py", "synchronize") + MAIN, "synchronize"),
+    "accelerate": (frame_of(f"{PACKAGES}/accelerate/accelerator.py", "wait_for_everyone") + MAIN, "wait_for_everyone"),
+    "horovod": (frame_of(f"{PACKAGES}/horovod/torch/mpi_ops.py", "synchronize") + MAIN, "synchronize"),
+}  # fmt: skip
+CALLS = {
+    "comm.Allreduce(mine, theirs)": "Allreduce", "MPI.COMM_WORLD.Barrier()": "Barrier", "self.comm.bcast(x, root=0)": "bcast",
+    "dist.all_reduce(loss)": "all_reduce", "work.wait()": "wait", "total += loss.item()": "item", "hvd.join()": "join",
+    "time.sleep(1)": "", "queue.get()": "", "thread.join()": "", "connection.recv(1024)": "", "batch = next(loader)": "",
+    "lock.acquire()": "", "items = line.split()": "",
+}  # fmt: skip
+NOT_WAITING = {
+    "data loader": frame_of("/usr/lib/python3.11/threading.py", "wait") + frame_of("/usr/lib/python3.11/queue.py", "get")
+    + frame_of(f"{PACKAGES}/torch/utils/data/dataloader.py", "_try_get_data"),
+    "workers": frame_of("/usr/lib/python3.11/selectors.py", "select")
+    + frame_of("/usr/lib/python3.11/multiprocessing/connection.py", "wait"),
+    "join": frame_of("/usr/lib/python3.11/threading.py", "join"),
+    "socket": frame_of("/usr/lib/python3.11/socket.py", "readinto") + frame_of("/usr/lib/python3.11/ssl.py", "recv"),
+    "folder of that name": frame_of("/home/gloo/mpi_job/data.py", "read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stack", WAITING.values(), ids=WAITING)
+def test_stacks_inside_a_collective(stack: tuple[str, str]) -> None:
+    assert inside(stack[0]) == stack[1]
+
+
+@pytest.mark.parametrize("stack", NOT_WAITING.values(), ids=NOT_WAITING)
+def test_stacks_that_wait_for_no_other_rank(stack: str) -> None:
+    assert inside(stack + MAIN) == ""
+
+
+@pytest.mark.parametrize(("call", "name"), CALLS.items(), ids=CALLS)
+def test_calls_of_c_are_known_by_their_line(call: str, name: str) -> None:
+    assert inside(MPI, call) == name
+
+
+@pytest.mark.parametrize("place", [*NOT_WAITING])
+def test_of_two_ranks_the_one_outside_the_collective(place: str) -> None:
+    for waits in (Known(0, 0, stack=WAITING["all_reduce"][0]), Known(0, 0, stack=MPI, call="comm.Allreduce(mine, theirs)")):
+        (found,) = suspects([waits, Known(1, 0, stack=NOT_WAITING[place] + MAIN)])
+        assert (found.rank, found.rule) == (1, "outside-collective")
+
+
+def test_a_rank_that_timeouts_name() -> None:
+    (found,) = suspects([each._replace(names=(2,) if each.rank != 2 else ()) for each in IDLE])
+    assert (found.rank, found.rule) == (2, "named-by-timeouts")
 
 
 def test_the_better_witness_is_heard() -> None:
     known = but(5, state="T", cpu=1.0, full=True)
     recorded, lagging = Missing((2,), "has not come to all_reduce 17 of group 0", "fr.json"), Missing((3,), "is 2 behind")
-    assert suspects(known, [recorded], [lagging]) == (Suspect(2, 0, "has not come to all_reduce 17 of group 0", "fr.json"),)
+    assert suspects(known, [recorded], [lagging]) == (
+        Suspect(2, 0, "has not come to all_reduce 17 of group 0", "fr.json", rule="missing-in-collective"),
+    )
     assert [each.rank for each in suspects(known, [], [lagging])] == [3]
 
 
@@ -96,7 +162,7 @@ WHY = "it raised an exception that nobody caught: ValueError: label 1003"
 def test_an_exception_at_the_end_of_an_output_is_the_best_witness() -> None:
     """Of several, one that nobody caught, and then the first."""
     missing = Missing((2,), "has not come to all_reduce 17 of group 0", "fr.json")
-    assert suspects(but(5, raised=RAISED), [missing]) == (Suspect(5, 1, WHY, raised=RAISED),)
+    assert suspects(but(5, raised=RAISED), [missing]) == (Suspect(5, 1, WHY, raised=RAISED, rule="uncaught-exception"),)
     caught, later = RAISED._replace(rank=1, silent_s=99.0, sure=False), RAISED._replace(rank=2, silent_s=2.0)
     raised = {each.rank: each for each in (caught, later, RAISED)}
     found = suspects([each._replace(raised=raised.get(each.rank)) for each in IDLE])
@@ -114,7 +180,7 @@ def test_an_exception_that_has_ended_a_thread_is_told_while_the_program_goes_on(
     of_thread = RAISED._replace(sure=False, of_thread=True)
     (found,) = suspects(but(5, raised=of_thread, stack=IN_TORCH.format(n=1)))
     why = "an exception has ended a thread of it: ValueError: label 1003"
-    assert found == Suspect(5, 1, why)
+    assert found == Suspect(5, 1, why, rule="caught-exception")
     ended, runs = Known(0, 0, state=""), Known(1, 0, state="S", raised=of_thread._replace(rank=1), stack=IN_LOADER)
     assert [(each.rank, each.why) for each in suspects([ended, runs])] == [(1, why)]
     waits = runs._replace(stack=IN_TORCH.format(n=1))

@@ -11,7 +11,7 @@ from ranklaunch.ends import records as recorded
 from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value, as_dict, replace
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Culprit, Failure
+from ranklaunch.verdict.model import Because, Culprit, Failure
 
 SCHEMA = "ranklaunch.ends/1"
 MOST_OTHERS = 256  # processes besides ranks and children whose records are kept
@@ -103,7 +103,7 @@ class OtherProcess(Value):
 class Decided(Value):
     """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
     end decided. culprit: who is to blame, where no process of this node decided. killed:
-    ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided."""
+    ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
 
     outcome: str
     exit_code: int
@@ -114,6 +114,7 @@ class Decided(Value):
     killed: bool = False
     hung: bool = False
     from_elsewhere: bool = False
+    because: tuple[Because, ...] = ()
 
 
 class Stop(Value):

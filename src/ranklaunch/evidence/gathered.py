@@ -13,19 +13,23 @@ from ranklaunch.values import NOTHING, Value
 MOST_RANKS = 65536
 MOST_FRAMES = 20
 MOST_TEXT = 300
+MOST_NAMES = 64  # ranks that one message names
 MOST_MUTE = 2  # ranks, of which that says something
 GONE = "gone"
 
 
 class OfRank(Value):
     """state: as in /proc, GONE where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
-    file: where its stacks are. exception: that it wrote down of itself by then, "" for none."""
+    file: where its stacks are. exception: that it wrote down of itself by then, "" for none. call: source line of the innermost frame.
+    names: ranks that did not answer, by its last time-out message."""
 
     node: int
     state: str
     stack: str = ""
     file: str = ""
     exception: str = ""
+    call: str = ""
+    names: tuple[int, ...] = ()
 
 
 class Named(Value):
@@ -83,7 +87,10 @@ class Gathering:
             if 0 <= rank < MOST_RANKS:
                 stack = "\n".join(str(line)[:MOST_TEXT] for line in told["stack"][:MOST_FRAMES])
                 file = join(folder, f"rank_{rank}.stacks.txt") if stack else ""
-                seen = OfRank(node, str(told["state"])[:8], stack, file, _shown(str(told.get("exception", ""))[:MOST_TEXT]))
+                seen = OfRank(
+                    node, str(told["state"])[:8], stack, file, _shown(str(told.get("exception", ""))[:MOST_TEXT]),
+                    str(told.get("call", ""))[:MOST_TEXT], tuple(map(int, told.get("names", ())[:MOST_NAMES])),
+                )  # fmt: skip
                 self._unread |= {rank} if told.get("unread") else set()
                 ranks[rank] = seen, flight.from_json(told["recorder"]) if told["recorder"] else None
         for communicator, rank, operation, launched, most in body["behind"]:

@@ -11,21 +11,32 @@ from ranklaunch.verdict.model import Because, Culprit, Victim
 
 class HangSuspect(TypedDict):
     """A rank that stands out among those that do not move. why: what it does otherwise than the others. file: evidence of it, null where
-    there is none."""
+    there is none. rule: the rule that names it (docs/hangs.md)."""
 
     rank: int
     node: int
     why: str
     file: str | None
+    rule: str
+
+
+class RestartSuspect(TypedDict):
+    """A suspect of a hang that ended a round. rule: the rule that named it."""
+
+    rank: int
+    node: int
+    rule: str
 
 
 class Hang(TypedDict):
     """A hang that was suspected and has not been taken back. since: when anything moved last, UTC, ISO 8601. signals: what does not move,
-    or which of the user's rules is broken. suspects: never culprits without a failure."""
+    or which of the user's rules is broken. suspects: never culprits without a failure. groups: ranks with equal stacks, a text for each
+    group, that of the suspects first."""
 
     since: str
     signals: list[str]
     suspects: list[HangSuspect]
+    groups: list[str]
 
 
 class Stop(TypedDict):
@@ -44,7 +55,8 @@ class Stop(TypedDict):
 class Restart(TypedDict, total=False):
     """Of a round after which all ranks have started again in place. round: its number, from 0. reason: why it has ended. culprit: the
     process's name, null where there is none. node: the culprit's. lost_s: seconds since the round's newest checkpoint, where these are
-    known, else since its start. progress: whether there was any. decision: why the ranks start again."""
+    known, else since its start. progress: whether there was any. decision: why the ranks start again. suspects: of a hang that ended the
+    round."""
 
     round: int
     reason: str
@@ -53,6 +65,7 @@ class Restart(TypedDict, total=False):
     lost_s: float
     progress: bool
     decision: str
+    suspects: list[RestartSuspect]
 
 
 class _OfAnyVerdict(TypedDict):

@@ -125,7 +125,7 @@ def more(plan: Plan, verdict: Verdict, facts: Mapping[str, Any], restarts: Seque
             from ranklaunch.verdict import avoid
         except (OSError, ImportError):  # no descriptor left
             return found
-        host = avoid.suspect(verdict, [node.host for node in plan.job.everyone], facts.get("hang"))
+        host = avoid.suspect(verdict, [node.host for node in plan.job.everyone], facts.get("hang"), restarts)
         found.update({"suspect_host": as_dict(host)} if host else {})
     return found
 

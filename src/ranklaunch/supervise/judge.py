@@ -19,7 +19,7 @@ from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import WHOLE, Culprit, Failure, Note, Verdict, Victim
+from ranklaunch.verdict.model import WHOLE, Because, Culprit, Failure, Note, Verdict, Victim
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds, RankEnd
@@ -35,7 +35,8 @@ MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 
 class Ending(Value):
     """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: that of a launcher's. culprit:
-    who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was. hung: the job was."""
+    who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was. hung: the job was.
+    because: rules that named the suspects of a hang."""
 
     outcome: str
     exit_code: int
@@ -47,6 +48,7 @@ class Ending(Value):
     at: float = 0.0
     killed: bool = False
     hung: bool = False
+    because: tuple[Because, ...] = ()
 
 
 class Circumstances(Value):
@@ -223,7 +225,7 @@ def are_full(plan: Plan, found: Iterable[tuple[str, str]]) -> Iterable[str]:
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
     """Return ranklaunch's own end: asked to stop, in vain waiting, killed."""
     job, reason = plan.job, errors.reason(ending.reason)
-    own = Suspect(job.node_index, at, ending.outcome, ending.exit_code, reason, ending.culprit)
+    own = Suspect(job.node_index, at, ending.outcome, ending.exit_code, reason, ending.culprit, because=ending.because)
     return blame.of_ranklaunch(own, job.node.host, several=len(job.everyone) > 1, killed=ending.killed, hung=ending.hung)
 
 

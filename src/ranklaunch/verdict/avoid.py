@@ -10,7 +10,11 @@ from ranklaunch.values import Value
 from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import ELSEWHERE, Verdict
 
-_OF_PROGRAM = ("it raised an exception", "an exception has ended a thread of it")  # as a hang is put down to a rank for that
+# Rules of ranklaunch.watch.who that may speak of a machine. A stack or an exception speaks of the program.
+OF_MACHINE = (
+    "missing-in-collective", "behind-in-collectives", "named-by-timeouts", "stopped-or-stuck", "gone", "unlike-in-cpu", "behind-in-steps",
+    "recorder-without-answer",
+)  # fmt: skip
 
 
 class SuspectHost(Value):
@@ -21,11 +25,14 @@ class SuspectHost(Value):
     why: str
 
 
-def suspect(verdict: Verdict, hosts: Sequence[str], hang: Mapping[str, Any] | None = None) -> SuspectHost | None:
-    """hosts: of the job's nodes, in order. hang: what the verdict says of one that stood at the end."""
+def suspect(
+    verdict: Verdict, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
+) -> SuspectHost | None:
+    """Return the host to leave out, None if nothing speaks of one. hosts: of the job's nodes, in order. hang: the hang that stood at the
+    end, as in verdict.json. restarts: what ended earlier rounds, as there."""
     if verdict.outcome == "succeeded":
         return None
-    found = _by_error(verdict) or _by_silence(verdict) or _by_hang(hang or {}, len(hosts))
+    found = _by_error(verdict) or _by_silence(verdict) or _by_hang(hang or {}, restarts, len(hosts))
     if not found or not 0 <= found[0] < len(hosts) or not hosts[found[0]]:
         return None
     return SuspectHost(hosts[found[0]], *found)
@@ -45,11 +52,18 @@ def _by_silence(verdict: Verdict) -> tuple[int, str] | None:
     return (int(found["node"]), verdict.reason) if found else None
 
 
-def _by_hang(hang: Mapping[str, Any], nodes: int) -> tuple[int, str] | None:
-    """Where all whom it may be put down to are on one of several nodes."""
+def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:
+    """Return the one node of all suspects of a hang, if a hang of an earlier round had suspects there as well, and not by their stacks."""
     suspects = hang.get("suspects", ())
-    on = {each["node"] for each in suspects}
-    if len(on) != 1 or nodes < 2 or suspects[0]["why"].startswith(_OF_PROGRAM):
+    node = _node_of(suspects)
+    before = [each.get("round") for each in restarts if _node_of(each.get("suspects", ())) == node]
+    if node is None or nodes < 2 or not before:
         return None
     ranks = ", ".join(str(each["rank"]) for each in suspects[:8])
-    return on.pop(), f"the job hung, by rank {ranks}: {suspects[0]['why']}"
+    return node, f"the job hung in {len(before) + 1} rounds, by rank {ranks}: {suspects[0]['why']}"
+
+
+def _node_of(suspects: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the node of all these suspects, None for several, and where a rule may speak of the program."""
+    found = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
+    return found.pop() if len(found) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None

@@ -1,14 +1,14 @@
 """Decides from the frames of all nodes whether a job hangs: a suspicion that grows, becomes an alarm, and is taken back.
 
 Rules, each with its limit:
-1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life, since libraries spin while they wait.
+1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life: libraries spin while they wait.
 2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life: it may be a compiler.
 3. Before the first step, while nothing was printed or cores are busy: first_step_s, for which nothing but full cores has moved.
 4. Ranks that printed steps are silent for five times the longest gap between steps (at least hang_s) and move nothing but CPUs and devices.
 5. An exception has ended a rank's program, and all have been silent since for hang_s, whatever their CPUs do.
 
-"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal that a node
-does not have is left out. A node of which nothing is heard is never silent, unless its ranks had ended before.
+"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal that a
+node does not have is left out. A node of which nothing is heard is never silent, unless its ranks had ended before.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Limits(NamedTuple):
 
 
 class Change(NamedTuple):
-    """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's clock.
-    signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where nothing
-    moves. limit_s: seconds after which the alarm comes."""
+    """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
+    clock. signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where
+    nothing moves. limit_s: seconds after which the alarm comes."""
 
     kind: str
     since: float

@@ -1,32 +1,26 @@
-"""Who holds a job up, by the best of what is known: an exception that nobody caught, what collectives have recorded, what the kernel says
-of each rank, an exception that may have been caught, then what sets one apart from the others. These are suspects: nobody has failed."""
+"""Suspects of a hang: ranks that the others may wait for. Rules in one list, of which the first that names somebody decides.
+
+Suspects are no culprits: nobody has failed. Pure.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ranklaunch.errors import numbered
 from ranklaunch.typed import NamedTuple
+from ranklaunch.watch import waiting
 
 FEW = 0.1  # share of the ranks that a group has at most to stand out, or
 LEAST_FEW = 2  # so many, where they are fewer than the others
-MOST_FRAMES = 20  # of a stack, the innermost
 MOST_SUSPECTS = 64
 MOST_SHOWN = 160  # characters of a group's stack
 NOBODY = "no rank stands out"
-_WAITS = re.compile(
-    r"(?i)all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|\brecv|\bsend\b|_wait\b|\bwait\b|synchronize|"
-    r"rendezvous|\bjoin\b|hccl|nccl|gloo|mpi_"
-)
-# As py-spy writes a frame, and as faulthandler does.
-_FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
 STOPPED, STUCK = "T", "D"
 ENDED = ("", "Z")
 _MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program
-RUNS_ON = "it runs on, and most others have ended"
-RUNS_ALONE = "it runs on outside communication, and others have ended"
 _STATES = {
     STOPPED: "its process is stopped (state T)",
     STUCK: "its process is stuck in the kernel (state D)",
@@ -50,8 +44,9 @@ class Raised(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Of one rank. state: as in /proc, "" where it is gone, "?" where that is unknown. cpu: cores; full: it has wanted full ones all the
-    time. stack: of its main thread, a frame a line, the innermost first; "" where there is none. file: where that is."""
+    """One rank. state: as in /proc, "" where it is gone, "?" where that is unknown. cpu: cores; full: it has wanted full ones all the
+    time. stack: of its main thread, a frame a line, the innermost first; "" where there is none. call: source line of the innermost frame.
+    file: where the stack is. names: ranks that did not answer, by the last time-out message that the rank wrote."""
 
     rank: int
     node: int
@@ -62,6 +57,17 @@ class Known(NamedTuple):
     stack: str = ""
     file: str = ""
     raised: Raised | None = None
+    call: str = ""
+    names: tuple[int, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def inside(self) -> str:
+        """Name of the collective in which the rank waits for others, "" for none."""
+        return waiting.inside(self.stack, self.call)
 
 
 class Missing(NamedTuple):
@@ -73,38 +79,46 @@ class Missing(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """raised: the exception that has ended its program for sure."""
+    """rule: the name of the rule that names it. raised: the exception that has ended its program for sure."""
 
     rank: int
     node: int
     why: str
     file: str = ""
     raised: Raised | None = None
+    rule: str = ""
+
+
+class Evidence(NamedTuple):
+    """known: each rank, as far as it is known. recorded: by recorders of collectives; lagging: by NCCL's RAS; mute: recorders that do not
+    answer."""
+
+    known: Sequence[Known]
+    recorded: Sequence[Missing] = ()
+    lagging: Sequence[Missing] = ()
+    mute: Sequence[Missing] = ()
 
 
 def suspects(
     known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
 ) -> tuple[Suspect, ...]:
-    """Return the suspects by the first kind of evidence that sets a small group of ranks apart; () for none.
-
-    Kinds, the most trusted first: uncaught exceptions, recorders of collectives, NCCL's RAS, process states, other exceptions, stacks, CPU
-    time, steps, recorders without an answer. Ranks with a thread that an exception ended go before a rank that has ended.
-    """
-    at = {each.rank: each for each in known}
-    found = _by_uncaught(known) or (*_told(recorded, at),) or (*_told(lagging, at),)
-    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_exception, _by_stack, _by_cpu, _by_step)
-    for kind in kinds:
-        found = found or tuple(kind(known))
-    if any(each.why == RUNS_ALONE or at[each.rank].state in ENDED for each in found if each.rank in at):  # which may have done all
-        of_threads = tuple(_by_exception_of_thread(known))
-        found = (*of_threads, *(each for each in found if each.rank not in {one.rank for one in of_threads}))
-    return (found or tuple(_told(mute, at)))[:MOST_SUSPECTS]
+    """Return the suspects by the first rule that names any; () if no rank stands out."""
+    evidence = Evidence(known, tuple(recorded), tuple(lagging), tuple(mute))
+    for rule in RULES:
+        found = tuple(each._replace(rule=rule.__name__.replace("_", "-")) for each in rule(evidence))
+        if found:
+            return found[:MOST_SUSPECTS]
+    return ()
 
 
-def groups(known: Iterable[Known]) -> list[str]:
-    """Ranks with equal stacks, the largest group first: "ranks 0-2,4-63: all_reduce at train.py:88"."""
-    found = sorted(alike(known).values(), key=lambda group: (-len(group), group[0].rank))
-    return [f"{numbered((each.rank for each in group), 'rank')}: {_summary(group[0].stack)}" for group in found]
+def groups(known: Iterable[Known], first: Iterable[int] = ()) -> list[str]:
+    """Return a text for each group of ranks with equal stacks: "rank 3: read at data.py:88". Groups with a rank of `first` come first,
+    then the largest."""
+    named = set(first)
+    found = sorted(
+        alike(known).values(), key=lambda group: (not named.intersection(each.rank for each in group), -len(group), group[0].rank)
+    )
+    return [f"{numbered((each.rank for each in group), 'rank')}: {_summary(group[0])}" for group in found]
 
 
 def sentence(found: Sequence[Suspect]) -> str:
@@ -117,16 +131,123 @@ def sentence(found: Sequence[Suspect]) -> str:
     return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
 
 
-def _by_uncaught(known: Sequence[Known]) -> tuple[Suspect, ...]:
-    """Return ranks with an exception, if one of these exceptions surely ends its program; else ()."""
-    found = tuple(_by_exception(known))
+# Rules
+
+
+def uncaught_exception(of: Evidence) -> Iterable[Suspect]:
+    """A rank raised an exception that nobody caught, and has not ended: a library waits for the others at its exit."""
+    found = tuple(caught_exception(of))
     return found if any(each.raised for each in found) else ()
 
 
-def _by_exception(known: Sequence[Known]) -> Iterable[Suspect]:
+def missing_in_collective(of: Evidence) -> Iterable[Suspect]:
+    """The recorders of the collectives (flight recorder) say which rank has not come, or is in another operation."""
+    return _told(of.recorded, of.known)
+
+
+def behind_in_collectives(of: Evidence) -> Iterable[Suspect]:
+    """NCCL's RAS says which rank has launched fewer operations than the others."""
+    return _told(of.lagging, of.known)
+
+
+def named_by_timeouts(of: Evidence) -> Iterable[Suspect]:
+    """Time-out messages of other ranks name the rank that did not answer."""
+    named = [rank for each in of.known for rank in each.names if rank != each.rank]
+    at = {each.rank: each for each in of.known}
+    for rank in sorted({*named}) if len({*named}) < len(of.known) else ():
+        node, file = (at[rank].node, at[rank].file) if rank in at else (-1, "")
+        yield Suspect(rank, node, "time-out messages of other ranks name it", file)
+
+
+def stopped_or_stuck(of: Evidence) -> Iterable[Suspect]:
+    """The process of a rank is stopped (state T), or stuck in the kernel (state D), and not those of all ranks."""
+    for state in (STOPPED, STUCK):
+        yield from _in_state(of.known, state)
+
+
+def exception_of_thread(of: Evidence) -> Iterable[Suspect]:
+    """Other ranks have ended, and an exception has ended a thread of a rank that runs on: it may wait for what the thread would have
+    brought. Those that have ended come after it, unless it runs on outside collectives."""
+    threads = tuple(_by_exception([each for each in of.known if not each.raised or each.raised.of_thread], len(of.known)))
+    found = tuple(at_exit(of)) or tuple(gone(of))
+    if threads and found:
+        yield from threads
+        yield from (each for each in found if each.rank not in {one.rank for one in threads})
+
+
+def at_exit(of: Evidence) -> Iterable[Suspect]:
+    """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit."""
+    running = [each for each in of.known if not each.ended]
+    most_ended = 2 * len(running) < len(of.known)
+    alone = all(each.stack and not each.inside for each in running)
+    if 0 < len(running) < len(of.known) and (most_ended or alone):
+        why = "most others have ended" if most_ended else "others have ended, and it waits in no collective"
+        for each in running:
+            at = f": {_summary(each)}" if each.stack else ""
+            yield Suspect(each.rank, each.node, f"it still runs, while {why}{at}", each.file)
+
+
+def gone(of: Evidence) -> Iterable[Suspect]:
+    """The process of a rank has ended, and those of others wait."""
+    for state in ENDED:
+        yield from _in_state(of.known, state)
+
+
+def caught_exception(of: Evidence) -> Iterable[Suspect]:
+    """A rank raised an exception, and its stack does not show that its program went on; or an exception ended one of its threads."""
+    return _by_exception(of.known, len(of.known))
+
+
+def outside_collective(of: Evidence) -> Iterable[Suspect]:
+    """The stack of a rank is outside collectives, and those of other ranks are inside one."""
+    yield from map(_elsewhere, _outside([each for each in of.known if each.stack], 0))
+
+
+def elsewhere(of: Evidence) -> Iterable[Suspect]:
+    """The stack of a rank is like those of few others: at most a tenth of the ranks, or two of at least five."""
+    stacks = [each for each in of.known if each.stack]
+    for group in alike(stacks).values():
+        yield from map(_elsewhere, group if _are_few(len(group), len(stacks)) else ())
+
+
+def unlike_in_cpu(of: Evidence) -> Iterable[Suspect]:
+    """A rank uses a full core while the others wait, or waits while the others use a full core each: libraries spin while they wait."""
+    measured = [each for each in of.known if each.cpu is not None]
+    busy = [each for each in measured if each.full or (each.cpu or 0) >= 0.5]
+    idle = [each for each in measured if each not in busy]
+    for group, why in ((busy, "it uses a full core while the others wait"), (idle, "it waits while the others use a full core each")):
+        if _are_few(len(group), len(measured)):
+            yield from (Suspect(each.rank, each.node, why, each.file) for each in group)
+
+
+def behind_in_steps(of: Evidence) -> Iterable[Suspect]:
+    """The last step that a rank printed is before the last step of the others."""
+    stepped = [each for each in of.known if each.step >= 0]
+    last = max((each.step for each in stepped), default=0)
+    behind = [each for each in stepped if each.step < last]
+    if _are_few(len(behind), len(stepped)):
+        yield from (Suspect(each.rank, each.node, f"its last step is {each.step}, that of others {last}", each.file) for each in behind)
+
+
+def recorder_without_answer(of: Evidence) -> Iterable[Suspect]:
+    """The flight recorder of a rank gives no dump, while those of others do: a loop may let no other thread of it run."""
+    return _told(of.mute, of.known)
+
+
+Rule = Callable[[Evidence], Iterable[Suspect]]
+RULES: tuple[Rule, ...] = (
+    uncaught_exception, missing_in_collective, behind_in_collectives, named_by_timeouts, stopped_or_stuck, exception_of_thread, at_exit,
+    gone, caught_exception, outside_collective, elsewhere, unlike_in_cpu, behind_in_steps, recorder_without_answer,
+)  # fmt: skip
+
+
+# Parts of rules
+
+
+def _by_exception(known: Sequence[Known], of: int) -> Iterable[Suspect]:
     """Yield ranks with an exception, the oldest first, unless all ranks have one. A rank whose stack shows its program has caught
     the exception, unless the exception ended a thread."""
-    yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], len(known))
+    yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], of)
 
 
 def _has_ended_its_program(known: Known) -> bool:
@@ -144,70 +265,31 @@ def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspe
         yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
 
 
-def _by_exception_of_thread(known: Sequence[Known]) -> Iterable[Suspect]:
-    return _by_exception([each for each in known if not each.raised or each.raised.of_thread])
-
-
-def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspect]:
+def _told(missing: Iterable[Missing], known: Iterable[Known]) -> Iterable[Suspect]:
+    at = {each.rank: each for each in known}
     for each in missing:
         yield from (Suspect(rank, at[rank].node if rank in at else -1, each.what, each.file) for rank in each.ranks)
 
 
-def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Yield ranks in a state that not all share. If most ranks have ended, or the running ones wait for no peer, the running ones are the
-    suspects."""
-    running = [each for each in known if each.state not in ENDED]
-    most_ended = 2 * len(running) < len(known)
-    alone = 0 < len(running) < len(known) and all(each.stack and not _WAITS.search(_frames(each.stack)) for each in running)
-    for state in (STOPPED, STUCK, *(() if most_ended or alone else ENDED)):
-        found = [each for each in known if each.state == state]
-        if 0 < len(found) < len(known):
-            yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
-    if most_ended or alone:
-        why = RUNS_ON if most_ended else RUNS_ALONE
-        yield from (Suspect(each.rank, each.node, why, each.file) for each in running if each.state not in (STOPPED, STUCK))
-
-
-def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Yield ranks outside communication if their peers are inside; else ranks with a rare stack."""
-    stacks = [each for each in known if each.stack]
-    odd = _outside(stacks, 0)
-    for group in () if odd else alike(stacks).values():
-        odd += group if _are_few(len(group), len(stacks)) else []
-    yield from map(_elsewhere, odd)
+def _in_state(known: Sequence[Known], state: str) -> Iterable[Suspect]:
+    found = [each for each in known if each.state == state]
+    if 0 < len(found) < len(known):
+        yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
 
 
 def outside(known: Iterable[Known], waited: int) -> tuple[Suspect, ...]:
-    """Return the ranks whose stacks are outside communication. waited: number of further ranks known to wait in communication."""
-    return tuple(map(_elsewhere, _outside([each for each in known if each.stack], waited)))
+    """Return the ranks whose stacks are outside collectives. waited: number of further ranks known to wait in a collective."""
+    found = map(_elsewhere, _outside([each for each in known if each.stack], waited))
+    return tuple(each._replace(rule="outside-collective") for each in found)
 
 
 def _outside(stacks: Sequence[Known], waited: int) -> list[Known]:
-    found = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
+    found = [each for each in stacks if not each.inside]
     return found if _are_few(len(found), len(stacks) + waited, by_kind=True) else []
 
 
 def _elsewhere(known: Known) -> Suspect:
-    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {_summary(known.stack)}", known.file)
-
-
-def _by_cpu(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Yield ranks that compute while the others wait, or wait while the others spin."""
-    measured = [each for each in known if each.cpu is not None]
-    busy = [each for each in measured if each.full or (each.cpu or 0) >= 0.5]
-    idle = [each for each in measured if each not in busy]
-    for group, why in ((busy, "it uses a full core while the others wait"), (idle, "it waits while the others use a full core each")):
-        if _are_few(len(group), len(measured)):
-            yield from (Suspect(each.rank, each.node, why, each.file) for each in group)
-
-
-def _by_step(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Yield ranks behind the last step that any rank has reported."""
-    stepped = [each for each in known if each.step >= 0]
-    last = max((each.step for each in stepped), default=0)
-    behind = [each for each in stepped if each.step < last]
-    if _are_few(len(behind), len(stepped)):
-        yield from (Suspect(each.rank, each.node, f"its last step is {each.step}, that of others {last}", each.file) for each in behind)
+    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {_summary(known)}", known.file)
 
 
 def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
@@ -216,26 +298,23 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
 
 
 def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
+    """Return groups of ranks with equal stacks, whatever the lines and addresses in them. Ranks without a stack are left out."""
     found: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:
-            found.setdefault(re.sub(r"0x[0-9a-fA-F]+|\d+", "0", _frames(each.stack)), []).append(each)
+            found.setdefault(re.sub(r"0x[0-9a-fA-F]+|\d+", "0", f"{_frames(each.stack)}\n{each.inside}"), []).append(each)
     return found
 
 
 def _frames(stack: str) -> str:
-    return "\n".join(line.strip() for line in stack.splitlines()[:MOST_FRAMES])
+    return "\n".join(line.strip() for line in stack.splitlines()[: waiting.MOST_FRAMES])
 
 
-def _summary(stack: str) -> str:
-    """What the user's code was in: the call that its innermost frame has made, and where; the innermost frame of all where none is its."""
-    frames = [found for line in stack.splitlines()[:MOST_FRAMES] if (found := _FRAME.search(line))]
-    own = next((i for i, frame in enumerate(frames) if not _LIBRARY.search(_file(frame))), 0 if frames else -1)
+def _summary(known: Known) -> str:
+    """Return the collective, or the function that the user's code has called, with the place in that code: all_reduce at train.py:88"""
+    frames = waiting.frames(known.stack)
+    own = next((i for i, frame in enumerate(frames) if not _LIBRARY.search(frame.file)), 0 if frames else -1)
     if own < 0:
-        return next((line.strip() for line in stack.splitlines() if line.strip()), "")[:MOST_SHOWN]
-    called = frames[max(0, own - 1)]
-    return f"{called['name'] or called['named']} at {_file(frames[own]).rpartition('/')[2]}:{frames[own]['line'] or frames[own]['lined']}"
-
-
-def _file(frame: re.Match[str]) -> str:
-    return frame["file"] or frame["filed"] or ""
+        return next((line.strip() for line in known.stack.splitlines() if line.strip()), "")[:MOST_SHOWN]
+    name = known.inside or frames[max(0, own - 1)].function
+    return f"{name} at {frames[own].file.rpartition('/')[2]}:{frames[own].line}"[:MOST_SHOWN]

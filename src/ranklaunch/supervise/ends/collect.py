@@ -89,7 +89,7 @@ def _decided(ending: Ending, wall: Wall) -> Decided:
     child = ending.child
     return Decided(
         ending.outcome, ending.exit_code, errors.reason(ending.reason), wall(ending.at), child.identity.pid if child else None,
-        ending.culprit, ending.killed, ending.hung, ending.from_elsewhere,
+        ending.culprit, ending.killed, ending.hung, ending.from_elsewhere, ending.because,
     )  # fmt: skip
 
 

@@ -81,6 +81,12 @@ class Output:
         """Write further lines to the files alone, as long as a file takes them."""
         self._show_lines = self._count
 
+    def hide_stacks(self) -> None:
+        """Show no further stacks of Python that SIGABRT brings: ranklaunch is about to send it. The files get them."""
+        from ranklaunch.supervise.output.aborted import WithoutStacks  # few stops need it
+
+        self._show_lines = WithoutStacks(self._show_lines, self.tag)
+
     def store(self, data: bytes) -> None:
         self.written_at = self.clock()
         self.taken += len(data)

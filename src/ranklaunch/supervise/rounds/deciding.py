@@ -97,7 +97,14 @@ def _restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[
         "lost_s": round(min(since) if since else seen.seconds, 1),
         "progress": decision.past.progress,
         "decision": decision.sentence,
+        **({"suspects": suspects} if (suspects := _suspects(judgement)) else {}),
     }
+
+
+def _suspects(judgement: Judgement) -> list[dict[str, Any]]:
+    """Return the suspects of a hang that ended the round, as verdict.json has them. The last rule of a judgement is about their order."""
+    hung = judgement.because[:-1] if not judgement.culprit else ()
+    return [{"rank": each.of.rank, "node": each.of.node, "rule": each.rule} for each in hung if each.of.rank is not None]
 
 
 def _each(states: Iterable[State], name: str, kind: type) -> list[Any]:

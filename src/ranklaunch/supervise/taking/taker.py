@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions
@@ -17,7 +17,7 @@ from ranklaunch.evidence.gathered import GONE
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.supervise.taking import asking, dumps, processes, tools
 from ranklaunch.supervise.taking.folder import Folder, reason
-from ranklaunch.system import bounded, tree
+from ranklaunch.system import bounded, disk, tree
 from ranklaunch.system.signals import OURS
 from ranklaunch.typed import Any, NoReturn
 from ranklaunch.values import Value
@@ -27,6 +27,8 @@ APART_S = 2.0  # between two looks at the processes
 RESERVE_S = 2.0  # of it, for what is written last
 RECORDS_S = 1.0  # for reading records
 MOST_EXCEPTIONS = 64
+MOST_SOURCE = 4 << 20  # bytes of a source file in which a line is looked up
+MOST_CALL = 200  # characters of a source line
 
 
 class Order(Value):
@@ -104,6 +106,7 @@ class _Taking:
         self._folder = folder
         self._began = time.monotonic()
         self._notes: list[str] = []
+        self._lines: dict[tuple[str, int], str] = {}  # of source files
         self._trees = processes.of_ranks(order.ranks)
         self._pids = [pid for pids in self._trees.values() for pid in pids]
         self._leaders = {rank: process.pid for rank, process in order.ranks.items()}
@@ -177,11 +180,13 @@ class _Taking:
         sample: list[dict[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
         states = {each["pid"]: each["state"] for each in sample}
+        main = {rank: stacks.main(texts.get(rank, "")) for rank in self._leaders}
         ranks = {
             str(rank): {
                 "pid": pid,
                 "state": states.get(pid, ""),
-                "stack": [stacks.line(frame) for frame in stacks.main(texts.get(rank, ""))],
+                "stack": [stacks.line(frame) for frame in main[rank]],
+                "call": self._call(pid, main[rank]),
                 "recorder": flight.as_json(standings[rank]) if rank in standings else None,
                 **({"unread": True} if rank in unread else {}),
             }
@@ -199,6 +204,15 @@ class _Taking:
         }  # fmt: skip
         self._folder.write_json("summary.json", summary)
         return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
+
+    def _call(self, pid: int, frames: Sequence[stacks.Frame]) -> str:
+        """Return the source line of the innermost frame: a call of C has no frame of its own. "" where the file cannot be read."""
+        if not frames:
+            return ""
+        key = os.path.join(f"/proc/{pid}/cwd", frames[0].file), frames[0].line
+        if key not in self._lines:
+            self._lines[key] = _source(*key)
+        return self._lines[key]
 
     def _exceptions(self) -> list[_Raised]:
         """Exceptions that processes of this node wrote down of themselves by now, the newest last: a rank that has raised one may be held
@@ -219,6 +233,16 @@ class _Taking:
         except OSError:
             return []
         return [[each.communicator, ranks[each.pid], each.operation, each.launched, each.most] for each in found]
+
+
+def _source(path: str, number: int) -> str:
+    try:
+        with open(disk.given(path), "rb") as file:
+            lines = file.read(MOST_SOURCE).split(b"\n", number)
+    except (OSError, disk.NotRegularError, ValueError):
+        return ""
+    text = lines[number - 1].decode(errors="replace").strip() if 0 < number <= len(lines) else ""
+    return errors.quoted((text[:MOST_CALL],))[0]
 
 
 def _tell(fd: int, text: bytes) -> None:

@@ -130,6 +130,8 @@ class Taking(Companion):
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
             self._attended.stopper.say_where()  # what is to end anyway says by that where it is
+            for output in self._attended.outputs().values():
+                output.hide_stacks()
         if self._has_all and not self._alone:
             return False
         self._go_on = go_on
@@ -270,12 +272,19 @@ class Taking(Companion):
         return True
 
     def _add_said(self, ranks: dict[str, Any]) -> None:
-        """Of ranks without a dump, where their groups stand by their own words."""
+        """Add what the output of ranks says: where their groups stand if there is no dump, and ranks that did not answer."""
+        plan = self._attended.plan()
         for rank, output in self._attended.outputs().items():
             known = ranks.get(str(rank))
-            found = flight.said(output.tail.decode(errors="replace")) if not (known and known["recorder"]) else {}
-            if found:
-                ranks[str(rank)] = {**(known or {"pid": None, "state": GONE, "stack": []}), "recorder": flight.as_json(found)}
+            text = output.tail.decode(errors="replace")
+            standing = flight.said(text) if not (known and known["recorder"]) else {}
+            names = [each for each in _peers(text, plan) if each != rank]
+            if standing or names:
+                ranks[str(rank)] = {
+                    **(known or {"pid": None, "state": GONE, "stack": [], "recorder": None}),
+                    **({"recorder": flight.as_json(standing)} if standing else {}),
+                    "names": names,
+                }
 
     def _fail(self, number: int, reason: str) -> None:
         self._attended.say(f"no evidence can be taken: {reason}")
@@ -316,7 +325,9 @@ def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
     than the others. ranks: of the job. One look at a rank shows whether it is stopped, and not whether it is stuck: it may read a file just
     then."""
     told = gathered.ranks.items()
-    living = {rank: who.Known(rank, each.node, stack=each.stack) for rank, each in told if each.state not in (*who.ENDED, GONE)}
+    living = {
+        rank: who.Known(rank, each.node, stack=each.stack, call=each.call) for rank, each in told if each.state not in (*who.ENDED, GONE)
+    }
     known = [who.Known(rank, living[rank].node if rank in living else -1, _if_stopped(gathered, rank)) for rank in ranks]
     recorded, behind = ([who.Missing(each.ranks, each.what) for each in named] for named in (gathered.recorded, gathered.behind))
     found = who.suspects(known, recorded, behind) or who.outside(living.values(), len(ranks) - len(living))
@@ -334,6 +345,14 @@ def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     rest = {"number": told["number"], "folder": told["folder"], "bytes": told["bytes"], "behind": told["behind"]}
     for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
         yield {**rest, "ranks": dict(ranks[i : i + RANKS_A_MESSAGE]), "more": i + RANKS_A_MESSAGE < len(ranks)}
+
+
+def _peers(text: str, plan: Plan) -> tuple[int, ...]:
+    """Return the ranks of the job that did not answer, by the last time-out message in an output."""
+    from ranklaunch.catalogue import peers  # large
+
+    ranks = sum(node.slots for node in plan.job.everyone)
+    return tuple(rank for rank in peers(text, blame.CONSEQUENCE) if rank < max(ranks, plan.job.world_size))
 
 
 def _error_of_others(tail: bytes, plan: Plan) -> str:

@@ -9,6 +9,7 @@ from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.watching import uncaught
 from ranklaunch.typed import Any
 from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Because, Of
 from ranklaunch.watch import expect, who
 from ranklaunch.watch.deaf import NOTICE, Deaf
 from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
@@ -17,7 +18,9 @@ from ranklaunch.watch.who import Known, Missing, Suspect
 
 SAMPLE, HANG = "sample", "hang"  # words
 EVIDENCE_S = 16.0  # for all nodes to have given theirs
-MOST_GROUPS = 8  # of stacks, that are said
+MOST_GROUPS = 8  # of ranks with equal stacks, on the console
+SILENT = 0.5  # share of the limit, from which on a rule of the user's may be broken because somebody holds the job up
+MOST_NAMED = 8  # suspects, in `because` of a verdict
 
 
 class Judging:
@@ -35,7 +38,10 @@ class Judging:
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._alarm: Change | None = None  # that stands
         self._what = ""
-        self._waits = False  # for evidence, with what is asked for
+        self._found: tuple[Suspect, ...] = ()
+        self._shown: tuple[Suspect, ...] = ()  # on the console, by the samples alone
+        self._groups: list[str] = []  # of ranks with equal stacks
+        self._waits = False  # for evidence, before more is said and done
         attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
@@ -71,70 +77,76 @@ class Judging:
     # An alarm
 
     def _on_alarm(self, change: Change) -> None:
+        """Say at once what the samples show, and have stacks taken: they decide."""
         self._alarm = change
         self._what = change.rule or f"the job hangs: {self._still(change)}"
-        found = who.suspects(self._known()) if not change.rule else ()
-        self._tell(found)
-        self._of.alarm(self._said(found))
-        self._of.take(self._reason(found), self._mode != "observe")
-        if self._mode != "observe":
-            self._waits = True
-            self._of.loop.after(EVIDENCE_S, lambda: self._give_up(found))
+        self._groups = []
+        self._found = who.suspects(self._known()) if not change.rule else ()
+        self._shown = self._found
+        self._say(self._reason() if self._found else self._what, change)
+        self._of.nodes.tell_nodes(HANG, self._said())
+        self._of.take(change.rule or "the job hangs", self._mode != "observe")
+        self._waits = True
+        self._of.loop.after(EVIDENCE_S, lambda: self._conclude(change))
 
     def _on_evidence(self, gathered: Any) -> None:
-        """What all nodes have found, where that says more. gathered: a ranklaunch.evidence.gathered.Gathered."""
+        """Judge again by what all nodes have found. gathered: a ranklaunch.evidence.gathered.Gathered."""
         if not self._alarm or self._of.ending():
             return
         known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
         recorded, behind, mute = (
             [Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind, gathered.mute)
         )
-        found = who.suspects(known, recorded, behind, mute)
-        for text in who.groups(known)[:MOST_GROUPS]:
-            self._say(text, self._alarm)
-        if found:
-            self._tell(found)
-        if self._waits:
-            self._fail(found)
+        if not self._alarm.rule or self._detector.silence(self._of.loop.clock()).share >= SILENT:
+            self._found = who.suspects(known, recorded, behind, mute) or self._found
+        self._groups = who.groups(known, [each.rank for each in self._found])[:MOST_GROUPS]
+        self._conclude(self._alarm)
 
     def _with_stack(self, known: Known, found: Any) -> Known:
-        return known._replace(stack=found.stack, file=found.file) if found else known
+        return known._replace(stack=found.stack, file=found.file, call=found.call, names=found.names) if found else known
 
-    def _tell(self, found: tuple[Suspect, ...]) -> None:
-        """People, and all nodes."""
-        assert self._alarm
-        self._say(self._reason(found), self._alarm)
-        self._of.nodes.tell_nodes(HANG, self._said(found))
+    def _conclude(self, alarm: Change) -> None:
+        """Tell people, tools and all nodes who holds the job up, once per alarm, with the evidence or without what has not come in time."""
+        if not self._waits or self._alarm != alarm or self._of.ending():
+            return
+        self._waits = False
+        if self._groups:
+            self._of.say("; ".join(self._groups))
+        if self._who and (self._found != self._shown or not self._found):
+            self._of.say(self._who)
+        since = None if alarm.rule else blame.iso(self._of.nodes.wall(alarm.since))
+        self._of.record.event("hang", text=self._reason(), since=since)
+        self._of.nodes.tell_nodes(HANG, self._said())
+        self._of.alarm(self._said())
+        if self._mode != "observe":
+            self._fail()
 
-    def _said(self, found: tuple[Suspect, ...]) -> dict[str, Any]:
+    def _said(self) -> dict[str, Any]:
         assert self._alarm
         return {
-            "reason": self._reason(found),
+            "reason": self._reason(),
             "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
             "signals": list(self._alarm.signals) or [self._alarm.rule],
             "rule": self._alarm.rule,
-            "suspects": [{"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None} for each in found],
+            "suspects": [
+                {"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None, "rule": each.rule}
+                for each in self._found
+            ],
+            "groups": self._groups,
         }
 
-    def _give_up(self, found: tuple[Suspect, ...]) -> None:
-        """Evidence that is not there by now."""
-        if self._waits:
-            self._fail(found)
-
-    def _fail(self, found: tuple[Suspect, ...]) -> None:
-        self._waits = False
-        if self._alarm and not self._of.ending():
-            self._of.fail(
-                self._by_exception(found) or Ending("failed", WaitError.exit_code, f"{self._reason(found)} ({self._by_mode})", hung=True)
-            )
+    def _fail(self) -> None:
+        reason = f"{self._reason()} ({self._by_mode})"
+        because = tuple(Because(each.rule, each.why, Of(each.node, each.rank)) for each in self._found[:MOST_NAMED])
+        self._of.fail(self._by_exception() or Ending("failed", WaitError.exit_code, reason, hung=True, because=because))
 
     @property
     def _by_mode(self) -> str:
         return f"RANKLAUNCH_HANG={self._mode}"
 
-    def _by_exception(self, found: tuple[Suspect, ...]) -> Ending | None:
-        """As the job would have ended, had that rank not waited for the others at its exit."""
-        first = next((each for each in found if each.raised and each.raised.said), None)
+    def _by_exception(self) -> Ending | None:
+        """Return the end as the job would have ended, had that rank not waited for the others at its exit."""
+        first = next((each for each in self._found if each.raised and each.raised.said), None)
         if not first or not first.raised:
             return None
         at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
@@ -144,14 +156,19 @@ class Judging:
 
     # In words
 
-    def _reason(self, found: tuple[Suspect, ...]) -> str:
-        """What is wrong, and whom it may be put down to, with their nodes where there are several."""
-        if not found and self._alarm and self._alarm.rule:
-            return self._what
-        nodes = sorted({each.node for each in found})
+    def _reason(self) -> str:
+        """Return what is wrong, and whom it may be put down to."""
+        return f"{self._what}; {self._who}" if self._who else self._what
+
+    @property
+    def _who(self) -> str:
+        """The suspects, with their nodes if there are several; "" without suspects where a rule of the user's is broken."""
+        if not self._found and self._alarm and self._alarm.rule:
+            return ""
+        nodes = sorted({each.node for each in self._found})
         several = len(self._nodes) > 1
         place = f" (node{'' if len(nodes) == 1 else 's'} {', '.join(map(str, nodes))})" if several and nodes else ""
-        return f"{self._what}; {who.sentence(found)}{place}"
+        return f"{who.sentence(self._found)}{place}"
 
     def _still(self, change: Change) -> str:
         """What does not move, since when, and of how many ranks: launchers, which are looked at too, are none."""

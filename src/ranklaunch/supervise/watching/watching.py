@@ -164,7 +164,7 @@ class Watching(Companion):
         if self._here != 0:
             since = str(body["since"]) if body and not body.get("rule") else None  # a rule is broken while all moves
             self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=since)
-        self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
+        self._hang = {key: body[key] for key in ("since", "signals", "suspects", "groups") if key in body} if body else None
 
 
 def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
