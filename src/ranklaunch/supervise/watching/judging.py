@@ -7,7 +7,7 @@ from ranklaunch.errors import WaitError, counted
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.watching import uncaught
-from ranklaunch.typed import Any
+from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
 from ranklaunch.watch.deaf import NOTICE, Deaf
@@ -20,6 +20,14 @@ EVIDENCE_S = 16.0  # for all nodes to have given theirs
 MOST_GROUPS = 8  # of stacks, that are said
 
 
+class _Alarm(NamedTuple):
+    """An alarm that stands. what: in words."""
+
+    change: Change
+    what: str
+    suspects: tuple[Suspect, ...] = ()
+
+
 class Judging:
     """From the first frames on. began: when the job was launched."""
 
@@ -30,11 +38,11 @@ class Judging:
         self._limits = limits
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
-        self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
+        self._rules = expect.parse(plan.watch.expect)
+        self._detector = Detector(self._nodes, limits, began, self._rules)
         self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
-        self._alarm: Change | None = None  # that stands
-        self._what = ""
+        self._standing: dict[int | None, _Alarm] = {}  # alarms by the number of the rule, None: nothing moves
         self._waits = False  # for evidence, with what is asked for
         attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
@@ -57,9 +65,15 @@ class Judging:
         elif change.kind == WARNING:
             self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s", change)
         else:
-            self._alarm = None
-            self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
-            self._of.nodes.tell_nodes(HANG, None)
+            self._on_over(change)
+
+    def _on_over(self, change: Change) -> None:
+        if self._waits and self._is_of_values(change):
+            return  # the value that broke the rule fails the job, whatever comes later
+        self._standing.pop(change.number, None)
+        self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
+        latest = self._latest
+        self._of.nodes.tell_nodes(HANG, self._said(latest.suspects) if latest else None)
 
     def _own(self, node: int, frame: Frame) -> Frame:
         """Of a node's own ranks; node 0 may have the output of others'."""
@@ -74,9 +88,23 @@ class Judging:
 
     # An alarm
 
+    @property
+    def _latest(self) -> _Alarm | None:
+        return list(self._standing.values())[-1] if self._standing else None
+
+    @property
+    def _alarm(self) -> Change | None:
+        return self._latest.change if self._latest else None
+
+    @property
+    def _what(self) -> str:
+        return self._latest.what if self._latest else ""
+
+    def _is_of_values(self, change: Change) -> bool:
+        return change.number is not None and self._rules[change.number].is_of_values
+
     def _on_alarm(self, change: Change) -> None:
-        self._alarm = change
-        self._what = change.rule or f"the job hangs: {self._still(change)}"
+        self._standing[change.number] = _Alarm(change, change.rule or f"the job hangs: {self._still(change)}")
         found = who.suspects(self._known()) if not change.rule else ()
         self._tell(found)
         self._of.alarm(self._said(found))
@@ -88,6 +116,10 @@ class Judging:
     def _on_evidence(self, gathered: Any) -> None:
         """What all nodes have found, where that says more. gathered: a ranklaunch.evidence.gathered.Gathered."""
         if not self._alarm or self._of.ending():
+            return
+        if self._is_of_values(self._alarm):  # the ranks go on, so stacks say nothing about the breach
+            if self._waits:
+                self._fail(())
             return
         known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
         recorded, behind, mute = (
@@ -106,8 +138,10 @@ class Judging:
 
     def _tell(self, found: tuple[Suspect, ...]) -> None:
         """People, and all nodes."""
-        assert self._alarm
-        self._say(self._reason(found), self._alarm)
+        latest = self._latest
+        assert latest
+        self._standing[latest.change.number] = latest._replace(suspects=found)
+        self._say(self._reason(found), latest.change)
         self._of.nodes.tell_nodes(HANG, self._said(found))
 
     def _said(self, found: tuple[Suspect, ...]) -> dict[str, Any]:
