@@ -531,6 +531,7 @@ WHEEL = {
     "ranklaunch/watch/devices.py",
     "ranklaunch/watch/expect.py",
     "ranklaunch/watch/frames.py",
+    "ranklaunch/watch/limits.py",
     "ranklaunch/watch/pace.py",
     "ranklaunch/watch/sample.py",
     "ranklaunch/watch/steps.py",

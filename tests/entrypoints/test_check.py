@@ -27,6 +27,16 @@ def train(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_rule_that_is_none(command: str, train: Path, tmp_path: Path) -> None:
+    """As in run; its message shows the rule as it was written."""
+    env = {"PATH": os.environ["PATH"], "RANKLAUNCH_NODES": "1", "RANKLAUNCH_EXPECT": r"lr (\S+) is number; loss=(\d)\;x <20"}
+    found = helpers.call(command, *OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    assert found.code == 78
+    expected = r"'loss=(\d)\;x <20': expected REGEX < NUMBER, <=, > or >=, with blanks around the sign, as in: loss (\S+) < 20 ("
+    assert expected in found.out + found.err
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("options", "own", "runs"),

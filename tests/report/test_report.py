@@ -173,6 +173,14 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
 
 
+def test_a_rule_that_was_broken_while_everything_moved(left: LeftBehind) -> None:
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
+    rule = r"RANKLAUNCH_EXPECT: loss (\S+) < 20: rank 1 on node 0 wrote 57.3"
+    hang = {"since": "2026-09-21T14:13:26+00:00", "signals": [rule], "suspects": []}
+    node.ends(41.0, 42.0, "failed", 75, rule).verdict("failed", 75, rule, hang=hang)
+    assert f"a rule was broken since 2026-09-21 14:13:26 ({rule})" in shown(left.folder).splitlines()
+
+
 def test_ranks_that_were_ended_for_their_hang_did_not_move_again() -> None:
     """And all started again."""
     ended = model.Round(0, "failed", 0.0, 1.0, 2.0, 3.0, 4.0, failed=20.0, ended=21.0)

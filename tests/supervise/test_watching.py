@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,7 +35,9 @@ from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.watch.expect import parse
+from ranklaunch.watch.frames import Rule
 from ranklaunch.watch.sample import Look
+from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Starter
 from testbench.places import child
 from testbench.waiting import free_port, sleep_until
@@ -148,6 +151,40 @@ def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
     every, number, by = heard.rules(20.0)
     assert (every.age_s, by.age_s) == (15.0, None)
     assert (number.wrong, number.rank) == ("nan", 3)
+
+
+def heard_of(rules: str, *looks: bytes, every: float = 10.0) -> tuple[Rule, ...]:
+    """Rules after several looks at what rank 3 has written."""
+    clock = [0.0]
+    output = Output((), "", lambda *lines: None, lambda: clock[0], lambda text: None)
+    heard = Heard(0.0, parse(rules))
+    for data in looks:
+        output.feed(data)
+        heard.look({3: output}, clock[0])
+        clock[0] += every
+    return heard.rules(clock[0])
+
+
+def test_values_of_several_lines_of_one_look() -> None:
+    spike, none = Rule(10.0, "57.3", 3), Rule()
+    assert heard_of(r"loss (\S+) < 20", b"loss 57.3\nloss 2.5\nlo") == (spike,)
+    assert heard_of(r"loss (\S+) < 20", b"loss 2.5\nloss 57", b".3, lr 1\n") == (spike,)
+    assert heard_of(r"loss=([^]]+)\] < 20", b" 1/9 [loss=2.5]\r 2/9 [loss=57.3]\r 3/9 [loss=2.5]\r") == (spike,)
+    assert heard_of(r"loss (\S+) < 20", b"loss 57.3") == (none,)  # more digits may come
+    assert heard_of(r"loss (\S+) < 20", b" " * 2000 + b"loss 57.3\n") == (none,)
+    assert heard_of(r"loss (\S+) < 20; n (\d+) > 1; n is number", b"n 1\n" * 9)[1].wrong == "1"
+
+
+def test_times_of_values_are_those_of_the_output() -> None:
+    slow = b"tflops 150\n"
+    assert heard_of(r"tflops (\S+) > 200 for 20s", slow, slow, b"", slow) == (Rule(40.0, "150", 3),)
+    assert heard_of(r"tflops (\S+) > 200 for 20s", slow * 9, slow, b"tflops 250\n" + slow, slow) == (Rule(),)
+    assert heard_of(r"tflops (\S+) > 0.9x median for 20s", b"tflops 200\n" * 50, *[slow] * 3) == (Rule(30.0, "150", 3, 180.0),)
+
+
+def test_values_are_tried_for_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heard_, "MOST_CPU_S", 0.1)
+    assert heard_of(r"(a+)+$ < 20; loss (\S+) < 20", b"a" * 60 + b"!\n", b"loss 57.3\n")[1].wrong == "57.3"
 
 
 def test_a_rule_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +322,39 @@ def test_a_rank_that_waits_after_an_exception_is_to_blame_where_nobody_caught_it
         assert verdict["failures"] == []
     else:
         assert verdict["culprit"] is None
+
+
+LOSS = r"loss (\S+) < 20"
+
+
+def exploding(who: int, hang: str = "stop", **env: str) -> dict[str, str]:
+    return {"RANKLAUNCH_HANG": hang, "RANKLAUNCH_HANG_S": "5", "RANKLAUNCH_EXPECT": LOSS, "WHO": str(who), **env}
+
+
+def test_a_loss_that_explodes_ends_the_job(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("explodes.py"), env=exploding(1))
+    assert job.end() == 75, job.err.text
+    verdict = job.verdict
+    assert verdict["reason"].endswith(f"RANKLAUNCH_EXPECT: {LOSS}: rank 1 on node 0 wrote 5730.0 (RANKLAUNCH_HANG=stop)")
+    assert (verdict["culprit"], verdict["hang"]["suspects"]) == (None, [])
+    assert verdict["hang"]["signals"] == [f"RANKLAUNCH_EXPECT: {LOSS}: rank 1 on node 0 wrote 5730.0"]
+
+
+def test_a_loss_that_explodes_on_another_node(as_process: Starter) -> None:
+    options = ("--nodes", 2, "--slots", 2, "--method", "spawn", "--python", sys.executable, "--grace-s", 5)
+    job = as_process.command("simulate", *options, "--log-dir", as_process.folder / "logs", "--", child("explodes.py"), env=exploding(3))
+    assert job.end() == 75, job.err.text
+    reason = f"RANKLAUNCH_EXPECT: {LOSS}: rank 3 on node 1 wrote 5730.0"
+    assert reason in checked_verdict(job.log_dir / "verdict.json")["reason"]
+    for node in range(2):
+        events = (job.log_dir / f"node_{node}" / "attempt_1" / "events.jsonl").read_text().splitlines()
+        assert [line["text"] for line in map(json.loads, events) if line["event"] == "hang"] == [reason]
+
+
+def test_a_restart_in_place_begins_with_no_values(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("explodes.py"), env=exploding(1, "restart", RANKLAUNCH_MAX_RESTARTS="1"))
+    assert job.end() == 0, job.err.text
+    assert f"{LOSS}: rank 1 on node 0 wrote 5730.0 (RANKLAUNCH_HANG=restart); starting all ranks again" in job.err.text
 
 
 # A job in this process
@@ -432,3 +502,45 @@ def test_that_a_stop_loses_work_is_said_once_after_the_first_step(
     watched = job()
     watched.wait(200)
     assert watched.said.count("no rank catches SIGTERM: a stop loses the work since the last checkpoint") == ("trap" not in code)
+
+
+def alarms(watched: Job) -> list[str]:
+    return [line.partition(": ")[2] for line in watched.said if line.startswith("RANKLAUNCH_EXPECT")]
+
+
+def test_a_broken_limit_fails_the_job_although_later_values_keep_it(job: Callable[..., Job]) -> None:
+    watched = job(RANKLAUNCH_HANG="stop", RANKLAUNCH_HANG_S="5", RANKLAUNCH_EXPECT=LOSS)
+    watched.output.feed(b"loss 57.3\n")
+    for _ in range(40):
+        watched.wait(0.5)
+        watched.output.feed(b"loss 2.5\n")
+    (ending,) = watched.failed
+    assert (ending.exit_code, ending.hung) == (75, True)
+    assert ending.reason == f"RANKLAUNCH_EXPECT: {LOSS}: rank 0 on node 0 wrote 57.3 (RANKLAUNCH_HANG=stop)"
+
+
+def test_an_alarm_that_is_over_leaves_another_that_stands(job: Callable[..., Job]) -> None:
+    watched = job(RANKLAUNCH_HANG_S="100", RANKLAUNCH_EXPECT=rf"{LOSS}; lr (\S+) is number")
+    watched.output.feed(b"lr nan\nloss 57.3\n")
+    for number in range(60):
+        watched.wait(10)
+        watched.output.feed(b"loss 2.5 of step %d\n" % number)
+    assert alarms(watched) == [
+        f"{LOSS}: rank 0 on node 0 wrote 57.3",
+        r"lr (\S+) is number, but a line of rank 0 has 'nan'",
+        f"{LOSS}: the limit is kept again",
+    ]
+    hang = watched.watching.facts()["hang"]
+    assert hang["signals"] == [r"RANKLAUNCH_EXPECT: lr (\S+) is number, but a line of rank 0 has 'nan'"]
+
+
+def test_a_job_hangs_while_a_rule_is_broken(job: Callable[..., Job]) -> None:
+    watched = job(RANKLAUNCH_HANG_S="100", RANKLAUNCH_EXPECT=LOSS)
+    watched.output.feed(b"loss 57.3\n")
+    watched.wait(300)
+    assert any("the job hangs" in line for line in watched.said)
+    watched.output.feed(b"loss 58\n")
+    watched.wait(100)
+    assert "it moves again: output" in watched.said
+    assert alarms(watched) == [f"{LOSS}: rank 0 on node 0 wrote 57.3"]
+    assert watched.watching.facts()["hang"]["signals"] == [f"RANKLAUNCH_EXPECT: {LOSS}: rank 0 on node 0 wrote 57.3"]

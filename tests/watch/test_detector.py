@@ -196,6 +196,55 @@ def test_a_line_that_comes_as_often_as_it_is_expected_is_life() -> None:
     assert fed(frame(rules=(Rule(0.0),)), *[frame(rules=(Rule(),))] * 50, expected="round every 1h") == []
 
 
+BROKEN = Rule(5.0, "57.3", 3)
+
+
+def test_a_limit_alarms_once_and_is_over_once_all_nodes_keep_it() -> None:
+    """For as long as a hang would need."""
+    broken, kept = frame(LIFE["output"], rules=(BROKEN,)), frame(LIFE["output"], rules=(Rule(),))
+    (at, alarm), (later, over), (again, _) = fed(kept, *[broken] * 9, *[kept] * 5, broken, expected=r"loss (\S+) < 20")
+    assert (at, later, again) == (120, 900, 960)
+    assert alarm == Change(ALARM, 115.0, (), r"RANKLAUNCH_EXPECT: loss (\S+) < 20: rank 3 on node 0 wrote 57.3", 0)
+    assert over == Change(OVER, 900, ("output",), r"RANKLAUNCH_EXPECT: loss (\S+) < 20: the limit is kept again", 0)
+    assert kinds(fed(broken, *[kept] * 4, broken, expected=r"loss (\S+) < 20")) == [(60, ALARM)]
+
+
+def test_a_limit_that_one_of_several_nodes_breaks() -> None:
+    detector = Detector(range(3), LIMITS, 0.0, parse(r"x every 9h; loss (\S+) < 20"))
+    kept = frame(LIFE["output"], rules=(Rule(), Rule()))
+    broken = frame(STILL._replace(rank=3), rules=(Rule(), BROKEN))
+    said = [
+        (window, node, change.rule.partition(": ")[2])
+        for window in range(1, 9)
+        for node in (0, 1, 2)
+        for change in detector.feed(node, broken if node == 1 and window == 2 else kept, 60.0 * window)
+    ]
+    assert said == [
+        (2, 1, r"loss (\S+) < 20: rank 3 on node 1 wrote 57.3"),
+        (8, 0, r"loss (\S+) < 20: the limit is kept again"),
+    ]  # fmt: skip
+
+
+def test_a_rank_whose_output_another_node_has_runs_where_it_is_seen() -> None:
+    """mpirun has all output on node 0."""
+    detector = Detector(range(2), LIMITS, 0.0, parse(r"loss (\S+) < 20"))
+    detector.feed(1, frame(STILL._replace(rank=3)), 60)
+    (alarm,) = detector.feed(0, frame(STILL, STILL._replace(rank=3), rules=(BROKEN,)), 60)
+    assert alarm.rule.endswith("rank 3 on node 1 wrote 57.3")
+
+
+@pytest.mark.parametrize(
+    ("expected", "broken", "words"),
+    [
+        ("norm (.*) < 50x median", BROKEN._replace(bound=12.5), "rank 3 on node 0 wrote 57.3; the limit is 12.5"),
+        ("tflops (.*) > 200 for 10m", BROKEN._replace(age_s=605.0), "rank 3 on node 0 wrote 57.3; no value has kept the limit for 605 s"),
+    ],
+)
+def test_words_of_a_breach(expected: str, broken: Rule, words: str) -> None:
+    ((_, alarm),) = fed(frame(LIFE["output"], rules=(broken,)), expected=expected)
+    assert alarm.rule == f"RANKLAUNCH_EXPECT: {expected}: {words}"
+
+
 SOME = st.sampled_from([*LIFE.values()])
 ANY = st.sampled_from([STILL, SPINS, *LIFE.values()])
 

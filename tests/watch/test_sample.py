@@ -101,7 +101,12 @@ def test_devices_at_work() -> None:
 def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
     rank = Seen(1023, "S", 10**12, 10**12, 63.99, True, False, True, 86400, 10**9, 3600.5)
     frame = Frame(
-        60.0, 1795000000.25, tuple(rank._replace(rank=number) for number in range(1024)), True, False, (Rule(1.5, "nan", 2), Rule())
+        60.0,
+        1795000000.25,
+        tuple(rank._replace(rank=number) for number in range(1024)),
+        True,
+        False,
+        (Rule(1.5, "nan", 2), Rule(), Rule(5.0, "57.3", 2, 12.5)),
     )
     text = json.dumps(packed(frame))
     assert len(text) < 96 * 1024
@@ -114,11 +119,23 @@ def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [None, [], {}, {"seconds": -1}, {**packed(Frame(1, 1, ())), "ranks": [[1]]}, {**packed(Frame(1, 1, ())), "wall": "nan"}]
-)
+    "body",
+    [
+        None, [], {}, {"seconds": -1}, {**packed(Frame(1, 1, ())), "ranks": [[1]]}, {**packed(Frame(1, 1, ())), "wall": "nan"},
+        *({**packed(Frame(1, 1, ())), "rules": [row]} for row in (
+            [], 7, [1, "x"], [-1, "x", 2], ["x", "x", 2], [1, "x", "y"],
+            [1, "x", 2, "y"], [1, "x", 2, "nan"], [1, "x", 2, []], [1, "x", 2, 3, 4],
+        )),
+    ],
+)  # fmt: skip
 def test_a_body_that_is_no_frame(body: object) -> None:
     with pytest.raises((ValueError, TypeError, LookupError)):
         unpacked(body)
+
+
+def test_a_rule_of_a_frame_has_a_bound_only_for_a_limit_by_the_median() -> None:
+    body = packed(Frame(1, 1, (), rules=(Rule(1.0, "nan", 2), Rule(1.0, "57.3", 2, 12.5))))
+    assert body["rules"] == [[1.0, "nan", 2], [1.0, "57.3", 2, 12.5]]
 
 
 def test_rules_of_users() -> None:

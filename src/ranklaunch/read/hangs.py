@@ -32,7 +32,8 @@ FIRST_STEP_S = Variable(
 )  # fmt: skip
 EXPECT = Variable(
     "expect", ("RANKLAUNCH_EXPECT",), rules, "", "what is expected of the ranks' output: rules with semicolons between them, each REGEX by "
-    "N s, REGEX every N s or REGEX is number", option="--expect",
+    "N s, REGEX every N s, REGEX is number, or REGEX < NUMBER, with <, <=, > or >=, a number or Kx median, and perhaps for N s",
+    option="--expect",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (HANG, HANG_S, FIRST_STEP_S, EXPECT)

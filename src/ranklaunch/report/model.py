@@ -152,6 +152,11 @@ class Hang(Value):
     signals: tuple[str, ...] = ()
     suspects: tuple[Suspect, ...] = ()
 
+    @property
+    def what(self) -> str:
+        """Say what the alarm is about: a rule of the user's may break while everything moves."""
+        return "a rule was broken" if any(each.startswith("RANKLAUNCH_EXPECT:") for each in self.signals) else "nothing moved"
+
 
 class Evidence(Value):
     """Taken on one node at one time. folder: relative to the report's."""

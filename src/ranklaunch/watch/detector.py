@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
-from ranklaunch.watch.frames import Frame, Rule
+from ranklaunch.watch.frames import Frame, Rule, ranks_of
 from ranklaunch.watch.sample import CPU, DEBUGGER, DEVICES, IO, OUTPUT, START, TRAFFIC, moving
 from ranklaunch.watch.who import Raised
 
@@ -45,12 +45,13 @@ class Limits(NamedTuple):
 class Change(NamedTuple):
     """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
     clock. signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where
-    nothing moves. limit_s: seconds after which the alarm comes."""
+    nothing moves; number: its place among the rules. limit_s: seconds after which the alarm comes."""
 
     kind: str
     since: float
     signals: tuple[str, ...]
     rule: str = ""
+    number: int | None = None
     limit_s: float = 0.0
 
 
@@ -103,6 +104,7 @@ class Detector:
         self._nodes = {node: _Node() for node in nodes}
         self._level = ""
         self._broken: dict[int, str] = {}
+        self._breached_at: dict[int, float] = {}  # limit: time of the last frame with a breach
         self._matched: dict[int, float] = {}  # rule: when its last match was
         self._gap = 0.0
 
@@ -242,14 +244,17 @@ class Detector:
 
     def _expected(self, frame: Frame, now: float) -> Iterator[Change]:
         for number, (rule, seen) in enumerate(zip(self._rules, frame.rules)):
+            if rule.limit:
+                yield from self._limited(number, rule, now)
+                continue
             if seen.age_s is not None:
                 self._matched[number] = max(self._matched.get(number, self._began), now - seen.age_s)
             reason = self._reason(number, rule, seen, now)
             if reason and number not in self._broken:
                 self._broken[number] = reason
-                yield Change(ALARM, self._matched.get(number, self._began), (), f"RANKLAUNCH_EXPECT: {reason}")
+                yield Change(ALARM, self._matched.get(number, self._began), (), f"RANKLAUNCH_EXPECT: {reason}", number)
             elif not reason and rule.kind == expect.EVERY and self._broken.pop(number, ""):
-                yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown} has come again")
+                yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown} has come again", number)
 
     def _reason(self, number: int, rule: Expected, seen: Rule, now: float) -> str:
         """Why it is broken, "" where it is not."""
@@ -262,6 +267,37 @@ class Detector:
         if rule.kind == expect.BY:
             return f"{rule.shown}, and no line has matched" if last is None and now - self._began >= rule.seconds else ""
         return f"{rule.shown}; the last was {now - last:.0f} s ago" if last is not None and now - last >= rule.seconds else ""
+
+    def _limited(self, number: int, rule: Expected, now: float) -> Iterator[Change]:
+        """Alarm at the first breach of any node. The alarm is over once all nodes have reported none for hang_s."""
+        breach = self._breach(number)
+        if breach:
+            self._breached_at[number] = now
+        if breach and number not in self._broken:
+            node, found = breach
+            self._broken[number] = reason = f"{rule.shown}: {self._breached(rule, found, node, now)}"
+            yield Change(ALARM, now - (found.age_s or 0.0), (), f"RANKLAUNCH_EXPECT: {reason}", number)
+        elif number in self._broken and now - self._breached_at[number] >= self._limits.hang_s:
+            del self._broken[number]
+            yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown}: the limit is kept again", number)
+
+    def _breach(self, number: int) -> tuple[int, Rule] | None:
+        """The earliest breach of a limit in the last frames of all nodes, with its node."""
+        found = [
+            (node, frame.rules[number]) for node, frame in self.frames.items() if number < len(frame.rules) and frame.rules[number].wrong
+        ]
+        return max(found, key=_age, default=None)
+
+    def _breached(self, rule: Expected, found: Rule, node: int, now: float) -> str:
+        # Node 0 may have the output of ranks of other nodes.
+        runs_on = max((number for number, frame in self.frames.items() if found.rank in ranks_of(frame)), default=node)
+        bound = "" if found.bound is None else f"; the limit is {found.bound:.6g}"
+        lasts = f"; no value has kept the limit for {found.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
+        return f"rank {found.rank} on node {runs_on} wrote {found.wrong}{bound}{lasts}"
+
+
+def _age(found: tuple[int, Rule]) -> float:
+    return found[1].age_s or 0.0
 
 
 def moved(frame: Frame, begun: bool) -> set[str]:

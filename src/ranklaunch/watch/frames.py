@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 
 from ranklaunch.typed import Any, NamedTuple
@@ -17,11 +18,13 @@ _TRACED, _FULL, _STARTED, _PRINTED = 1, 2, 4, 8
 
 class Rule(NamedTuple):
     """What has become of one of RANKLAUNCH_EXPECT's rules on a node. age_s: seconds since its last match, None: there was none. wrong: what
-    stood where a number should, and the rank that wrote it."""
+    stood where a number should, and the rank that wrote it. Of a limit: the value of the earliest breach, and age_s: seconds since its
+    first value. bound: the multiple of the median that the value broke, None for a fixed number."""
 
     age_s: float | None = None
     wrong: str = ""
     rank: int | None = None
+    bound: float | None = None
 
 
 class Frame(NamedTuple):
@@ -60,7 +63,7 @@ def packed(frame: Frame) -> dict[str, Any]:
         "devices": frame.devices,
         "hears": frame.hears,
         "ranks": [_packed(seen) for seen in frame.ranks[:MOST_RANKS]],
-        "rules": [[None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank] for rule in frame.rules],
+        "rules": [_packed_rule(rule) for rule in frame.rules],
         "raised": [_told(each, number < MOST_TOLD) for number, each in enumerate(frame.raised[:MOST_RAISED])],
     }
 
@@ -74,7 +77,7 @@ def unpacked(body: Any) -> Frame:
         traffic=_answer(body["traffic"]),
         devices=_answer(body["devices"]),
         hears=_answer(body["hears"]),
-        rules=tuple(Rule(None if age is None else _number(age), str(wrong)[:MOST_TEXT], _rank(rank)) for age, wrong, rank in body["rules"]),
+        rules=tuple(_rule(*row) for row in body["rules"]),
         raised=tuple(_raised(*row) for row in body.get("raised", ())[:MOST_RAISED]),
     )
 
@@ -83,6 +86,11 @@ def _packed(seen: Seen) -> list[Any]:
     flags = _TRACED * seen.traced + _FULL * seen.full + _STARTED * seen.started + _PRINTED * seen.printed
     cpu = None if seen.cpu is None else round(100 * seen.cpu)
     return [seen.rank, seen.state, seen.output, seen.io, cpu, flags, round(seen.silent_s), seen.step, round(seen.gap, 1)]
+
+
+def _packed_rule(rule: Rule) -> list[Any]:
+    row = [None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank]
+    return row if rule.bound is None else [*row, rule.bound]
 
 
 def _told(raised: Raised, whole: bool) -> list[Any]:
@@ -98,6 +106,14 @@ def _unpacked(row: Any) -> Seen:
         started=bool(int(flags) & _STARTED), silent_s=_number(silent_s), step=int(step), gap=_number(gap),
         printed=bool(int(flags) & _PRINTED),
     )  # fmt: skip
+
+
+def _rule(age_s: Any, wrong: Any, rank: Any, bound: Any = None) -> Rule:
+    limit = None if bound is None else float(bound)
+    if limit is not None and not math.isfinite(limit):
+        msg = f"{bound!r} is no bound"
+        raise ValueError(msg)
+    return Rule(None if age_s is None else _number(age_s), str(wrong)[:MOST_TEXT], _rank(rank), limit)
 
 
 def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any = False) -> Raised:

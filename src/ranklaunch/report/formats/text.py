@@ -153,7 +153,7 @@ def _hang(report: Report) -> Iterator[str]:
         moved = hang.ended and not _was_ended(last, hang) and hang.ended < last.ended
         over = f", and moved again at {clock(hang.ended)}" if hang.ended and moved else ""
         signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
-        yield f"nothing moved{since}{signals}{over}"
+        yield f"{hang.what}{since}{signals}{over}"
         yield from _suspects(hang)
     for group in last.stacks[:MOST_GROUPS]:
         yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"

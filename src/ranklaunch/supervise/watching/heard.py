@@ -15,6 +15,7 @@ from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Rule
+from ranklaunch.watch.limits import OnNode
 from ranklaunch.watch.sample import Said
 from ranklaunch.watch.steps import Steps
 
@@ -44,6 +45,7 @@ class Heard:
         self._begun: dict[int, str] = {}  # a line that has not ended
         self._matched: list[float | None] = [None] * len(rules)
         self._wrong: list[tuple[str, int | None]] = [("", None)] * len(rules)
+        self._limits = {number: OnNode(rule.limit) for number, rule in enumerate(rules) if rule.limit}
         self._trying = 0  # the number of a rule
         self.given_up: dict[int, str] = {}  # rules that take too long, as they are shown
 
@@ -79,9 +81,19 @@ class Heard:
         return found
 
     def rules(self, now: float) -> tuple[Rule, ...]:
-        """What has become of each so far."""
-        times = [now if number in self.given_up else at for number, at in enumerate(self._matched)]
-        return tuple(Rule(None if at is None else max(0.0, now - at), wrong, rank) for at, (wrong, rank) in zip(times, self._wrong))
+        """Return the state of each rule. A breach of a limit that is over is reported once more, and forgotten."""
+        return tuple(self._limited(number, now) if rule.limit else self._rule(number, now) for number, rule in enumerate(self._rules))
+
+    def _rule(self, number: int, now: float) -> Rule:
+        at = now if number in self.given_up else self._matched[number]
+        return Rule(None if at is None else max(0.0, now - at), *self._wrong[number])
+
+    def _limited(self, number: int, now: float) -> Rule:
+        found = self._limits[number].report()
+        if not found:
+            return Rule()
+        rank, breach = found
+        return Rule(max(0.0, now - breach.since), breach.value, rank, breach.bound)
 
     def _news(self, rank: int, output: Output) -> _News:
         new = output.taken - self._read.get(rank, 0)
@@ -107,12 +119,20 @@ class Heard:
             if number in self.given_up:
                 continue
             self._trying = number
-            if rule.kind == expect.NUMBER:
+            if rule.limit:
+                self._judge(number, rule, rank, lines, now)
+            elif rule.kind == expect.NUMBER:
                 wrong = next((wrong for line in lines if (wrong := rule.wrong(line[:MOST_LINE])) is not None), None)
                 if wrong is not None and self._wrong[number][1] is None:
                     self._wrong[number] = (wrong or "nothing", rank)
             elif any(rule.pattern.search(line[:MOST_LINE]) for line in lines) or not is_all:
                 self._matched[number] = now
+
+    def _judge(self, number: int, rule: Expected, rank: int, lines: Iterable[str], now: float) -> None:
+        for line in lines:
+            text = rule.value(line[:MOST_LINE])
+            if text is not None:
+                self._limits[number].feed(rank, text, now)
 
 
 def _end(data: bytes) -> bytes:

@@ -19,8 +19,19 @@ from ranklaunch.watch.who import Known, Missing, Suspect
 SAMPLE, HANG = "sample", "hang"  # words
 EVIDENCE_S = 16.0  # for all nodes to have given theirs
 MOST_GROUPS = 8  # of ranks with equal stacks, on the console
-SILENT = 0.5  # share of the limit, from which on a rule of the user's may be broken because somebody holds the job up
 MOST_NAMED = 8  # suspects, in `because` of a verdict
+
+
+class _Alarm:
+    """An alarm that stands. what: in words. found: suspects by now; shown: those on the console, by the samples alone. groups: ranks with
+    equal stacks, as texts. waits: for evidence, before more is said and done."""
+
+    def __init__(self, change: Change, what: str, found: tuple[Suspect, ...]) -> None:
+        self.change = change
+        self.what = what
+        self.found = self.shown = found
+        self.groups: list[str] = []
+        self.waits = True
 
 
 class Judging:
@@ -33,15 +44,11 @@ class Judging:
         self._limits = limits
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
-        self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
+        self._rules = expect.parse(plan.watch.expect)
+        self._detector = Detector(self._nodes, limits, began, self._rules)
         self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
-        self._alarm: Change | None = None  # that stands
-        self._what = ""
-        self._found: tuple[Suspect, ...] = ()
-        self._shown: tuple[Suspect, ...] = ()  # on the console, by the samples alone
-        self._groups: list[str] = []  # of ranks with equal stacks
-        self._waits = False  # for evidence, before more is said and done
+        self._standing: dict[int | None, _Alarm] = {}  # by the number of the rule, None: nothing moves; the latest last
         attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
@@ -63,9 +70,16 @@ class Judging:
         elif change.kind == WARNING:
             self._say(f"{self._still(change)}; hang alarm at {change.limit_s:g} s", change)
         else:
-            self._alarm = None
-            self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
-            self._of.nodes.tell_nodes(HANG, None)
+            self._on_over(change)
+
+    def _on_over(self, change: Change) -> None:
+        alarm = self._standing.get(change.number)
+        if alarm and alarm.waits and self._mode != "observe" and self._is_of_values(change):
+            return  # the value that broke the rule fails the job, whatever comes later
+        self._standing.pop(change.number, None)
+        self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
+        latest = self._latest
+        self._of.nodes.tell_nodes(HANG, self._said(latest) if latest else None)
 
     def _own(self, node: int, frame: Frame) -> Frame:
         """Of a node's own ranks; node 0 may have the output of others'."""
@@ -76,99 +90,105 @@ class Judging:
 
     # An alarm
 
+    @property
+    def _latest(self) -> _Alarm | None:
+        return list(self._standing.values())[-1] if self._standing else None
+
+    def _is_of_values(self, change: Change) -> bool:
+        return change.number is not None and self._rules[change.number].is_of_values
+
     def _on_alarm(self, change: Change) -> None:
         """Say at once what the samples show, and have stacks taken: they decide."""
-        self._alarm = change
-        self._what = change.rule or f"the job hangs: {self._still(change)}"
-        self._groups = []
-        self._found = who.suspects(self._known()) if not change.rule else ()
-        self._shown = self._found
-        self._say(self._reason() if self._found else self._what, change)
-        self._of.nodes.tell_nodes(HANG, self._said())
+        found = who.suspects(self._known()) if not change.rule else ()
+        alarm = _Alarm(change, change.rule or f"the job hangs: {self._still(change)}", found)
+        self._standing[change.number] = alarm
+        self._say(self._reason(alarm) if found else alarm.what, change)
+        self._of.nodes.tell_nodes(HANG, self._said(alarm))
         self._of.take(change.rule or "the job hangs", self._mode != "observe")
-        self._waits = True
-        self._of.loop.after(EVIDENCE_S, lambda: self._conclude(change))
+        self._of.loop.after(EVIDENCE_S, lambda: self._conclude(alarm))
 
     def _on_evidence(self, gathered: Any) -> None:
         """Judge again by what all nodes have found. gathered: a ranklaunch.evidence.gathered.Gathered."""
-        if not self._alarm or self._of.ending():
+        if self._of.ending():
             return
         known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
         recorded, behind, mute = (
             [Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind, gathered.mute)
         )
-        if not self._alarm.rule or self._detector.silence(self._of.loop.clock()).share >= SILENT:
-            self._found = who.suspects(known, recorded, behind, mute) or self._found
-        self._groups = who.groups(known, [each.rank for each in self._found])[:MOST_GROUPS]
-        self._conclude(self._alarm)
+        for alarm in [each for each in self._standing.values() if each.waits]:
+            if not self._is_of_values(alarm.change):  # of a value that breaks a rule, stacks say nothing: the ranks go on
+                alarm.found = who.suspects(known, recorded, behind, mute) or alarm.found
+                alarm.groups = who.groups(known, [each.rank for each in alarm.found])[:MOST_GROUPS]
+            self._conclude(alarm)
 
     def _with_stack(self, known: Known, found: Any) -> Known:
         return known._replace(stack=found.stack, file=found.file, call=found.call, names=found.names) if found else known
 
-    def _conclude(self, alarm: Change) -> None:
+    def _conclude(self, alarm: _Alarm) -> None:
         """Tell people, tools and all nodes who holds the job up, once per alarm, with the evidence or without what has not come in time."""
-        if not self._waits or self._alarm != alarm or self._of.ending():
+        if not alarm.waits or alarm not in self._standing.values() or self._of.ending():
             return
-        self._waits = False
-        if self._groups:
-            self._of.say("; ".join(self._groups))
-        if self._who and (self._found != self._shown or not self._found):
-            self._of.say(self._who)
-        since = None if alarm.rule else blame.iso(self._of.nodes.wall(alarm.since))
-        self._of.record.event("hang", text=self._reason(), since=since)
-        self._of.nodes.tell_nodes(HANG, self._said())
-        self._of.alarm(self._said())
+        alarm.waits = False
+        if alarm.groups:
+            self._of.say("; ".join(alarm.groups))
+        if self._who(alarm) and (alarm.found != alarm.shown or not alarm.found):
+            self._of.say(self._who(alarm))
+            self._of.record.event("hang", text=self._reason(alarm), since=self._since(alarm.change))
+        self._of.nodes.tell_nodes(HANG, self._said(alarm))
+        self._of.alarm(self._said(alarm))
         if self._mode != "observe":
-            self._fail()
+            self._fail(alarm)
 
-    def _said(self) -> dict[str, Any]:
-        assert self._alarm
+    def _said(self, alarm: _Alarm) -> dict[str, Any]:
         return {
-            "reason": self._reason(),
-            "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
-            "signals": list(self._alarm.signals) or [self._alarm.rule],
-            "rule": self._alarm.rule,
+            "reason": self._reason(alarm),
+            "since": blame.iso(self._of.nodes.wall(alarm.change.since)),
+            "signals": list(alarm.change.signals) or [alarm.change.rule],
+            "rule": alarm.change.rule,
             "suspects": [
                 {"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None, "rule": each.rule}
-                for each in self._found
+                for each in alarm.found
             ],
-            "groups": self._groups,
+            "groups": alarm.groups,
         }
 
-    def _fail(self) -> None:
-        reason = f"{self._reason()} ({self._by_mode})"
-        because = tuple(Because(each.rule, each.why, Of(each.node, each.rank)) for each in self._found[:MOST_NAMED])
-        self._of.fail(self._by_exception() or Ending("failed", WaitError.exit_code, reason, hung=True, because=because))
+    def _fail(self, alarm: _Alarm) -> None:
+        reason = f"{self._reason(alarm)} ({self._by_mode})"
+        because = tuple(Because(each.rule, each.why, Of(each.node, each.rank)) for each in alarm.found[:MOST_NAMED])
+        self._of.fail(self._by_exception(alarm) or Ending("failed", WaitError.exit_code, reason, hung=True, because=because))
 
     @property
     def _by_mode(self) -> str:
         return f"RANKLAUNCH_HANG={self._mode}"
 
-    def _by_exception(self) -> Ending | None:
+    def _by_exception(self, alarm: _Alarm) -> Ending | None:
         """Return the end as the job would have ended, had that rank not waited for the others at its exit."""
-        first = next((each for each in self._found if each.raised and each.raised.said), None)
+        first = next((each for each in alarm.found if each.raised and each.raised.said), None)
         if not first or not first.raised:
             return None
         at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
         culprit = uncaught.culprit(self._of.plan(), first, first.raised, at)
-        reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {self._what}"
+        reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {alarm.what}"
         return Ending("failed", culprit.exit_code, reason, culprit=culprit, hung=True)
 
     # In words
 
-    def _reason(self) -> str:
+    def _reason(self, alarm: _Alarm) -> str:
         """Return what is wrong, and whom it may be put down to."""
-        return f"{self._what}; {self._who}" if self._who else self._what
+        suspects = self._who(alarm)
+        return f"{alarm.what}; {suspects}" if suspects else alarm.what
 
-    @property
-    def _who(self) -> str:
-        """The suspects, with their nodes if there are several; "" without suspects where a rule of the user's is broken."""
-        if not self._found and self._alarm and self._alarm.rule:
+    def _who(self, alarm: _Alarm) -> str:
+        """Return the suspects, with their nodes if there are several; "" without suspects where a rule of the user's is broken."""
+        if not alarm.found and alarm.change.rule:
             return ""
-        nodes = sorted({each.node for each in self._found})
+        nodes = sorted({each.node for each in alarm.found})
         several = len(self._nodes) > 1
         place = f" (node{'' if len(nodes) == 1 else 's'} {', '.join(map(str, nodes))})" if several and nodes else ""
-        return f"{who.sentence(self._found)}{place}"
+        return f"{who.sentence(alarm.found)}{place}"
+
+    def _since(self, change: Change) -> str | None:
+        return None if change.rule else blame.iso(self._of.nodes.wall(change.since))
 
     def _still(self, change: Change) -> str:
         """What does not move, since when, and of how many ranks: launchers, which are looked at too, are none."""
@@ -192,5 +212,4 @@ class Judging:
     def _say(self, text: str, change: Change | None = None) -> None:
         """change: by which nothing moves."""
         self._of.say(text)
-        since = None if change is None or change.rule else blame.iso(self._of.nodes.wall(change.since))
-        self._of.record.event("hang", text=text, since=since)
+        self._of.record.event("hang", text=text, since=self._since(change) if change else None)

@@ -132,7 +132,7 @@ def _source(source: str) -> Html:
 def _hang(report: Report) -> Iterator[object]:
     hang = report.attempts[-1].hangs[-1]
     signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
-    yield f"Nothing moved{f' since {words.clock(hang.since)} UTC' if hang.since else ''}{signals}."
+    yield f"{hang.what.capitalize()}{f' since {words.clock(hang.since)} UTC' if hang.since else ''}{signals}."
     suspects = [f"rank {each.rank} on node {each.node}: {each.why}" for each in hang.suspects[:4]]
     yield tag("p", "Suspects: ", "; ".join(suspects)) if suspects else ""
 

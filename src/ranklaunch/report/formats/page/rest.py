@@ -110,7 +110,7 @@ def _hang(hang: Hang) -> Html:
     since = f"since {words.clock(hang.since)} UTC" if hang.since else ""
     over = f"until {words.clock(hang.ended)}" if hang.ended else ""
     signals = f"({', '.join(hang.signals)})" if hang.signals else ""
-    told = " ".join(filter(None, ("Nothing moved", since, over, signals)))
+    told = " ".join(filter(None, (hang.what.capitalize(), since, over, signals)))
     suspects = [
         (str(each.rank), str(each.node), each.why, tag("code", each.file) if each.file else "") for each in hang.suspects[:MOST_SUSPECTS]
     ]
