@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from ranklaunch import errors
 from ranklaunch.command import asking, options
@@ -60,8 +61,11 @@ def _document(answer: Mapping[str, Any]) -> Iterator[str]:
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     nodes, ranks = answer["nodes"], answer["ranks"]
     count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}, {len(ranks)} ranks known"
-    yield f"{answer['job']}, attempt {answer['attempt']}: {answer['method']} on {answer['platform']}, {count}"
+    now = f", at {answer['time'][:19].replace('T', ' ')} UTC" if answer.get("time") else ""
+    yield f"{answer['job']}, attempt {answer['attempt']}: {answer['method']} on {answer['platform']}, {count}{now}"
     yield from _nodes(nodes)
+    hang = answer.get("hang")
+    yield from _hang(hang, answer["time"]) if hang else _limit(answer.get("silence"), ranks)
     yield from _launchers(answer.get("launchers", ()))
     yield ""
     yield from _table([COLUMNS, *map(_rank, ranks)]) if len(ranks) <= MOST_LINES else _groups(ranks)
@@ -75,6 +79,26 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         names = numbered((node["node"] for node in those), "node")
         host = f" ({those[0]['host']})" if len(those) == 1 else ""
         yield f"  {names}{host}: {phase}{f', waiting for {waiting}' if waiting else ''}{age}"
+
+
+def _limit(silence: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """How long nothing has moved, or at least nobody has written, and when the hang alarm comes."""
+    if not silence:
+        return
+    limit = f"hang alarm at {silence['limit_s']:g} s ({silence['setting']})"
+    wrote = [rank["last_output_s"] for rank in ranks if isinstance(rank["last_output_s"], (int, float))]
+    if silence["seconds"]:
+        yield f"  silent {silence['seconds']:.0f} s; {limit}"
+    else:
+        output = f"last output {min(wrote):.0f} s ago" if wrote else "no output yet"
+        yield f"  {output}; without a sign of life, {limit}"
+
+
+def _hang(hang: Mapping[str, Any], now: str) -> Iterator[str]:
+    """An alarm that stands, with the silence by now."""
+    seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(hang["since"])).total_seconds()
+    yield f"  hang alarm, last sign of life {seconds:.0f} s ago: {hang['reason']}"
+    yield from (f"    {group}" for group in hang.get("groups", ()))
 
 
 def _launchers(launchers: Iterable[Mapping[str, Any]]) -> Iterator[str]:

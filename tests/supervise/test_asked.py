@@ -158,7 +158,7 @@ def test_a_thousand_ranks_are_told_in_a_few_lines(job: InMemory) -> None:
     (answer,) = nodes[1].ask(do="status")
     assert [rank["rank"] for rank in answer["ranks"]] == [*range(1024)]
     head, *lines = told(answer)
-    assert head.endswith("spawn on local, 2 nodes, 1024 ranks known")
+    assert "spawn on local, 2 nodes, 1024 ranks known, at 20" in head
     assert lines == [
         "  nodes 0-1: running", "", "rank 700: gone, wrote in the last 1 s, step 190",
         "ranks 0-699,701-1023: running, wrote in the last 1 s, step 380",
@@ -340,9 +340,6 @@ def test_what_a_job_does_not_do(job: InMemory) -> None:
     said = [(answer["error"], node.asked) for question, _ in REFUSED for answer in node.ask(**question)]
     assert said == [(text, []) for _, text in REFUSED]
     assert [answer["passes"] for answer in node.ask(do="stacks")] == [True]
-    node.phase = "stopping", ""
-    (answer,) = node.ask(do="stacks")
-    assert answer["error"] == "node 0 takes no stacks while it ends its ranks"
 
 
 @pytest.mark.one_python
@@ -561,3 +558,32 @@ def test_who_does_not_answer_is_said_to_be_stopped(tmp_path: Path, monkeypatch: 
         mute.listen()
         with pytest.raises(WaitError, match=r"has not answered for 0\.2 s: its ranklaunch is stopped, or waits for a file system"):
             asking.ask(str(tmp_path), {}, {"do": "status"})
+
+
+WATCHED = {**ANSWER, "time": "2026-11-29T19:50:10.000+00:00", "ranks": [{**RANK, "last_output_s": 48.0}]}
+LIMIT = {"seconds": 0.0, "limit_s": 300.0, "setting": "RANKLAUNCH_HANG_S"}
+ALARM = {
+    "since": "2026-11-29T19:45:00.000+00:00", "reason": "the job hangs; rank 3: it is elsewhere", "signals": ["CPU"], "suspects": [],
+    "groups": ["rank 3: read at data.py:88", "ranks 0-2: all_reduce at train.py:40"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("silence", "hang", "lines"),
+    [
+        (None, None, []),
+        (LIMIT, None, ["  last output 48 s ago; without a sign of life, hang alarm at 300 s (RANKLAUNCH_HANG_S)"]),
+        ({**LIMIT, "seconds": 130.0}, None, ["  silent 130 s; hang alarm at 300 s (RANKLAUNCH_HANG_S)"]),
+        (
+            LIMIT, ALARM,
+            [
+                "  hang alarm, last sign of life 310 s ago: the job hangs; rank 3: it is elsewhere", "    rank 3: read at data.py:88",
+                "    ranks 0-2: all_reduce at train.py:40",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_silence_and_its_limit(silence: object, hang: object, lines: list[str]) -> None:
+    head, *found = told({**WATCHED, "silence": silence, "hang": hang})
+    assert head.endswith(", at 2026-11-29 19:50:10 UTC")
+    assert found[1 : found.index("")] == lines

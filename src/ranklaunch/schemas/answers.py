@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
+from ranklaunch.schemas.verdict import Hang
+
 
 class NodeNow(TypedDict):
     """phase: what it does. waiting: what it waits for, empty for nothing. age_s: seconds since it has said so, null where it never has."""
@@ -72,9 +74,25 @@ class RankNow(_OfAnyRank, total=False):
     exception: RaisedNow
 
 
+class Silence(TypedDict):
+    """Seconds for which nothing has moved, 0 where something does, and the limit after which the hang alarm comes. setting: the variable
+    that the limit comes from."""
+
+    seconds: float
+    limit_s: float
+    setting: str
+
+
+class HangNow(Hang):
+    """A hang alarm that stands. reason: what does not move, since when, and whom it may be put down to."""
+
+    reason: str
+
+
 class Status(TypedDict):
-    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. launchers: those that recorded
-    their start. ranks: those that are known, of all nodes."""
+    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. silence: null where nobody watches
+    for hangs, or before anybody does. hang: null where no alarm stands. launchers: those that recorded their start. ranks: those that are
+    known, of all nodes."""
 
     schema: Literal["ranklaunch.status/1"]
     job: str
@@ -84,6 +102,8 @@ class Status(TypedDict):
     time: str
     node: int
     nodes: list[NodeNow]
+    silence: Silence | None
+    hang: HangNow | None
     launchers: list[LauncherNow]
     ranks: list[RankNow]
 

@@ -91,6 +91,10 @@ class Companion:
         """What it knows of ranks of this node, by rank and key, for who asks how the job stands."""
         return {}
 
+    def present(self) -> Mapping[str, Any]:
+        """Return what it knows of the job at present, by key, for who asks how the job stands."""
+        return {}
+
     def hurried(self) -> None:
         """Nothing is waited for any more: what runs is about to be ended."""
 
@@ -256,6 +260,9 @@ class Companions:
                 found.setdefault(rank, {}).update(known)
         return found
 
+    def present(self) -> Mapping[str, Any]:
+        return {key: value for companion in self._all for key, value in companion.present().items()}
+
     def stopped(self) -> None:
         for companion in self._all:
             companion.stopped()
@@ -293,6 +300,9 @@ class StandIn(Companion):
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         return self._made.of_ranks()
+
+    def present(self) -> Mapping[str, Any]:
+        return self._made.present()
 
     def stopped(self) -> None:
         self._made.stopped()

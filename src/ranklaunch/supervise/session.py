@@ -182,7 +182,7 @@ class Session:
 
             asked = Asked(
                 attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
-                of_ranks=lambda: self._now().companions.of_ranks(),
+                of_ranks=lambda: self._now().companions.of_ranks(), present=lambda: self._now().companions.present(),
                 offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM), end_by=self._on_deadline,
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)

@@ -32,11 +32,12 @@ SAVES_SHARE = 0.5  # of what is left until then, for ranks that were asked to sa
 ANSWERS_S = 1.0  # before a stop, for whoever has asked for it to hear of all nodes
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
+MOST_SETTING = 40  # characters of a setting's name
 
 
 class Asked(Value):
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
-    of_ranks: what else is known of ranks, by rank and key. offer: as in Saving. stop: the job, as by SIGTERM.
+    of_ranks: what else is known of ranks, by rank and key; present: of the job, by key. offer: as in Saving. stop: the job, as by SIGTERM.
     end_by: at that time, by the loop's clock, no stop of this node may last any longer; and how its ranks were asked to save before."""
 
     attended: Callable[[], Attended]
@@ -45,6 +46,7 @@ class Asked(Value):
     offer: Offer
     stop: Callable[[], None]
     end_by: Callable[[float, Sequence[str]], None]
+    present: Callable[[], Mapping[str, Any]] = dict
 
 
 class Desk:
@@ -124,7 +126,14 @@ class Desk:
         more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
         ranks = standing.ranks(plan, known, seen.outputs(), more, self._loop.clock())
         launchers = recorded.launchers() if recorded else []
-        return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "launchers": launchers, "ranks": ranks}
+        return {
+            "host": plan.job.node.host,
+            "phase": phase,
+            "waiting": waiting,
+            "launchers": launchers,
+            "ranks": ranks,
+            **self._asked.present(),
+        }
 
     def _records(self, seen: Attended) -> Recorded | None:
         """None where no descriptor is left to import it."""
@@ -151,16 +160,17 @@ class Desk:
         ranks = _whole(_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"])
         job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
         launchers = [{"node": i, **launcher} for i in sorted(said) for launcher in map(dict, said[i][1].get("launchers", ()))]
-        return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "launchers": launchers, "ranks": ranks}
+        watch = {"silence": _silence(*said[0], now) if 0 in said else None, "hang": said[here][1].get("hang")}
+        head = {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, **watch}
+        return {**head, "launchers": launchers, "ranks": ranks}
 
     def _on_stacks(self, question: Mapping[str, Any], answer: Answer) -> None:
         phase, waiting = self._asked.phase()
-        if phase == "running":
+        if phase in ("running", "stopping"):
             self._stacked.ask(answer)
         else:
             node, waits = self._plan.job.node_index, f", waiting for {waiting}" if waiting else ""
-            why = "takes no stacks while it ends its ranks" if phase == "stopping" else f"has no rank that runs: it is {phase}{waits}"
-            answer({"error": f"node {node} {why}", "passes": True})
+            answer({"error": f"node {node} has no rank that runs: it is {phase}{waits}", "passes": True})
 
     # Saving
 
@@ -204,10 +214,21 @@ def _is_deadline(value: object) -> bool:
 def _judge_standing(said: Mapping[str, Any]) -> None:
     for key in ("phase", "waiting"):
         text(dict(said), key)
+    _silence(0.0, said, 0.0)
     for rank in said["ranks"]:
         int(dict(rank)["rank"])
     for launcher in said.get("launchers", ()):
         text(dict(launcher), "name")
+
+
+def _silence(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """Return the silence that node 0 told of so long ago, None where nobody watches."""
+    silence = said.get("silence")
+    if not isinstance(silence, dict):
+        return None
+    seconds, limit_s = float(silence["seconds"]), float(silence["limit_s"])
+    aged = round(seconds + now - at, 1) if seconds else 0.0
+    return {"seconds": aged, "limit_s": limit_s, "setting": str(silence["setting"])[:MOST_SETTING]}
 
 
 def _whole(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ class Taking(Companion):
         if number <= self._number:
             return
         self._number = number
-        if self._attended.stopper.begun:
+        if ends and self._attended.stopper.begun:
             self._lack(number, "its ranks were being ended already")
             return
         job = self._attended.plan().job

@@ -88,6 +88,12 @@ class Judging:
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 
+    def silence(self) -> dict[str, Any]:
+        """Return for how long nothing has moved, and the limit, as `status` has it."""
+        now = self._of.loop.clock()
+        found = self._detector.silence(now)
+        return {"seconds": round(now - found.since, 1) if found.share else 0.0, "limit_s": found.limit_s, "setting": found.name}
+
     # An alarm
 
     @property

@@ -50,13 +50,15 @@ class Watching(Companion):
         self._ranks: list[Identity] = []  # that live
         self._devices: list[list[Device]] = []  # what the tool has said, the last two times
         self._hang: dict[str, Any] | None = None
+        self._judging: Judging | None = None  # on node 0
+        self._recorded = "over"  # text of the last event about a hang
         self._tool: Tool | None = None
         now = attended.loop.clock()
         launched_at = now - plan.watch.look_s  # before that nobody looks
         self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
         attended.nodes.hear(HANG, self._on_hang)
         if self._here == 0 or not plan.muster:
-            Judging(attended, self._limits, launched_at)
+            self._judging = Judging(attended, self._limits, launched_at)
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
             self._tool = Tool(tool[0], attended.env, attended.loop, lambda text: self._on_devices(tool[1](text)))
@@ -66,6 +68,10 @@ class Watching(Companion):
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         """Their last steps."""
         return {rank: _told(each.last.place, each.seconds) for rank, each in self._heard.steps.items() if each.last}
+
+    def present(self) -> Mapping[str, Any]:
+        hang = {**self._hang, "reason": self._recorded} if self._hang else None
+        return {"hang": hang, "silence": self._judging.silence() if self._judging else None}
 
     def facts(self) -> Mapping[str, object]:
         return {"hang": self._hang} if self._hang else {}
@@ -161,9 +167,11 @@ class Watching(Companion):
         if body is not None and not isinstance(body, dict):
             msg = "expected an object"
             raise TypeError(msg)
-        if self._here != 0:
+        text = str(body["reason"]) if body else "over"
+        if self._here != 0 and text != self._recorded:
             since = str(body["since"]) if body and not body.get("rule") else None  # a rule is broken while all moves
-            self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=since)
+            self._of.record.event("hang", text=text, since=since)
+        self._recorded = text
         self._hang = {key: body[key] for key in ("since", "signals", "suspects", "groups") if key in body} if body else None
 
 
