@@ -442,6 +442,7 @@ WHEEL = {
     "ranklaunch/supervise/watching/pacing.py",
     "ranklaunch/supervise/watching/placing.py",
     "ranklaunch/supervise/watching/sampler.py",
+    "ranklaunch/supervise/watching/step_reader.py",
     "ranklaunch/supervise/watching/tool.py",
     "ranklaunch/supervise/watching/uncaught.py",
     "ranklaunch/supervise/watching/watching.py",
