@@ -142,7 +142,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},
-    "tune": {"plan"},
+    "tune": {"plan", "watch"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},

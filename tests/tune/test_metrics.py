@@ -101,6 +101,9 @@ TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_st
         (["step 7, samples/s 32.0"], 32, 0.5, 1),
         (["Images/sec 3,200.0 | loss 0.1"], 3200, 0.005, 1),
         ([f"\r{n}%|#   | {n}/100 [00:0{n}<03:20, {n}.00s/it, loss=0.1]" for n in range(1, 6)], 4, 4, 3),
+        ([f"Loading checkpoint shards: 50%|##  | {n}/8 [00:01<00:01, 9.00it/s]" for n in range(1, 6)]
+         + [f"iter {n}: loss 4.5, time {n}000.00ms, mfu 1.23%" for n in range(1, 6)], 4, 4, 3),
+        ([f"Train: 0 [  {n}/9 (  4%)]  Loss: 6.9 (6.9)  Time: {n}.0s,  4.00/s  (0.6s,  5.00/s)" for n in range(1, 6)], 4, 4, 3),
         (["Epoch 0:  50%|#####     | 50/100 [00:05<00:05,  2.00it/s, v_num=0]"], 32, 0.5, 1),
     ])  # fmt: skip
 def test_lines_of_steps(lines: list[str], throughput: float, latency: float, steps: int) -> None:
@@ -120,6 +123,7 @@ def test_lines_of_steps(lines: list[str], throughput: float, latency: float, ste
 @helpers.for_each([
         ([f"step {n}: loss 0.1, {n},000.0 tokens/s" for n in range(1, 6)], 4000, 3),
         (["tok/s 9.3"], 9.3, 1),
+        ([f"\x1b[31mstep: {n}  \x1b[32mloss:  7.9  \x1b[34mtps: {n},000  \x1b[39m" for n in range(1, 6)], 4000, 3),
         (["tokens_per_second: 9300 | loss 1"], 9300, 1),
         (["9300.5 tokens per sec"], 9300.5, 1),
         (["Tokens/sec/GPU = 9300"], 9300, 1),

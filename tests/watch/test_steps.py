@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.watch.steps import MOST_FORMS, Place, Steps
+from ranklaunch.watch.shapes import Place
+from ranklaunch.watch.steps import LONGEST_FORM, MOST_FORMS, MOST_LINE, Steps
 
 
 def fed(*lines: str, every: float = 1.0, end: str = "\n") -> Steps:
@@ -148,10 +149,12 @@ def test_lines_come_cut_anywhere() -> None:
 def test_memory_is_bounded() -> None:
     steps = Steps()
     steps.feed(b"x" * 10_000_000, 0.0)
+    assert len(steps._begun) <= MOST_LINE
     for number in range(500):
         steps.feed(f"{'y' * number} {number}\n".encode(), 1.0)
-    assert len(steps._begun) <= 2000
+    steps.feed(b"".join(b"z" * 7000 + b" %d\n" % number for number in range(5)), 2.0)
     assert len(steps._forms) <= MOST_FORMS
+    assert max(map(len, steps._forms)) <= LONGEST_FORM
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))

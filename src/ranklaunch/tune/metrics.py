@@ -1,18 +1,12 @@
 """How fast an experiment was: from the file that DeepSpeed writes for autotuning, else from the lines that the program writes about its
 steps. Steps up to the first that counts are left out, and of the others the median is taken.
 
-The shapes of lines, each as its source has it:
-- DeepSpeed's own timers, a line a step where its autotuning is on: "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
-  (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py), with "forward" and "backward" in older versions;
-- DeepSpeed's throughput: "epoch=0/micro_step=20/global_step=10, RunningAvgSamplesPerSec=3.1, CurrSamplesPerSec=3.2, MemAllocated=..."
-  (ThroughputTimer.stop of the same file), and "0/20, SamplesPerSec=3.1" in older versions; of all ranks;
-- Megatron: "iteration 10/ 50 | ... | elapsed time per iteration (ms): 1234.5 | ... global batch size: 64 |" (training_log of
-  megatron/training/training.py), in Megatron-DeepSpeed also "samples per second: 12.3";
-- Hugging Face: "{'train_runtime': 9.1, 'train_samples_per_second': 46.797, ...}" (speed_metrics of transformers/trainer_utils.py), once,
-  for the whole run, with the steps that warm up;
-- words such as "123.4 samples/s", "images/sec: 1,234" or "samples/s 123.4", as many scripts of their own have them; so with tokens, of
-  which nothing tells how many a sample has: they are the throughput then, and there is no latency;
-- tqdm: "30/1000 [00:12<06:40, 2.42it/s]" (format_meter of tqdm/std.py), where a step is taken to be one of the optimizer.
+`ranklaunch.watch.shapes` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
+- DeepSpeed's timers are read here. With its autotuning on, each step prints "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
+  (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py); older versions print "forward" and "backward".
+- Hugging Face's Trainer prints one figure for the whole run, with the steps that warm up.
+- Tokens per second are the throughput as they are. There is no latency: the number of tokens in a sample is unknown.
+- A step of a progress bar is taken to be one of the optimizer.
 """
 
 from __future__ import annotations
@@ -27,6 +21,7 @@ from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
 from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, Experiment, as_object, is_figure
 from ranklaunch.values import NOTHING, Value
+from ranklaunch.watch import shapes
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
 INFO_KEYS = ("num_params", "trainable_num_params", "activation_mem_per_gpu")
@@ -37,37 +32,7 @@ GIB = 1024**3
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 _TIMERS = re.compile(rf"time \(ms\)((?: \| [\w-]+: {_NUMBER})+)")
 _TIMER = re.compile(rf"\| ([\w-]+): ({_NUMBER})")
-_RATE = re.compile(
-    rf"(?:global_step=(?P<step>[0-9]+), |[0-9]+/[0-9]+, )?(?:RunningAvg)?SamplesPerSec={_NUMBER}"
-    rf"(?:, Curr[Ss]amplesPerSec=(?P<now>{_NUMBER}))?"
-)
-_OLD_RATE = re.compile(rf"SamplesPerSec=({_NUMBER})")
-_MEGATRON = re.compile(rf"iteration +(?P<step>[0-9]+)/ *[0-9]+ \|.*elapsed time per iteration \(ms\): +(?P<ms>{_NUMBER})")
-_BATCH = re.compile(r"global batch size: +([0-9]+)")
-_TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})")
-_MANY = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]*)?(?![0-9])|{_NUMBER})"
-_EACH_SECOND = r"(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
-_SAMPLES = rf"(?:samples|images|examples|sequences|imgs?){_EACH_SECOND}"
-_TOKENS = rf"tok(?:en)?s?(?:{_EACH_SECOND}|_per_sec(?:ond)?\b)(?:/(?:gpu|npu|device|rank)\b)?"
-_NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # before it; that of 100-200 is a dash
-
-
-def _forms(unit: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return UNIT: NUMBER, UNIT NUMBER without a number before it, and NUMBER UNIT."""
-    forms = (
-        rf"{unit}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})",
-        rf"(?<![0-9.] )(?<![0-9.]){unit}\s{{1,4}}({_MANY})(?![\w.%/])",
-        rf"(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{unit}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})",
-    )
-    labelled, bare, words = (re.compile(form, re.IGNORECASE) for form in forms)
-    return labelled, bare, words
-
-
-_OF_SAMPLES, _OF_TOKENS = _forms(_SAMPLES), _forms(_TOKENS)
-# Behind that: a number of which nothing says what it counts, so that it may be these samples, and the number before them the loss.
-_EITHER = re.compile(rf"\s{{1,4}}-?{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
 _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
-_BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
 
 
 class Measured(Value):
@@ -106,7 +71,7 @@ def info(text: str, output: str = "") -> dict[str, float]:
 
 def measured(experiment: Experiment, file: str, output: str) -> Measured:
     """file: the text of METRICS_FILE, "" where there is none. output: what rank 0 wrote, or all ranks."""
-    lines = [line[:MOST_LINE] for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
+    lines = [shapes.plain(line[:MOST_LINE]) for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
     own = _from_file(file)
     if own:
         return _with_steps(experiment, own, lines)
@@ -169,51 +134,40 @@ def _timers(line: str) -> Speed | None:
     return _speed(seconds=(forward + backward + times["step"]) / 1000)
 
 
-def _rate(line: str) -> Speed | None:
-    found = _RATE.search(line) if "SamplesPerSec" in line else None
-    if not found:
-        return None
-    last = _OLD_RATE.findall(line)[-1]
-    return _speed(int((found["step"] or "0")[:12]), samples=float(found["now"] or last))
+def _deepspeed(line: str) -> Speed | None:
+    reading = shapes.read(line) if "SamplesPerSec" in line else None
+    return _of_reading(reading) if reading and reading.shape == shapes.DEEPSPEED_THROUGHPUT else None
 
 
 def _megatron(line: str) -> Speed | None:
-    found = _MEGATRON.search(line) if "elapsed time per iteration" in line else None
-    if not found:
-        return None
-    seconds, batch = float(found["ms"]) / 1000, _BATCH.search(line)
-    return _speed(int(found["step"][:12]), seconds, float(batch[1]) / seconds if batch and seconds else 0.0)
+    reading = shapes.read(line) if "elapsed time per iteration" in line else None
+    return _of_reading(reading) if reading and reading.seconds else None
+
+
+def _samples(line: str) -> Speed | None:
+    return _speed(samples=shapes.samples_per_second(line))
 
 
 def _trainer(line: str) -> Speed | None:
-    found = _TRAINER.search(line)
-    return _speed(samples=float(found[1])) if found else None
+    return _speed(samples=shapes.average_samples_per_second(line))
 
 
-def _words(line: str) -> Speed | None:
-    return _speed(samples=_figure(line, _OF_SAMPLES))
+def _tokens(line: str) -> Speed | None:
+    return _speed(tokens=shapes.tokens_per_second(line))
 
 
-def _token_words(line: str) -> Speed | None:
-    return _speed(tokens=_figure(line, _OF_TOKENS))
-
-
-def _figure(line: str, forms: tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]) -> float:
-    """Return the number beside a unit, 0 without one, or if another number may be meant."""
-    labelled, bare, words = forms
-    found = labelled.search(line) or bare.search(line) or words.search(line)
-    if not found or (found.re is words and _EITHER.match(found["more"])):
-        return 0.0
-    return float(found[1].replace(",", ""))
+def _step(line: str) -> Speed | None:
+    reading = shapes.read(line)
+    return _of_reading(reading) if reading and reading.shape not in shapes.BARS else None
 
 
 def _bar(line: str) -> Speed | None:
-    """The last of a line; a bar writes many with carriage returns between them."""
-    found = _BAR.search(line)
-    if not found or not float(found["rate"]):
-        return None
-    rate = float(found["rate"])
-    return _speed(int(found["step"][:12]), seconds=rate if found["unit"] == "s/it" else 1 / rate)
+    reading = shapes.read(line)
+    return _of_reading(reading) if reading and reading.shape in shapes.BARS else None
+
+
+def _of_reading(reading: shapes.Reading) -> Speed | None:
+    return _speed(reading.place.step if reading.place else 0, reading.seconds or 0.0, reading.samples or 0.0)
 
 
 def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0, tokens: float = 0.0) -> Speed | None:
@@ -222,12 +176,13 @@ def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0, tokens: fl
 
 
 SHAPES: dict[str, Callable[[str], Speed | None]] = {
-    "DeepSpeed's throughput lines": _rate,
+    "DeepSpeed's throughput lines": _deepspeed,
     "DeepSpeed's timers": _timers,
     "Megatron's step lines": _megatron,
-    "lines of samples a second": _words,
+    "lines of samples a second": _samples,
     "the end of Hugging Face's Trainer": _trainer,
-    "lines of tokens a second": _token_words,
+    "lines of tokens a second": _tokens,
+    "lines of steps": _step,
     "a progress bar": _bar,
 }
 

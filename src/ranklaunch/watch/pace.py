@@ -1,13 +1,13 @@
-"""How ranks get on, for the record: when each step was seen, and what was saved while nothing else went on. Pure: bytes and times go in."""
+"""Progress of ranks, for the record: when each step came, and the saves during which nothing else went on. Pure: bytes and times go in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ranklaunch.watch.steps import Step, Steps
 
-TOGETHER_S = 0.05  # by which steps of neighbouring ranks differ that are told as one
+TOGETHER_S = 0.05  # by which steps of neighbouring ranks differ that are reported as one
 # Megatron, DeepSpeed, torchtitan, Hugging Face's Trainer, MindFormers, and programs that say it as they do.
 _BEGINS = re.compile(r"(?i)(?<!finished )\bsaving (?:(?:a|the|full|model|current) )*(?:checkpoint|ckpt|state)\b|\[torch\] saving ")
 _ENDS = re.compile(
@@ -17,50 +17,57 @@ _ENDS = re.compile(
 
 
 class Pace:
-    """Of the ranks of a node. feed() what each has written, as soon as it is there; taken() and saved() give what is new since the last
-    time. The first step of a rank is told with its own time, and of those that follow between two times, the last."""
+    """Steps of the ranks of a node that were not reported yet. The first step of a rank is reported with its own time, and of those that
+    follow between two reports, the last."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, Steps] = {}
-        self._first: dict[int, Step] = {}
-        self._last: dict[int, Step] = {}
-        self._saving: dict[int, float] = {}  # since when
+        self._reported: dict[int, Step] = {}
+
+    def taken(self, ranks: Mapping[int, Steps], now: float) -> list[list[float]]:
+        """Return [first rank, last rank, epoch, step, of, seconds ago], of ranks that stand at the same place."""
+        first: dict[int, Step] = {}
+        last: dict[int, Step] = {}
+        for rank, steps in ranks.items():
+            if not steps.last or steps.last == self._reported.get(rank):
+                continue
+            if rank not in self._reported and steps.first:
+                first[rank] = steps.first
+            if steps.last != first.get(rank):
+                last[rank] = steps.last
+            self._reported[rank] = steps.last
+        return [*_groups(first, now), *_groups(last, now)]
+
+
+class Saves:
+    """Times that one rank spent on saving checkpoints while it printed no step."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
         self._saved: list[tuple[float, float]] = []
 
-    def feed(self, rank: int, data: bytes, at: float) -> None:
-        steps = self._steps.setdefault(rank, Steps())
-        begun = steps.last is not None
-        stepped = steps.feed(data, at)
-        if stepped and steps.last:
-            (self._last if begun else self._first)[rank] = steps.last
+    def feed(self, data: bytes, at: float, stepped: bool) -> None:
+        """Read a piece of output. at: when it came. stepped: a new step is among it."""
         if b"sav" in data or b"Sav" in data:
-            self._look_for_saves(rank, data, at, stepped)
+            self._look_for_saves(data, at, stepped)
         elif stepped:
-            self._saving.pop(rank, None)  # what goes on meanwhile is no time that is lost
+            self._began = None  # what goes on meanwhile is no time that is lost
 
-    def taken(self, now: float) -> list[list[float]]:
-        """[first rank, last rank, epoch, step, of, seconds ago], of ranks that stand at the same place."""
-        told = [*_groups(self._first, now), *_groups(self._last, now)]
-        self._first, self._last = {}, {}
-        return told
+    def taken(self) -> list[tuple[float, float]]:
+        """Return the saves since the last call: when each began and ended."""
+        saved, self._saved = self._saved, []
+        return saved
 
-    def saved(self, now: float) -> list[tuple[float, float]]:
-        """Seconds that it took, and how long ago it ended."""
-        told = [(round(ended - began, 3), round(max(0.0, now - ended), 3)) for began, ended in self._saved]
-        self._saved = []
-        return told
-
-    def _look_for_saves(self, rank: int, data: bytes, at: float, stepped: bool) -> None:
-        """That begins and ends in one piece took no time worth telling, or nobody knows how long."""
+    def _look_for_saves(self, data: bytes, at: float, stepped: bool) -> None:
+        """A save that begins and ends in one piece took no time worth an event, or nobody knows how long."""
         text = data.decode(errors="replace")
-        begins, ends = (max((found.start() for found in pattern.finditer(text)), default=-1) for pattern in (_BEGINS, _ENDS))
-        began = self._saving.pop(rank, None)
+        begins, ends = (max((match.start() for match in pattern.finditer(text)), default=-1) for pattern in (_BEGINS, _ENDS))
+        began, self._began = self._began, None
         if began is not None and ends >= 0:
             self._saved.append((began, at))
         elif began is not None and not stepped:
-            self._saving[rank] = began
-        if begins > ends:
-            self._saving.setdefault(rank, at)
+            self._began = began
+        if begins > ends and self._began is None:
+            self._began = at
 
 
 def _groups(steps: dict[int, Step], now: float) -> Iterator[list[float]]:

@@ -1,16 +1,7 @@
-"""Steps of a training, from the lines that a rank writes. Pure: bytes and times go in.
+"""Steps of one rank, from the lines that the rank prints. Pure: bytes and times go in.
 
-Known shapes come first, each as its source writes it:
-- Megatron: " iteration       10/     500 | consumed samples: ..." (training_log of megatron/training/training.py);
-- DeepSpeed: "[Rank 0] step=10, skipped=0, lr=[...]" (_report_progress of deepspeed/runtime/engine.py);
-- torchtitan: "step: 10  loss:  7.9  grad_norm: ..." (torchtitan/components/metrics.py);
-- MindFormers: "{ Epoch:[  1/  2], step:[   10/  500], loss: ..." (MFLossMonitor of mindformers/core/callback/callback.py);
-- MindSpore: "epoch: 1 step: 10, loss is 2.3" (LossMonitor of mindspore/train/callback/_loss_monitor.py);
-- Lightning: "Epoch 3:  20%|##   | 10/50 [00:12<00:48,  0.83it/s, v_num=1]" (its progress bar upon tqdm);
-- tqdm, and Hugging Face's Trainer, which uses it: " 20%|##   | 10/50 [00:12<00:48,  1.21s/it]", but for bars that prepare something.
-
-Any other program's are found by their own form: a line whose digits are masked comes again and again, and one number in it grows each time
-by the same.
+A line of a known shape (`ranklaunch.watch.shapes`) gives its step at once. The lines of any other program are found by their form: a
+line whose digits are masked comes again and again, and one number in it grows each time by the same.
 """
 
 from __future__ import annotations
@@ -19,16 +10,15 @@ import re
 from collections.abc import Iterator
 
 from ranklaunch.typed import NamedTuple
+from ranklaunch.watch import shapes
+from ranklaunch.watch.shapes import Place
 
-MOST_LINE = 2000  # characters of one that are looked at
+MOST_LINE = 8000  # characters of one that are looked at: lines of verl have thousands
 MOST_LINES = 400  # of one feed, the last
 MOST_FORMS = 64
+LONGEST_FORM = 2000  # characters of a line by which its form is known
 SURE = 3  # times that a form must come, and its number grow by the same
-_PREPARES = re.compile(
-    r"(?i)\b(?:load|download|fetch|tokeniz|resolv|generat|filter|extract|preprocess|convert|map|shards|files?|checkpoint|eval|valid|predict|"
-    r"test|compil|saving|upload|read|index|cache|cach)"
-)
-# Of lines that are about something else, with numbers that may grow by the same all the same: ports, times that something was tried.
+# Lines about something else, with numbers that may grow by the same all the same: ports, times that something was tried.
 _ELSE = re.compile(
     r"(?i)\bretr(?:y|ies|ying)\b|\battempts?\b|connect|\btime[ds]?[ -]?outs?\b|\bwaiting\b|\bheartbeat|\bport\b|\bsocket|"
     r"rendezvous|\btopology|(?-i:\b(?:WARN|WARNING|ERROR|FATAL)\b)"
@@ -37,45 +27,25 @@ _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+(?::\d+)?")
 # Loggers' dates and clocks, and times that have passed: they grow by the same where steps take as long.
 _CLOCK = re.compile(r"(?:\d{4}[-/]\d\d[-/]\d\d[T ,]{0,2})?\b\d{1,3}(?::\d\d){1,3}(?:[.,]\d+)?|\d{4}[-/]\d\d[-/]\d\d")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_BAR = re.compile(r"\d/\d+ \[[\d:]+<")
+_BAR = re.compile(r"\d/\d+ (?:\[[\d:]+<|\[[=>.]{3,}\])|━━━")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
-class Place(NamedTuple):
-    """How far a training is. In comparisons the epoch counts first. of: steps in sum, or of the epoch where there is one; 0 where the line
-    does not say."""
-
-    epoch: int
-    step: int
-    of: int = 0
-
-
-_KNOWN: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
-    (name, needed, re.compile(pattern))
-    for name, needed, pattern in (
-        ("Megatron", "iteration", r"\biteration +(?P<step>\d+)/ *(?P<of>\d+) *\|"),
-        ("DeepSpeed", "skipped=", r"\bstep=(?P<step>\d+), skipped="),
-        ("torchtitan", "step:", r"\bstep: *(?P<step>\d+) +loss: "),
-        ("MindFormers", "step:[", r"[Ee]poch: ?\[ *(?P<epoch>\d+)/ *\d+\], step: ?\[ *(?P<step>\d+)/ *(?P<of>\d+)\]"),
-        ("MindSpore", "step:", r"\bepoch: (?P<epoch>\d+),? step: (?P<step>\d+), ?loss"),
-        ("Lightning", "Epoch", r"\bEpoch (?P<epoch>\d+): .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) \["),
-        ("Lightning with rich", "•", r"\bEpoch (?P<epoch>\d+)/\d+ .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) +[\d:]+ +• "),
-        ("tqdm", "[", r"(?:\||^| )(?P<step>\d+)/(?P<of>\d+) \[[\d:]+<[\d:?]+"),
-    )
-)
-
-
 class Step(NamedTuple):
-    """shape: by which line it is known. at: when it was seen, in the caller's seconds."""
+    """A step in a line of output. shape: the name of the line's shape, or its form. at: when the line came, in the caller's seconds.
+    seconds: the time of one step as the line prints it. samples, tokens: per second, as the line prints them."""
 
     place: Place
     shape: str
     at: float
+    seconds: float | None = None
+    samples: float | None = None
+    tokens: float | None = None
 
     @property
     def weight(self) -> int:
         """The smaller, the more the line says."""
-        return next((number for number, (name, _, _) in enumerate(_KNOWN) if name == self.shape), len(_KNOWN))
+        return shapes.weight(self.shape)
 
     @property
     def is_last(self) -> bool:
@@ -83,72 +53,78 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """Of one rank. last: the newest step. count: how many times it went on. largest_gap: seconds between two looks at which it had gone on,
-    the first left out, which compiles; 0.0 until there are two."""
+    """Reader of one rank's lines. first, last: the oldest and the newest step, of lines that say most. count: feeds that had a new step.
+    largest_gap: seconds between two such feeds, without the first gap, in which the program compiles; 0.0 until there are two."""
 
     def __init__(self) -> None:
+        self.first: Step | None = None
         self.last: Step | None = None
         self.count = 0
         self.largest_gap = 0.0
-        self._first: Step | None = None
+        self._measured: Step | None = None  # the average counts from this one
         self._begun = ""
+        self._epoch = 0  # by the last line that is only about it
         self._forms: dict[str, _Form] = {}
 
     @property
     def seconds(self) -> float | None:
-        """Of one step, on average since the second look; None while that cannot be told."""
-        first, last = self._first, self.last
+        """Seconds of one step on average, between the lines since the second feed; None while nothing can be measured."""
+        first, last = self._measured, self.last
         if not first or not last or first.place.epoch != last.place.epoch or last.place.step <= first.place.step:
             return None
         return (last.at - first.at) / (last.place.step - first.place.step)
 
     def feed(self, data: bytes, now: float) -> bool:
-        """What the rank has written since the last time, or the end of it; whether a step is among it."""
-        newest = None
+        """Read what the rank has printed since the last feed, or the end of it. Return True if a new step is among it."""
+        newest, source = None, ""
         for line in self._lines(data):
-            newest = self._known(line, now) or self._by_form(line, now) or newest
-        if not newest or (self.last and self.last.shape == newest.shape and newest.place <= self.last.place):
-            return False
-        self._take(newest)
-        return True
+            step = self._known(line, now) or self._by_form(line, now)
+            if step and (not newest or step.weight <= newest.weight):  # of two kinds of lines, those that say more stay
+                newest, source = step, line
+        return newest is not None and self._take(newest, source)
 
-    def _take(self, step: Step) -> None:
-        if self.last and self.last.shape == step.shape:
-            if self.count > 1:
-                self.largest_gap = max(self.largest_gap, step.at - self.last.at)
-            if not self._first or self._first.place.epoch != step.place.epoch:
-                self._first = step
-        elif self.last and step.weight > self.last.weight:
-            return  # of two kinds of lines, those that say more stay
+    def _take(self, step: Step, line: str) -> bool:
+        """Keep a step with the figures in its line. Return False if it is not new, or if other lines say more."""
+        last = self.last
+        if last and (step.place <= last.place if step.shape == last.shape else step.weight > last.weight):
+            return False
+        reading = shapes.read(line, self._epoch) or shapes.figures(line)
+        step = step._replace(seconds=reading.seconds, samples=reading.samples, tokens=reading.tokens)
+        if not last or step.shape != last.shape:
+            self._measured, self.first = None, step
         else:
-            self._first = None
+            if self.count > 1:
+                self.largest_gap = max(self.largest_gap, step.at - last.at)
+            if not self._measured or self._measured.place.epoch != step.place.epoch:
+                self._measured = step
         self.count += 1
         self.last = step
+        return True
 
     def _lines(self, data: bytes) -> Iterator[str]:
-        """Whole ones. A carriage return ends a line too: a bar draws itself anew."""
+        """Whole ones, without colours. A carriage return ends a line too: a bar draws itself anew."""
         text = self._begun + data.decode(errors="replace")
         *lines, begun = re.split(r"[\r\n]", text)
-        self._begun = begun[-MOST_LINE:]
-        return (line[:MOST_LINE] for line in lines[-MOST_LINES:] if line)
+        self._begun = begun[:MOST_LINE]
+        return (shapes.plain(line[:MOST_LINE]) for line in lines[-MOST_LINES:] if line)
 
     def _known(self, line: str, now: float) -> Step | None:
-        for name, needed, pattern in _KNOWN:
-            found = pattern.search(line) if needed in line else None
-            if found and not (name == "tqdm" and _PREPARES.search(line[: found.start()])):
-                numbers = {key: int(value[:15]) for key, value in found.groupdict().items() if value}
-                return Step(Place(numbers.get("epoch", 0), numbers["step"], numbers.get("of", 0)), name, now)
-        return None
+        epoch = shapes.heading(line)
+        if epoch is not None:
+            self._epoch = epoch
+            return None
+        shaped = shapes.find(line, self._epoch)
+        return Step(shaped.place, shaped.shape.name, now) if shaped and shaped.place else None
 
     def _by_form(self, line: str, now: float) -> Step | None:
         if _BAR.search(line) or _ELSE.search(line):  # a bar is of something known, or of no step
             return None
-        line = _CLOCK.sub("time", _ADDRESS.sub("address", line))
-        line = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), line) if "," in line else line
-        numbers = _NUMBER.findall(line)
+        masked = _CLOCK.sub("time", _ADDRESS.sub("address", line[:LONGEST_FORM]))
+        masked = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), masked) if "," in masked else masked
+        numbers = _NUMBER.findall(masked)
         if not numbers:
             return None
-        key = _NUMBER.sub("0", line)
+        key = _NUMBER.sub("0", masked)
         form = self._forms.pop(key, None) or _Form()
         self._forms[key] = form  # the newest stand last
         if len(self._forms) > MOST_FORMS:
@@ -158,13 +134,13 @@ class Steps:
 
 
 class _Form:
-    """A line of which the numbers alone differ: which of them counts? Several ranks may write it, of which some are a step behind."""
+    """Lines of which only the numbers differ. One number may count the steps. Several ranks may print them, some a step behind."""
 
     def __init__(self) -> None:
         self._fields: list[_Field] = []
 
     def grown(self, numbers: list[str]) -> int | None:
-        """The highest of the number that counts, once that is sure."""
+        """Return the highest value of the number that counts, once that is sure."""
         if len(self._fields) != len(numbers):
             self._fields = [_Field(number) for number in numbers]
             return None

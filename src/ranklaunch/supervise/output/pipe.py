@@ -15,6 +15,7 @@ from ranklaunch.typed import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.logs import Times
+    from ranklaunch.supervise.watching.step_reader import StepReader
 
 READ = 256 * 1024
 TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
@@ -31,7 +32,7 @@ class Output:
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
     many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
     first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
-    heard: called when some came."""
+    heard: called when some came. step_reader: reads steps from what came, once somebody asks for them."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Output:
         self.written_at: float | None = None
         self.taken = self.unshown = 0
         self.heard: Callable[[], None] | None = None
+        self.step_reader: StepReader | None = None
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""

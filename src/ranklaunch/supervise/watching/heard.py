@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.watching import limited
+from ranklaunch.supervise.watching.step_reader import READ, step_reader
 from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
@@ -21,7 +22,6 @@ from ranklaunch.watch.steps import Steps
 
 MOST_CPU_S = 1.0  # for the rules on all that is new
 MOST_LINE = 2000  # characters of one that rules are tried on
-READ = 2 * 1024  # bytes of what is new, the last, that are looked at where there are no rules: it is done for as long as the job lasts
 # What libraries write again and again while they wait for others: it is no sign of life.
 _WAITS = re.compile(
     r"(?i)\b(?:still )?waiting (?:for|on)\b|\bstill waiting\b|\bretrying\b|\bnot (?:yet )?ready\b|\bheart ?beat|\bkeep-?alive\b"
@@ -53,12 +53,14 @@ class Heard:
         """Bytes that each rank has written so far and that say something; not that it waits."""
         new = []
         for rank, output in outputs.items():
+            reader = step_reader(output)
+            reader.look()
+            self.steps[rank] = reader.steps
             before = self._read.get(rank, 0)
             news = self._news(rank, output)
             if news.data:
                 at = now if output.written_at is None else output.written_at
                 end = _end(news.data)
-                self.steps.setdefault(rank, Steps()).feed(end, at)
                 text = (news.data if self._rules else end).decode(errors="replace").replace("\r", "\n")
                 *lines, begun = (self._begun.get(rank, "") + text).split("\n")
                 self._begun[rank] = begun[-MOST_LINE:]

@@ -10,9 +10,9 @@ from functools import partial
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.output.pipe import Output
-from ranklaunch.watch.pace import Pace
+from ranklaunch.supervise.watching.step_reader import StepReader, step_reader
+from ranklaunch.watch.pace import Pace, Saves
 
-READ = 2 * 1024  # bytes of what is new, the last, that are looked at
 MOST_RANKS = 64  # of a node, that are followed: half of them its first, half its last
 WRITES = (1.0, 200.0)  # seconds between two events at least, and what share of the time since the launch that becomes
 LOOKS = (0.1, 1.0, 600.0)  # seconds between two looks at a rank at least and at most, and the same share
@@ -24,7 +24,7 @@ class Pacing(Companion):
         self._pace = Pace()
         self._began = attended.loop.clock()
         self._followed: dict[int, Output] = {}
-        self._read: dict[int, int] = {}
+        self._readers: dict[int, StepReader] = {}
         self._looked: dict[int, float] = {}
         self._tick()
 
@@ -38,11 +38,16 @@ class Pacing(Companion):
             return
         for rank in _chosen(self._of.outputs()):
             if rank not in self._followed:
-                output = self._followed[rank] = self._of.outputs()[rank]
-                output.heard = partial(self._hear, rank, output)
+                self._follow(rank, self._of.outputs()[rank])
         self._write()
         least, share = WRITES
         self._of.loop.after(max(least, (self._of.loop.clock() - self._began) / share), self._tick)
+
+    def _follow(self, rank: int, output: Output) -> None:
+        reader = step_reader(output)
+        reader.saves = Saves()
+        self._followed[rank], self._readers[rank] = output, reader
+        output.heard = partial(self._hear, rank, output)
 
     def _hear(self, rank: int, output: Output) -> None:
         """Something is new. What is passed over now is looked at with what comes next, or when it is written down."""
@@ -53,13 +58,9 @@ class Pacing(Companion):
 
     def _look(self, rank: int, output: Output) -> None:
         """Whatever is wrong with it, the rank's output goes on."""
-        new = output.taken - self._read.get(rank, 0)
-        if new <= 0 or output.written_at is None:
-            return
-        self._read[rank], self._looked[rank] = output.taken, output.written_at
-        data = output.tail[-new:]
+        self._looked[rank] = output.written_at or 0.0
         try:
-            self._pace.feed(rank, data if len(data) <= READ else b"\n" + data[-READ:].partition(b"\n")[2], output.written_at)
+            self._readers[rank].look()
         except Exception as error:  # ours
             output.heard = None
             self._of.say(f"nobody follows the steps of rank {rank} any more: a defect in ranklaunch: {type(error).__name__}: {error}")
@@ -68,11 +69,12 @@ class Pacing(Companion):
         for rank, output in self._followed.items():
             self._look(rank, output)
         now = self._of.loop.clock()
-        ranks = self._pace.taken(now)
+        ranks = self._pace.taken({rank: reader.steps for rank, reader in self._readers.items()}, now)
         if ranks:
             self._of.record.event("steps", ranks=ranks)
-        for seconds, ago_s in self._pace.saved(now):
-            self._of.record.event("saved", seconds=seconds, ago_s=ago_s)
+        saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
+        for began, ended in sorted(saves, key=lambda save: save[1]):
+            self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
 
 
 def _chosen(ranks: Iterable[int]) -> list[int]:

@@ -25,15 +25,14 @@ from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.advice import Advice
 from ranklaunch.supervise.ranks.placed import Placed, job_of, variables_of
+from ranklaunch.supervise.watching.step_reader import step_reader
 from ranklaunch.system import tree
 from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
-from ranklaunch.watch.steps import Steps
 
 PLACES = "places"  # what nodes tell node 0
 SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
 NO_RANK_S = 5.0  # that a launcher may take to start a rank, before its words are compared
-READ = 4096  # bytes of new output that are looked at for a step
 DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
@@ -49,8 +48,7 @@ class Placing(Companion):
         self._is_whole = self._has_stepped = False
         self._alone: Alone | None = None
         self._alone_at = 0.0
-        self._read: dict[int, int] = {}
-        self._steps: dict[int, Steps] = {}
+        self._counts: dict[int, int] = {}  # of steps, by rank
         self._told: Sequence[Place] = ()
         self._places: dict[int, Sequence[Place]] = {}
         if self._is_program and self._job.nodes > 1:
@@ -170,13 +168,12 @@ class Placing(Companion):
 
     def _steps_of_ranks(self) -> bool:
         """Return True if a rank has printed a step since the last look."""
-        stepped = False
+        before, self._counts = self._counts, {}
         for rank, output in self._of.outputs().items():
-            new, self._read[rank] = output.taken - self._read.get(rank, 0), output.taken
-            if new > 0:
-                data = output.tail[-min(new, READ) :]
-                stepped = self._steps.setdefault(rank, Steps()).feed(data, self._of.loop.clock()) or stepped
-        return stepped
+            reader = step_reader(output)
+            reader.look()
+            self._counts[rank] = reader.steps.count
+        return any(count > before.get(rank, 0) for rank, count in self._counts.items())
 
 
 def _age(process: Key) -> float:

@@ -20,7 +20,7 @@ from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.tree import Identity
 from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
-from ranklaunch.watch import devices, expect, steps
+from ranklaunch.watch import devices, expect, shapes
 from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
 from ranklaunch.watch.sample import DEVICES, Device, Place, Traffic, Window, flows, works
@@ -181,6 +181,6 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
     return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))
 
 
-def _told(place: steps.Place, seconds: float | None) -> dict[str, Any]:
+def _told(place: shapes.Place, seconds: float | None) -> dict[str, Any]:
     """Of all steps nothing is known where they are counted anew in each epoch."""
     return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}
