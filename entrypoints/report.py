@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 from ranklaunch.command import asking, options, tables
@@ -38,7 +39,7 @@ def _shown(folder: str, form: str) -> Iterable[str]:
     """Pieces of one text."""
     from ranklaunch.report import whole
 
-    report = whole.report(folder)
+    report = whole.report(folder, time.time())
     if form == "trace":
         from ranklaunch.report.formats import trace
 

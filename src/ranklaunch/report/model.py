@@ -324,7 +324,7 @@ class Difference(Value):
 
 
 class Job(Value):
-    """What ran, and where; empty where no plan was left. restarts: how many in place were allowed."""
+    """What ran, and where; empty where no plan was left. hang_s, first_step_s: limits of the hang alarm in seconds, 0 for none."""
 
     name: str = ""
     platform: str = ""
@@ -335,6 +335,8 @@ class Job(Value):
     accelerator: str = ""
     nodes: tuple[Node, ...] = ()
     ranklaunch: str = ""
+    hang_s: float = 0.0
+    first_step_s: float = 0.0
 
 
 class Tail(Value):
@@ -349,7 +351,7 @@ class Report(Value):
     """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
     culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
     troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one. exceptions: of the last
-    round, on all nodes."""
+    round, on all nodes. read_at: when the report was made, 0 where that is left out."""
 
     folder: str
     job: Job
@@ -367,6 +369,7 @@ class Report(Value):
     troubles: tuple[str, ...] = ()
     other_jobs: tuple[str, ...] = ()
     exceptions: tuple[Raised, ...] = ()
+    read_at: float = 0.0
     schema: Literal["ranklaunch.report/1"] = SCHEMA
 
 

@@ -109,8 +109,14 @@ def job(plans: Iterable[Mapping[str, Any]]) -> Job:
         name=given.text(of_job.get("name"), 255), platform=given.text(plan.get("platform"), 60), method=given.text(plan.get("method"), 60),
         why=given.text(plan.get("why"), 400), command=given.texts(argv, 400), world_size=given.whole(of_job.get("world_size")) or 0,
         accelerator=given.text(of_job.get("accelerator"), 20), nodes=tuple(_nodes(of_job.get("nodes"))),
-        ranklaunch=given.text(given.mapping(muster.get("facts")).get("ranklaunch"), 40),
+        ranklaunch=given.text(given.mapping(muster.get("facts")).get("ranklaunch"), 40), **_limits(given.mapping(plan.get("watch"))),
     )  # fmt: skip
+
+
+def _limits(watch: Mapping[str, Any]) -> dict[str, float]:
+    """Return the limits of the hang alarm, {} where nobody watches or nothing tells."""
+    found = {name: given.number(watch.get(name)) for name in ("hang_s", "first_step_s")} if watch.get("hang") != "off" else {}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _nodes(value: object) -> Iterator[Node]:

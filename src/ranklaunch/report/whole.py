@@ -21,8 +21,9 @@ MOST_TAILS = 16
 MOST_GROUPS = 32
 
 
-def report(top: str) -> Report:
-    """Of a log folder, with all nodes and attempts in it, or of what is left of one. Raises ConfigError where there is nothing."""
+def report(top: str, read_at: float = 0.0) -> Report:
+    """Return the report of a log folder, with all nodes and attempts in it, or of what is left of one. read_at: the time now, in seconds
+    since 1970. Raises ConfigError where there is nothing."""
     reader = Reader(top)
     places = reader.places()
     jobs = sorted({place.job for place in places}, key=lambda job: reader.age(place for place in places if place.job == job))
@@ -46,7 +47,7 @@ def report(top: str) -> Report:
         accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
         differences=verdicts.differences(compared), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
-        exceptions=_exceptions(reader, next(each for each in found if each.number == last.number)),
+        exceptions=_exceptions(reader, next(each for each in found if each.number == last.number)), read_at=read_at,
     )  # fmt: skip
 
 

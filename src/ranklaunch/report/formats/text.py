@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model, raised
-from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, apart, clock, failure, lasted, raised_by, unfinished, who
+from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, apart, clock, failure, lasted, limits, raised_by, unfinished, who
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
@@ -55,9 +55,11 @@ def _job(report: Report) -> Iterator[str]:
 
 def _end(report: Report) -> Iterator[str]:
     code = "" if report.exit_code is None else f" with exit code {report.exit_code}"
-    reason = report.reason or (unfinished(report.ended) if report.outcome == model.UNFINISHED else NO_REASON)
+    reason = report.reason or (unfinished(report) if report.outcome == model.UNFINISHED else NO_REASON)
     yield f"{report.outcome.upper()}{code}: {reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
+    if report.outcome == model.UNFINISHED and (told := limits(report)):
+        yield f"  {told}"
     yield from _culprit(report.culprit)
     second = apart(report)
     yield from (f"  a second cause: {failure(each)}" for each in second)
@@ -153,7 +155,11 @@ def _hang(report: Report) -> Iterator[str]:
         moved = hang.ended and not _was_ended(last, hang) and hang.ended < last.ended
         over = f", and moved again at {clock(hang.ended)}" if hang.ended and moved else ""
         signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
-        yield f"{hang.what}{since}{signals}{over}"
+        stands = report.outcome == model.UNFINISHED and not moved and hang is last.hangs[-1]
+        silent = f", {lasted(report.read_at - hang.since)} ago" if stands and hang.since and report.read_at > hang.since else ""
+        yield f"{hang.what}{since}{silent}{signals}{over}"
+        if stands and hang.text:
+            yield f"  {hang.text}"
         yield from _suspects(hang)
     for group in last.stacks[:MOST_GROUPS]:
         yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"

@@ -13,10 +13,19 @@ OF_EXCEPTIONS = "written down by the processes themselves; an exception explains
 NO_REASON = "nothing says why"
 
 
-def unfinished(last: float) -> str:
-    """Why a report says so. last: the last sign of the job; 0 for none."""
-    sign = f"its last sign is from {clock(last)} UTC" if last else "nothing tells when it ran"
+def unfinished(report: Report) -> str:
+    """Return why a report has no outcome, with the age of the job's last sign."""
+    age = f", {lasted(report.read_at - report.ended)} before this report" if report.read_at > report.ended else ""
+    sign = f"its last sign is from {clock(report.ended)} UTC{age}" if report.ended else "nothing tells when it ran"
     return f"there is no verdict; {sign}: it still runs, or all of it was killed"
+
+
+def limits(report: Report) -> str:
+    """Return the limits of the hang alarm of a job that may run, "" if the alarm stands or nobody watches."""
+    job, hangs = report.job, report.attempts[-1].hangs
+    if not job.hang_s or (hangs and not hangs[-1].ended):
+        return ""
+    return f"hang alarm at {job.hang_s:g} s without a sign of life, {job.first_step_s:g} s before the first output"
 
 
 def clock(at: float) -> str:

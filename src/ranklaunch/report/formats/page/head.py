@@ -63,7 +63,7 @@ def _about(report: Report) -> Iterator[str]:
 
 
 def _reason(report: Report) -> str:
-    return report.reason or (words.unfinished(report.ended) if report.outcome == model.UNFINISHED else words.NO_REASON)
+    return report.reason or (words.unfinished(report) if report.outcome == model.UNFINISHED else words.NO_REASON)
 
 
 # Who, why, what to do
