@@ -532,6 +532,7 @@ WHEEL = {
     "ranklaunch/watch/frames.py",
     "ranklaunch/watch/pace.py",
     "ranklaunch/watch/sample.py",
+    "ranklaunch/watch/slow.py",
     "ranklaunch/watch/steps.py",
     "ranklaunch/watch/who.py",
     "ranklaunch_start.py",
