@@ -27,7 +27,8 @@ class Pace:
         self._saving: dict[int, float] = {}  # since when
         self._saved: list[tuple[float, float]] = []
 
-    def feed(self, rank: int, data: bytes, at: float) -> None:
+    def feed(self, rank: int, data: bytes, at: float) -> Step | None:
+        """Return the newest step in the data."""
         steps = self._steps.setdefault(rank, Steps())
         begun = steps.last is not None
         stepped = steps.feed(data, at)
@@ -37,6 +38,7 @@ class Pace:
             self._look_for_saves(rank, data, at, stepped)
         elif stepped:
             self._saving.pop(rank, None)  # what goes on meanwhile is no time that is lost
+        return steps.last if stepped else None
 
     def taken(self, now: float) -> list[list[float]]:
         """[first rank, last rank, epoch, step, of, seconds ago], of ranks that stand at the same place."""
