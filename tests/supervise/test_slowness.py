@@ -230,3 +230,6 @@ def test_a_real_job_that_becomes_slow_and_recovers(as_process: Starter, folder: 
     alarm = json.loads((folder / "slow.json").read_text())
     formats.check("slow", alarm)
     assert (alarm["reason"], alarm["since"]) == (slow["text"], slow["since"])
+    report = helpers.call("report", str(job.log_dir), "--format", "json", env={}).json
+    slow_s, buckets = report["accounting"]["slow_s"], report["accounting"]["buckets"]
+    assert 20 * 0.2 < slow_s <= buckets["productive_s"]
