@@ -266,7 +266,7 @@ def _events() -> str:
 
 
 def _field(field: events.Field) -> str:
-    kind = {str: "text", int: "whole number", float: "number", list: "list"}[field.type]
+    kind = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list"}[field.type]
     return f"{field.name} ({', '.join(filter(None, (kind, field.meaning)))})"
 
 

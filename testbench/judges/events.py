@@ -27,4 +27,6 @@ def misfits(line: Mapping[str, Any]) -> Iterator[str]:
 def _fits(value: object, field: Field) -> bool:
     if value is None:
         return field.may_be_null
-    return isinstance(value, (int, float) if field.type is float else field.type) and not isinstance(value, bool)
+    if isinstance(value, bool):
+        return field.type is bool
+    return isinstance(value, (int, float) if field.type is float else field.type)

@@ -12,7 +12,14 @@ from typing import Any
 from testbench.places import ROOT
 
 FOLDER = ROOT / "docs" / "schemas"
-OF_ATTEMPT = {"plan.json": "plan", "verdict.json": "verdict", "ends.json": "ends", "round.json": "round", "hang.json": "hang"}
+OF_ATTEMPT = {
+    "plan.json": "plan",
+    "verdict.json": "verdict",
+    "ends.json": "ends",
+    "round.json": "round",
+    "hang.json": "hang",
+    "slow.json": "slow",
+}
 RECORD = re.compile(r"(rank|launcher|exception|exit)(-[0-9]+){3,4}\.json")
 MOST_RECORDS = 64  # of a node that are looked at
 

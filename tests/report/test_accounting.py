@@ -9,9 +9,11 @@ from left_behind import BEGAN, LeftBehind
 
 from ranklaunch.report import model, whole
 from ranklaunch.report.accounting import timeline
+from ranklaunch.report.formats import html, prom, text
 from ranklaunch.report.model import Report, Seen, Span
 from ranklaunch.report.painting import painted
 from ranklaunch.report.rounds import Together, regained
+from ranklaunch.values import replace
 
 
 def seconds(report: Report) -> dict[str, float]:
@@ -36,6 +38,26 @@ def test_a_success_by_its_steps_saves_and_stalls(left: LeftBehind) -> None:
     assert seconds(report) == {"waiting": 4.0, "startup": 6.0, "productive": 32.0, "saving": 3.0, "stalled": 15.0, "stopping": 2.0}
     told = report.accounting
     assert (told.goodput, told.time_to_first_step_s, told.interruptions) == (pytest.approx(32 / 62), pytest.approx(10.0), 0)
+
+
+def test_the_time_of_a_slow_job_is_a_part_of_its_steps(left: LeftBehind) -> None:
+    """What stalls meanwhile is not slow, and what two nodes tell counts once. slow_s is beside the buckets."""
+    for number in (0, 1):
+        node = left.node(number).starts(float(number), 4.0, 4.5).steps(10.0, 1).steps(58.0, 50)
+        node.tell(25.0, "slow", text="slow", over=False, since="2026-09-21T14:13:40+00:00")  # BEGAN + 20
+        if number == 0:
+            node.tell(35.0, "hang", text="nothing moves", since="2026-09-21T14:13:48+00:00")
+            node.tell(38.0, "hang", text="it moves again", since=None)
+        node.tell(47.0, "slow", text="fast", over=True, since="2026-09-21T14:14:05+00:00")
+        node.tell(56.0, "slow", text="slow", over=False, since="2026-09-21T14:14:15+00:00")
+        node.ends(60.0, 62.0).verdict()
+    report = whole.report(str(left.folder))
+    assert seconds(report) == {"waiting": 4.0, "startup": 6.0, "productive": 40.0, "stalled": 10.0, "stopping": 2.0}
+    assert report.accounting.slow_s == pytest.approx(25.0 - 10.0 + 5.0, abs=0.002)
+    assert report.attempts[0].accounting == replace(report.accounting, gaps_s=0.0)
+    assert "\n  of which slow              20.0 s   32.3 %\n" in text.shown(report)
+    assert "the job was slow for 20.0 s" in html.shown(report)
+    assert 'ranklaunch_report_slow_seconds{job="bert"} 20\n' in prom.shown(report)
 
 
 def test_steps_that_are_done_again_after_a_restart(left: LeftBehind) -> None:

@@ -112,7 +112,7 @@ def test_a_stop_request_while_the_command_runs_shortens_it(as_process: Starter, 
 class World:
     """A session as it is seen, which waits for its nodes."""
 
-    def __init__(self, folder: Path, node: int, tell: Tell, env: Mapping[str, str] = NOTHING) -> None:
+    def __init__(self, folder: Path, node: int, tell: Tell, env: Mapping[str, str] = NOTHING, slow: bool = False) -> None:
         self.said: list[str] = []
         self.loop = Loop()
         planned = replace(helpers.plan({}, nodes="2", hosts="h0,h1", node_index=str(node), method="spawn", slots="1"), tell=tell)
@@ -120,7 +120,7 @@ class World:
         seen = Seen(
             plan=lambda: planned, begun=lambda: False, attended=lambda: attended, phase=lambda: ("starting", ""),
             of_ranks=lambda: {0: {"step": 30, "steps": 120, "step_s": 0.5}, 1: {"step": 29, "steps": 120, "step_s": None}},
-            hang=lambda: None, asked=lambda: None, orphaned=lambda: False,
+            hang=lambda: None, asked=lambda: None, orphaned=lambda: False, slow=lambda: slow,
         )  # fmt: skip
         self.telling = Telling(seen, self.loop, self.said.append, {"PATH": "/usr/bin:/bin", "RANK": "3", **env})
 
@@ -146,6 +146,31 @@ def test_an_alarm_is_told_by_node_0_alone(tmp_path: Path) -> None:
     formats.check("hang", document)
     assert document["suspect_host"] is None
     assert events.read_text() == f"hang {tmp_path}/hang.json \nverdict /v.json \n"
+
+
+def test_a_slow_job_is_told_by_node_0_alone(tmp_path: Path) -> None:
+    """With a reason, as all documents have one: hooks show it."""
+    told = script(tmp_path / "told.sh", f'echo "$1 $2" >> {tmp_path}/events')
+    events = tmp_path / "events"
+    event = {"text": "slow", "over": False, "since": "then", "step_s": 6.1, "baseline_s": 1.0, "factor": 6.1, "rank": None, "node": None}
+    for node in (1, 0):
+        world = World(tmp_path, node, Tell(on_event=(str(told),)))
+        world.telling.slow(event)
+        assert (tmp_path / "slow.json").exists() == (node == 0)
+    world.loop.run_until(lambda: events.exists() and events.read_text().endswith("\n"), world.loop.clock() + DEADLINE_S)
+    document = json.loads((tmp_path / "slow.json").read_text())
+    formats.check("slow", document)
+    assert document["reason"] == "slow"
+    assert events.read_text() == f"slow {tmp_path}/slow.json\n"
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_metrics_say_whether_the_job_is_slow(tmp_path: Path, slow: bool) -> None:
+    world = World(tmp_path, 1, Tell(metrics_file=str(tmp_path / "m.prom")), slow=slow)
+    sleep_until(lambda: (tmp_path / "m.prom").exists(), "no metrics")
+    assert f'ranklaunch_slow{{job_name="local",node="1"}} {int(slow)}\n' in (tmp_path / "m.prom").read_text()
+    world.telling.ended(FAILED, "/v.json")
+    assert 'ranklaunch_slow{job_name="local",node="1"} 0\n' in (tmp_path / "m.prom").read_text()
 
 
 def test_metrics_that_cannot_be_written_are_told_of_once(tmp_path: Path) -> None:

@@ -193,12 +193,14 @@ class Recorders(Value):
 
 class Watch(Value):
     """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
-    of life, and the same before the first step. expect: the user's rules, as they were given."""
+    of life, and the same before the first step. expect: the user's rules, as they were given. slow: factor above the usual step time from
+    which on the job is reported as slow; 0 for never."""
 
     hang: str = "observe"
     hang_s: float = 300.0
     first_step_s: float = 1800.0
     expect: str = ""
+    slow: float = 2.0
 
     @property
     def look_s(self) -> float:
@@ -317,7 +319,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "limits": as_dict(plan.limits),
         "save": as_dict(plan.save),
         **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
-        "watch": as_dict(plan.watch),
+        "watch": _watch(plan.watch),
         **({"console": as_dict(plan.console)} if plan.console else {}),
         **({"fewer_ranks": True} if plan.fewer_ranks else {}),
         **({"trust": as_dict(plan.trust)} if plan.trust != Trust() else {}),
@@ -325,6 +327,12 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }
+
+
+def _watch(watch: Watch) -> dict[str, Any]:
+    """slow only where it is not as by default."""
+    values = as_dict(watch)
+    return values if watch.slow != Watch().slow else {key: value for key, value in values.items() if key != "slow"}
 
 
 def _node(node: Node) -> dict[str, Any]:

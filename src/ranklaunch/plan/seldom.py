@@ -36,7 +36,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
         **({"console": _console(plan, reader)} if _named(reader, "console") else {}),
         **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event", "trainjob_") else {}),
         **({"trust": _trust(reader)} if _named(reader, "exit", "left_ranks", "alone_s", "each_node", "nested", "end_timeout") else {}),
-        **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
+        **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect", "slow") else {}),
     }
 
 
@@ -129,7 +129,9 @@ def _trust(reader: Reader) -> Trust:
 def _watch(reader: Reader) -> Watch:
     from ranklaunch.read import hangs
 
-    return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
+    return Watch(
+        reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT), reader.get(hangs.SLOW)
+    )
 
 
 def _tell(reader: Reader) -> Tell:

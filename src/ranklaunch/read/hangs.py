@@ -9,6 +9,15 @@ OBSERVE, STOP, RESTART, OFF = "observe", "stop", "restart", "off"
 LEAST_S = 0.5
 
 
+def slow(text: str) -> float:
+    """Parse the factor of a slow job. 0 turns the watch off."""
+    number = parse.decimal(text)
+    if number is None or 0 < number < 1:
+        msg = "expected a number, at least 1, or 0 for off"
+        raise ValueError(msg)
+    return number
+
+
 def rules(text: str) -> str:
     """As they are: whoever watches makes patterns of them. Raises ValueError with what was expected."""
     from ranklaunch.watch import expect
@@ -35,5 +44,9 @@ EXPECT = Variable(
     "N s, REGEX every N s, REGEX is number, or REGEX < NUMBER, with <, <=, > or >=, a number or Kx median, and perhaps for N s",
     option="--expect",
 )  # fmt: skip
+SLOW = Variable(
+    "slow", ("RANKLAUNCH_SLOW",), slow, 2.0, "factor by which steps must take longer than before for the job to be reported as slow; 0: "
+    "nothing is reported", option="--slow",
+)  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (HANG, HANG_S, FIRST_STEP_S, EXPECT)
+VARIABLES: tuple[Variable[object], ...] = (HANG, HANG_S, FIRST_STEP_S, EXPECT, SLOW)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 import shlex
 from collections.abc import Callable
@@ -65,9 +64,14 @@ def grace(text: str) -> float:
     return GRACE_S if is_auto(text) else seconds(text)
 
 
+def decimal(value: str) -> float | None:
+    """Return a number without a sign, None for other text: float() alone takes nan and 1_0."""
+    return float(value) if re.fullmatch(_SECONDS, value.strip(" \t")) else None
+
+
 def seconds(value: str) -> float:
-    number = float(value) if re.fullmatch(_SECONDS, value.strip(" \t")) else math.nan
-    if not 0 <= number <= 10_000_000:
+    number = decimal(value)
+    if number is None or not 0 <= number <= 10_000_000:
         msg = "expected seconds, a number from 0 to 10000000"
         raise ValueError(msg)
     return number

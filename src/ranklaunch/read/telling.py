@@ -25,8 +25,9 @@ METRICS_FILE = Variable(
     "anew every 15 s and at the end; {node} in it is the node's index", option="--metrics-file",
 )  # fmt: skip
 ON_EVENT: Variable[tuple[str, ...]] = Variable(
-    "on_event", ("RANKLAUNCH_ON_EVENT",), words, (), "a command that node 0 runs at a hang alarm, at a restart in place and after the "
-    "verdict, for at most 30 s, with the event's name (hang, restart, verdict) and the path of its JSON", option="--on-event",
+    "on_event", ("RANKLAUNCH_ON_EVENT",), words, (), "a command that node 0 runs at a hang alarm, when the job becomes slow, at a "
+    "restart in place and after the verdict, for at most 30 s, with the event's name (hang, slow, restart, verdict) and the path of its "
+    "JSON", option="--on-event",
 )  # fmt: skip
 SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 TRAINJOB_STATUS = Variable(

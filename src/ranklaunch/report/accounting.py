@@ -62,14 +62,42 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
 
 def of_attempt(spans: Sequence[Span], rounds: Sequence[Together], interruptions: int, steps_seen: bool) -> Accounting:
     began = spans[0].began if spans else None
-    return _accounting(_buckets(spans), rounds, began, interruptions, steps_seen)
+    found = _accounting(_buckets(spans), rounds, began, interruptions, steps_seen)
+    return replace(found, slow_s=_slow_s(spans, rounds))
 
 
 def of_all(timelines: Iterable[Sequence[Span]], rounds: Sequence[Together], gaps: Sequence[Gap], interruptions: int) -> Accounting:
     spans = [span for each in timelines for span in each]
     steps_seen = any(each.first_step is not None for each in rounds)
     found = _accounting(_buckets(spans), rounds, spans[0].began if spans else None, interruptions, steps_seen)
-    return replace(found, gaps_s=sum(gap.ended - gap.began for gap in gaps))
+    return replace(found, gaps_s=sum(gap.ended - gap.began for gap in gaps), slow_s=_slow_s(spans, rounds))
+
+
+def _slow_s(spans: Iterable[Span], rounds: Iterable[Together]) -> float:
+    """Return the seconds of productive and repeated time in which the job was slow. All nodes tell of the same times."""
+    slows = _merged(slow for each in rounds for slow in each.slows)
+    steps = [span for span in spans if span.kind in (PRODUCTIVE, REPEATED)]
+    return sum(_overlap_s(span, slow) for slow in slows for span in steps)
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Return the times that any of the spans covers, each once."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.began):
+        last = found[-1] if found else None
+        if last and span.began <= _end(last):
+            found[-1] = replace(last, ended=max(_end(last), _end(span)))
+        else:
+            found.append(span)
+    return found
+
+
+def _overlap_s(one: Span, two: Span) -> float:
+    return max(0.0, min(_end(one), _end(two)) - max(one.began, two.began))
+
+
+def _end(span: Span) -> float:
+    return span.began if span.ended is None else span.ended
 
 
 def _buckets(spans: Iterable[Span]) -> Buckets:

@@ -27,6 +27,7 @@ LAUNCH = "launch"  # from the launch to the first step, or to the end where ther
 STEPS = "steps"  # from the first step to the end
 SAVING = "saving"  # a checkpoint, while no rank goes on
 STALLED = "stalled"  # nothing moves
+SLOW = "slow"  # steps took much longer than before; beside the others
 STOP = "stop"  # from what decided to the end of everything
 GATE = "gate"  # from the end of a round to the next release: what ranks leave behind, a pause, all nodes again
 
@@ -253,7 +254,8 @@ class Buckets(Value):
 class Accounting(Value):
     """wall_s: the sum of the buckets, so without what lies between attempts: gaps_s, which is the platform's. goodput: productive of the
     wall time, None where no steps were seen. time_to_recover_s: of each interruption that training came back from, from the failure to the
-    next first step, gaps included. interruptions: rounds that ended in a failure or a stop."""
+    next first step, gaps included. interruptions: rounds that ended in a failure or a stop. slow_s: part of the productive and repeated
+    time in which the job was slow."""
 
     wall_s: float
     buckets: Buckets
@@ -263,6 +265,7 @@ class Accounting(Value):
     time_to_recover_s: tuple[float, ...] = ()
     interruptions: int = 0
     gaps_s: float = 0.0
+    slow_s: float = 0.0
 
 
 class Gap(Value):

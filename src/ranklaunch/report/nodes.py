@@ -131,6 +131,19 @@ def stalls_of(told: Told, over: float, shift: float) -> Iterator[Span]:
         yield Span(model.STALLED, since, over)
 
 
+def slows_of(told: Told, over: float, shift: float) -> Iterator[Span]:
+    """Yield the times of a slow job, from the first slow step to the first fast one, or to `over`. Events have them by node 0's clock."""
+    began: float | None = None
+    for is_recovery, since in told.slows:
+        if not is_recovery:
+            began = since - shift if began is None else began
+        elif began is not None:
+            yield Span(model.SLOW, began, max(began, min(since - shift, over)))
+            began = None
+    if began is not None:
+        yield Span(model.SLOW, began, max(began, over))
+
+
 def _marks(told: Told, plan: Mapping[str, Any], first_step: float | None) -> Iterator[Mark]:
     known: Iterable[tuple[str, float | None, str]] = (
         (model.READ, told.first, ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
@@ -39,6 +39,7 @@ class Together(Value):
     waits: tuple[Span, ...] = ()
     saved: tuple[Span, ...] = ()
     stalls: tuple[Span, ...] = ()
+    slows: tuple[Span, ...] = ()
     steps: tuple[tuple[Seen, ...], ...] = ()
     lost_node: bool = False
     output: tuple[written.Point, ...] = ()
@@ -71,6 +72,10 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
     ended = times({node: told.end[0] if told.end else None for node, told in tolds.items()})
     failed = min(times({node: nodes.failed_of(told) for node, told in tolds.items()}), default=None)
     steps = tuple(_steps(tolds, clocks))
+
+    def spans(of: Callable[[Told, float, float], Iterable[Span]]) -> tuple[Span, ...]:
+        return tuple(clocks[node].span(span) for node, told in tolds.items() for span in of(told, over - shift[node], shift[node]))
+
     signs = times({node: told.last for node, told in tolds.items()})
     over = failed if failed is not None else max(signs)
     first = next(told for told in (*(told for told in tolds.values() if told.end), *tolds.values()))
@@ -93,9 +98,8 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
         best=max(((seen.epoch, seen.step) for each in steps for seen in each), default=None),
         waits=tuple(clocks[node].span(wait) for node, told in tolds.items() for wait in told.waits),
         saved=tuple(clocks[node].span(span) for node, told in tolds.items() for span in told.saved),
-        stalls=tuple(
-            clocks[node].span(span) for node, told in tolds.items() for span in nodes.stalls_of(told, over - shift[node], shift[node])
-        ),
+        stalls=spans(nodes.stalls_of),
+        slows=spans(nodes.slows_of),
         steps=steps,
         lost_node=bool(ended) and len(ended) < len(tolds),
         output=written.together(

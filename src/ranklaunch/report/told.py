@@ -64,6 +64,7 @@ class Told:
         self.saved: list[Span] = []
         self.signals: list[tuple[float, str]] = []
         self.hangs: list[tuple[float, str, float | None]] = []  # when, what, since when
+        self.slows: list[tuple[bool, float]] = []  # changes of a slow job: True for a recovery, and since when
         self.evidence: list[Line] = []
         self.troubles: list[str] = []
         self.failing: float | None = None
@@ -194,6 +195,11 @@ class Told:
         if len(self.hangs) < MOST:
             self.hangs.append((at, given.text(line.get("text")), given.time(line.get("since"))))
 
+    def _slow(self, at: float, line: Line) -> None:
+        if len(self.slows) < MOST:
+            since = given.time(line.get("since"))
+            self.slows.append((line.get("over") is True, at if since is None else since))
+
     def _evidence(self, at: float, line: Line) -> None:
         if len(self.evidence) < MOST:
             self.evidence.append({key: line.get(key) for key in ("number", "why", "folder")})
@@ -218,6 +224,6 @@ class Told:
 _HEARD: dict[str, Callable[[Told, float, Line], None]] = {
     "read": Told._read, "wait": Told._wait, "waited": Told._waited, "settled": Told._settled, "released": Told._released,
     "spawn": Told._spawn, "first output": Told._wrote, "exit": Told._exit, "steps": Told._steps, "saved": Told._saved,
-    "signal": Told._signal, "hang": Told._hang, "evidence": Told._evidence, "trouble": Told._trouble, "failing": Told._failing,
-    "done": Told._done, "ending": Told._ending, "end": Told._end,
+    "signal": Told._signal, "hang": Told._hang, "slow": Told._slow, "evidence": Told._evidence, "trouble": Told._trouble,
+    "failing": Told._failing, "done": Told._done, "ending": Told._ending, "end": Told._end,
 }  # fmt: skip

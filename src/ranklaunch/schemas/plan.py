@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.plan.model import Console, File, Limits, Recorders, Save, Tell, Watch
+from ranklaunch.plan.model import Console, File, Limits, Recorders, Save, Tell
 from ranklaunch.read.provenance import Reading
 
 
@@ -143,6 +143,21 @@ class Restarts(TypedDict):
     never: list[int]
     restarted_outside: bool
     marks: list[str]
+
+
+class _OfAnyWatch(TypedDict):
+    hang: str
+    hang_s: float
+    first_step_s: float
+    expect: str
+
+
+class Watch(_OfAnyWatch, total=False):
+    """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
+    of life, and the same before the first step. expect: the user's rules, as they were given. slow: factor above the usual step time from
+    which on the job is reported as slow; 0 for never; not there for the default."""
+
+    slow: float
 
 
 class _OfAnyPlan(TypedDict):

@@ -116,4 +116,24 @@ class HangAlarm(Hang):
     suspect_host: SuspectHost | None
 
 
-DOCUMENTS: Mapping[str, Any] = {"verdict": Verdict, "round": Round, "hang": HangAlarm}
+class SlowAlarm(TypedDict):
+    """A slow job, as a command is told of it. restart: how often ranks were started again in place before. time: of the alarm. reason: one
+    sentence. since: when the first slow step began. Both are UTC, ISO 8601. step_s: seconds of a step since then. baseline_s: seconds of a
+    step before. factor: step_s divided by baseline_s. rank, node: the slowest rank by the step times that ranks print, null where none
+    stands out."""
+
+    schema: Literal["ranklaunch.slow/1"]
+    job: str
+    attempt: int
+    restart: int
+    time: str
+    reason: str
+    since: str
+    step_s: float
+    baseline_s: float
+    factor: float
+    rank: int | None
+    node: int | None
+
+
+DOCUMENTS: Mapping[str, Any] = {"verdict": Verdict, "round": Round, "hang": HangAlarm, "slow": SlowAlarm}

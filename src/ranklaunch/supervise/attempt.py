@@ -183,7 +183,7 @@ class Attempt:
             outputs=lambda: self.logs.by_rank, nodes=self.nodes, loop=self.loop, record=self.record,
             say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
-            alarm=self._around.teller().hang, taking=self.companions.taking,
+            alarm=self._around.teller().hang, slow=self._around.teller().slow, taking=self.companions.taking,
             said=lambda: closing.remember_ranks(self.children, self.logs),
         )  # fmt: skip
 

@@ -32,8 +32,9 @@ class Attended(Value):
     for people. fail: ends the attempt, as its first failure. stopper: ends what runs, once it has begun. ended: its own children that
     have, in that order. explained: which rank of a launcher failed first, by what that has written. take: has evidence taken on all
     nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that the
-    job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended.
-    taking: whether evidence is being taken here, for which ranks compute, write and say something, whatever they wait for."""
+    job hangs. slow: tools are told that the job is slow. said: ranks that were on their way out by themselves have said why by now: what
+    they write later is about being ended. taking: whether evidence is being taken here, for which ranks compute, write and say something,
+    whatever they wait for."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -52,6 +53,7 @@ class Attended(Value):
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]
     alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
+    slow: Callable[[Mapping[str, Any]], None] = lambda event: None
     said: Callable[[], None] = lambda: None
     taking: Callable[[], bool] = lambda: False
 
@@ -62,6 +64,11 @@ class Companion:
     @property
     def taking(self) -> bool:
         """Evidence, of this node."""
+        return False
+
+    @property
+    def slow(self) -> bool:
+        """True while the job is slow."""
         return False
 
     def take(self, why: str, ends: bool) -> None:
@@ -206,6 +213,10 @@ class Companions:
     def taking(self) -> bool:
         return any(companion.taking for companion in self._all)
 
+    @property
+    def slow(self) -> bool:
+        return any(companion.slow for companion in self._all)
+
     def take(self, why: str, ends: bool) -> None:
         for companion in self._all:
             companion.take(why, ends)
@@ -291,6 +302,10 @@ class StandIn(Companion):
         self._attended = attended
         self._make = make
         self._made = Companion()
+
+    @property
+    def slow(self) -> bool:
+        return self._made.slow
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         return self._made.before_stop(ending, go_on)

@@ -39,6 +39,9 @@ class Teller:
     def hang(self, said: Mapping[str, Any]) -> None:
         """Tell of an alarm about a hang, on node 0. said: as nodes have it."""
 
+    def slow(self, event: Mapping[str, Any]) -> None:
+        """Tell of a slow job, on node 0. event: the fields of the event."""
+
     def restarts(self, folder: str) -> None:
         """All ranks are about to start again in place. folder: of the round that has ended."""
 
@@ -50,8 +53,8 @@ class Teller:
 
 
 class Seen(Value):
-    """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. asked: as in
-    Surroundings. orphaned: everything is to end at once."""
+    """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. slow:
+    whether the job is slow. asked: as in Surroundings. orphaned: everything is to end at once."""
 
     plan: Callable[[], Plan]
     begun: Callable[[], bool]
@@ -61,6 +64,7 @@ class Seen(Value):
     hang: Callable[[], object]
     asked: Callable[[], tuple[int, float] | None]
     orphaned: Callable[[], bool]
+    slow: Callable[[], bool] = lambda: False
 
 
 Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]

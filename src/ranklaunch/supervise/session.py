@@ -130,6 +130,7 @@ class Session:
             plan=lambda: self._now().plan, begun=lambda: self._now().phase()[0] != "starting", attended=lambda: self._now().attended(),
             phase=lambda: self._now().phase(), of_ranks=lambda: self._now().companions.of_ranks(),
             hang=lambda: self._now().companions.facts().get("hang"), asked=lambda: self._asked, orphaned=lambda: self._orphaned,
+            slow=lambda: self._now().companions.slow,
         )  # fmt: skip
         try:
             self._teller = start.tell(seen, self._loop, self._terminal.say, self._env)

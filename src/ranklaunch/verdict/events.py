@@ -101,6 +101,17 @@ EVENTS: tuple[Event, ...] = (
         "hang", "nothing moves: a warning, an alarm, or that it moves again",
         (Field("text", str), Field("since", str, "when the last thing has moved, UTC by node 0's clock, else null", may_be_null=True)),
     ),
+    Event(
+        "slow", "steps take much longer than before; or (over) as long as before again",
+        (
+            Field("text", str), Field("over", bool, "the job has recovered"),
+            Field("since", str, "when the first slow step began, or the first fast one; UTC by node 0's clock"),
+            Field("step_s", float, "of the steps since then"), Field("baseline_s", float, "of the steps before"),
+            Field("factor", float, "step_s divided by baseline_s"),
+            Field("rank", int, "the slowest, where ranks print their own step times and one stands out; else null", may_be_null=True),
+            Field("node", int, "of this rank; else null", may_be_null=True),
+        ),
+    ),
     Event("notice", "after the first step: what a stop would cost, where no rank catches SIGTERM", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),

@@ -20,6 +20,7 @@ PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
 ENDS = "ends.json"  # how each process of this node ended
 HANG = "hang.json"  # what was said of the last alarm, where a command is told of it
+SLOW = "slow.json"  # the last event of a slow job, where a command is told of it
 EVIDENCE = "evidence"
 RECORDS = "records"
 TUNE, BEST = "tune", "run"  # of a search, and of what was run with the best that it found: beside its own attempt

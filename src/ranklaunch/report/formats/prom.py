@@ -27,6 +27,7 @@ def _lines(report: Report) -> Iterator[str]:
     gauges: tuple[tuple[str, str, str, float | None], ...] = (
         ("wall_seconds", "seconds", "Wall time of all attempts, without what lies between them.", told.wall_s),
         ("gaps_seconds", "seconds", "Time between attempts.", told.gaps_s),
+        ("slow_seconds", "seconds", "Part of the productive and repeated time in which steps took much longer than before.", told.slow_s),
         ("goodput_ratio", "ratio", "Productive share of the wall time.", told.goodput),
         ("time_to_first_step_seconds", "seconds", "From the start to the first step.", told.time_to_first_step_s),
         ("began_timestamp_seconds", "seconds", "Start of the first attempt.", report.began),

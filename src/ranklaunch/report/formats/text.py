@@ -194,6 +194,8 @@ def _time(report: Report) -> Iterator[str]:
         if seconds >= 0.0005 * told.wall_s and seconds > 0:
             share = seconds / told.wall_s
             yield f"  {label:22} {lasted(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}".rstrip()
+    if told.slow_s:
+        yield f"  {'of which slow':22} {lasted(told.slow_s):>10}  {100 * told.slow_s / told.wall_s:5.1f} %"
     yield from _figures(told, report)
 
 

@@ -30,6 +30,7 @@ class Standing(Value):
     began: float
     now: float
     exit_code: int | None = None
+    slow: bool = False
 
 
 def shown(standing: Standing) -> str:
@@ -49,6 +50,7 @@ def _of_job(standing: Standing) -> Iterator[Family]:
     yield Family("ranklaunch_nodes", "nodes that take part", [({}, standing.nodes)])
     yield Family("ranklaunch_world_size", "ranks of all nodes", [({}, standing.world_size)])
     yield Family("ranklaunch_hang_suspected", "1 where an alarm stands that nothing moves", [({}, int(standing.hangs))])
+    yield Family("ranklaunch_slow", "1 while a step takes much longer than before", [({}, int(standing.slow))])
     yield Family("ranklaunch_start_time_seconds", "when this attempt began, since 1970", [({}, standing.began)], unit="seconds")
     yield Family("ranklaunch_written_time_seconds", "when this file was written, since 1970", [({}, standing.now)], unit="seconds")
     yield Family("ranklaunch_exit_code", "of the job; not there while it runs", _one(standing.exit_code))

@@ -31,9 +31,9 @@ LIMIT_S = 30.0  # of one run of the command
 LOOK_S = 0.5
 LEAST_S = 0.2  # that are worth to begin with
 POST = own_program("post_trainjob_status.py")
-HANG, RESTART, VERDICT = "hang", "restart", "verdict"
+HANG, SLOW, RESTART, VERDICT = "hang", "slow", "restart", "verdict"
 OF_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK_ID", "SLURM_PROCID")  # who has one is taken for a rank
-SCHEMA_OF_HANG = "ranklaunch.hang/1"
+SCHEMA_OF_HANG, SCHEMA_OF_SLOW = "ranklaunch.hang/1", "ranklaunch.slow/1"
 
 
 class Telling(Teller):
@@ -61,17 +61,27 @@ class Telling(Teller):
     def hang(self, said: Mapping[str, Any]) -> None:
         if not self._tells:
             return
-        seen = self._seen.attended()
-        job = seen.plan().job
+        job = self._seen.attended().plan().job
         verdict = Verdict("failed", 0, "", None, (), "", "")
         host = avoid.suspect(verdict, [node.host for node in job.everyone], said)
-        document = {"schema": SCHEMA_OF_HANG, "job": job.name, "attempt": job.attempt, "restart": job.restart, "time": time_now(), **said}
-        path = os.path.join(seen.record.folder, folders.HANG)
+        self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
+
+    def slow(self, event: Mapping[str, Any]) -> None:
+        if self._tells:
+            fields = {key: value for key, value in event.items() if key not in ("text", "over")}
+            self._alarm(SLOW, SCHEMA_OF_SLOW, folders.SLOW, {"reason": event["text"], **fields})
+
+    def _alarm(self, event: str, schema: str, name: str, said: Mapping[str, Any]) -> None:
+        """Write a file of this name into the attempt's folder, and run the command."""
+        seen = self._seen.attended()
+        job = seen.plan().job
+        document = {"schema": schema, "job": job.name, "attempt": job.attempt, "restart": job.restart, "time": time_now(), **said}
+        path = os.path.join(seen.record.folder, name)
         try:
-            disk.write(path, f"{json.dumps({**document, 'suspect_host': as_dict(host) if host else None}, indent=1)}\n".encode(), 0o644)
+            disk.write(path, f"{json.dumps(document, indent=1)}\n".encode(), 0o644)
         except (OSError, disk.NotRegularError) as error:
             self._say(f"{path}: {error}")
-        self._happened(HANG, path)
+        self._happened(event, path)
 
     def restarts(self, folder: str) -> None:
         self._happened(RESTART, os.path.join(folder, folders.ROUND))
@@ -216,6 +226,7 @@ class Telling(Teller):
             ranks=self._ranks(),
             nodes=len(job.nodes), world_size=job.world_size, attempt=job.attempt, restarts=job.restart,
             hangs=bool(self._seen.hang()), began=self._began, now=time.time(), exit_code=exit_code,
+            slow=exit_code is None and self._seen.slow(),
         )  # fmt: skip
 
     def _ranks(self) -> list[metrics.Rank]:

@@ -1,4 +1,5 @@
-"""The companion of an attempt that writes down how ranks get on: their steps and saves become events, few enough for a job of weeks.
+"""The companion of an attempt that writes down how ranks get on: their steps and saves become events, few enough for a job of weeks. The
+same steps show whether the job is slow.
 
 A rank is looked at when it has written something, so the time of a step is that of its line; and seldom enough for that to cost nothing.
 """
@@ -10,6 +11,7 @@ from functools import partial
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.watching.slowness import Slowness
 from ranklaunch.supervise.watching.step_reader import StepReader, step_reader
 from ranklaunch.watch.pace import Pace, Saves
 
@@ -22,11 +24,16 @@ class Pacing(Companion):
     def __init__(self, attended: Attended) -> None:
         self._of = attended
         self._pace = Pace()
+        self._slowness = Slowness(attended) if attended.plan().watch.slow else None
         self._began = attended.loop.clock()
         self._followed: dict[int, Output] = {}
         self._readers: dict[int, StepReader] = {}
         self._looked: dict[int, float] = {}
         self._tick()
+
+    @property
+    def slow(self) -> bool:
+        return self._slowness is not None and self._slowness.slow
 
     def stopped(self) -> None:
         self._write()
@@ -61,6 +68,9 @@ class Pacing(Companion):
         self._looked[rank] = output.written_at or 0.0
         try:
             self._readers[rank].look()
+            step = self._readers[rank].steps.last
+            if step and self._slowness:
+                self._slowness.feed(rank, step)
         except Exception as error:  # ours
             output.heard = None
             self._of.say(f"nobody follows the steps of rank {rank} any more: a defect in ranklaunch: {type(error).__name__}: {error}")

@@ -180,6 +180,8 @@ def _figures(told: Accounting) -> Iterator[str]:
         yield f"{100 * told.goodput:.1f} % of the time was productive"
     if not told.steps_seen:
         yield "no steps were found in what ranks wrote, so what of the running was productive is not known"
+    if told.slow_s:
+        yield f"the job was slow for {words.long(told.slow_s)}"
     if told.time_to_first_step_s is not None:
         yield f"first step after {words.long(told.time_to_first_step_s)}"
     if told.interruptions:
