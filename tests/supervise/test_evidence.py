@@ -66,6 +66,9 @@ def test_before_a_rank_is_ended_it_says_where_it_waits(as_process: Starter) -> N
     for rank in (0, 3):
         assert "in waits_for_rank\n" in (folder / f"rank_{rank}.aborted.txt").read_text()
         assert b"Fatal Python error: Aborted" in job.log(rank)
+    shown = job.out.text + job.err.text
+    assert not any(word in shown for word in ("Fatal Python error", "Extension modules", "most recent call first"))
+    assert "had said" not in json.dumps(verdict)
     assert job.log(2) == b"ready\nsaved\n"
     assert [event["exit_code"] for event in job.events if event["event"] == "exit" and event["rank"] == 2] == [0]
     found = json.loads((folder / "processes.json").read_text())
@@ -101,6 +104,19 @@ def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
         assert {int(rank): "in waits_for_rank" in told["stack"][0] for rank, told in summary["ranks"].items()} == dict.fromkeys(ranks, True)
         names = [event["event"] for event in jobs[i].events]
         assert names.index("evidence") < names.index("exit", names.index("ending"))
+
+
+def test_a_rank_that_time_outs_name_is_named_on_its_node(as_process: Starter) -> None:
+    says = "RuntimeError: EI0002: The Notify register has not received the Notify record from remote rank [2]."
+    go, port = as_process.folder / "go", free_port()
+    jobs = [node(as_process, i, child("times_out.py"), go, "--rank", 0, "--says", says, muster_port=port) for i in range(2)]
+    for rank in range(4):
+        jobs[rank // 2].out.wait_for(f"[rank {rank}] ready")
+    go.touch()
+    assert [job.popen.wait(DEADLINE_S) for job in jobs] == [1, 1], "\n".join(job.err.text for job in jobs)
+    for job in jobs:
+        assert (job.verdict["culprit"]["rank"], job.verdict["culprit"]["node"]) == (2, 1)
+        assert job.verdict["because"][0]["rule"] == "waited-for"
 
 
 def test_who_is_stopped_while_another_times_out_is_noted(as_process: Starter) -> None:

@@ -153,7 +153,7 @@ def waited_for(suspect: Suspect, of: Evidence, node: NodeEnds) -> Iterator[Suspe
             if named and named.culprit:
                 waits = f"{blame.name(named.culprit)} on {blame.place(named.node, named.culprit.host)} did not answer"
                 line = error.line[: blame.SEEN]
-                because = Because("waited-for", line, Of(suspect.node, suspect.culprit.rank if suspect.culprit else None))
+                because = Because(blame.WAITED_FOR, line, Of(suspect.node, suspect.culprit.rank if suspect.culprit else None))
                 culprit = replace(named.culprit, error=None, last_lines=())
                 yield replace(named, at=suspect.at - AFTER_S, reason=f"{waits}: {line}", culprit=culprit, late=True, because=(because,))
 

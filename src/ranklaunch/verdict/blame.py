@@ -32,6 +32,7 @@ OF_NO_OTHER = (CAUSE, UNKNOWN)  # kinds of errors that tell neither of another f
 LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # the output above says why
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 TIMEOUT = "timeout"  # in the name of a known error
+WAITED_FOR = "waited-for"  # rule by which a time-out message names the rank that did not answer
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that the same sender signalled
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
 # Seconds by which a crash is seen later than its peers may notice it, and write what they fail of. The end of a peer kills nobody by

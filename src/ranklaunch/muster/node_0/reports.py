@@ -229,10 +229,14 @@ class Reports:
     # DeepSpeed's runner starts.
 
     def _own(self, node: Node, message: Message) -> Suspect:
+        """Return a node's suspect, placed on that node. A rank that its ranks waited for in vain stays on its own node."""
         said: Suspect = blame.clipped(reading.suspect(message))
         if node.inside and not node.index:
             return said
-        return replace(said, node=node.index, culprit=said.culprit and replace(said.culprit, node=node.index, host=self._host(node)))
+        index, host, culprit = node.index, self._host(node), said.culprit
+        if culprit and 0 <= culprit.node < len(self._hosts) and any(each.rule == blame.WAITED_FOR for each in said.because):
+            index, host = culprit.node, self._hosts[culprit.node]
+        return replace(said, node=index, culprit=culprit and replace(culprit, node=index, host=host))
 
     def _finish(self, node: Node, message: Message) -> Finish:
         said = reading.finish(message)
