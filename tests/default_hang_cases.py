@@ -123,3 +123,39 @@ plain      1 x 1  exit    busy loop
 plain      2 x 1  before  socket
 """
 CELLS = [_cell(row) for row in ROWS.strip().splitlines()]
+
+# Programs that are healthy (children/lives.py).
+HEALTHY = [
+    "compiles_without_a_word",
+    "compiles_after_a_line",
+    "a_compiler_of_its_own",
+    "reads_before_the_first_line",
+    "reads_after_a_line",
+    "waits_for_the_others_data",
+    "downloads",
+    "forks_workers",
+    "a_word_now_and_then",
+    "dots",
+    "slow_steps",
+    "steps_that_grow",
+    "a_slow_first_step",
+    "a_bar",
+    "to_stderr",
+    "one_rank_speaks",
+    "ranks_take_turns",
+    "to_a_file_of_its_own",
+    "saves",
+    "one_rank_saves",
+    "saves_in_the_background",
+    "evaluates_in_bursts",
+    "one_rank_computes",
+    "a_loader_reads",
+    "waits_for_a_lock",
+    "is_stopped_for_a_while",
+    "is_debugged",
+    "knows_better",
+    "one_rank_ends_before",
+    "saves_at_exit",
+    "frees_memory_at_exit",
+    "saves_on_sigterm",
+]

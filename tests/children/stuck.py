@@ -77,7 +77,7 @@ class Gloo:
         from torch import distributed
 
         self._ones, self._dist = torch.ones(8), distributed
-        distributed.init_process_group("gloo", init_method=f"tcp://{HOST}:{PORT}", rank=rank, world_size=size)
+        distributed.init_process_group("gloo", rank=rank, world_size=size)
 
     def all_reduce(self) -> None:
         self._dist.all_reduce(self._ones)

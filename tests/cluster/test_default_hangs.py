@@ -14,7 +14,7 @@ from typing import Any
 
 import helpers
 import pytest
-from default_hang_cases import CELLS, FIRST_STEP_S, HANG_S, TYPICAL, Cell
+from default_hang_cases import CELLS, FIRST_STEP_S, HANG_S, HEALTHY, TYPICAL, Cell
 
 from testbench.hosts import Host, Hosts
 from testbench.jobs.on_hosts import LONG_S, LauncherJob
@@ -109,6 +109,23 @@ def test_a_hang_is_seen_and_named(cell: Cell, hosts: Callable[..., Hosts], tmp_p
     assert hang is not None, job.words()
     if cell.names is not None:
         assert tuple(each["rank"] for each in hang["suspects"]) == cell.names, (hang, job.words())
+
+
+CHECKED = ("compiles_after_a_line", "one_rank_saves", "one_rank_ends_before")  # by CI
+
+
+@pytest.mark.parametrize("shape", [pytest.param(each, marks=[] if each in CHECKED else [pytest.mark.table]) for each in HEALTHY])
+def test_a_healthy_job_raises_no_alarm(shape: str, hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    job = LauncherJob(hosts(2), tmp_path, "spawn", 1)
+    (tmp_path / "run").mkdir()
+    expect = {"RANKLAUNCH_EXPECT": "step every 60s"} if shape == "knows_better" else {}
+    given = {"SHAPE": shape, "LONG": str(2.4 * HANG_S), "STAR": "h0", "RANKLAUNCH_RUN_DIR": str(tmp_path / "run")}
+    job.start(child("lives.py"), env={**given, **TIMES, **expect})
+    job.end(0)
+    seen = ALARM in job.nodes[0].err
+    with SAID.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"healthy": shape, "seen": seen}) + "\n")
+    assert not seen, job.words()
 
 
 @pytest.mark.table

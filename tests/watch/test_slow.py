@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ranklaunch.watch.slow import Change, Slow, median, slowest
 from ranklaunch.watch.shapes import Place
+from ranklaunch.watch.slow import Change, Slow, median, slowest
 from ranklaunch.watch.steps import Step
 
 SEEDS = range(5)
