@@ -279,6 +279,13 @@ def frees_memory_at_exit() -> None:
     atexit.register(spin, SHORT)
 
 
+def hangs_at_exit() -> None:
+    """The rank $WHO: it is the one of these that is not healthy."""
+    steps()
+    if os.environ["WHO"] == str(RANK):
+        time.sleep(1e6)
+
+
 def saves_on_sigterm() -> None:
     """Nobody sends it: only the handler is there."""
     signal.signal(signal.SIGTERM, lambda number, frame: write_for(1))

@@ -13,7 +13,7 @@ from left_behind import BEGAN, LeftBehind, culprit
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.report import model, verdicts, whole
-from ranklaunch.report.formats import html, prom, text
+from ranklaunch.report.formats import html, prom, text, words
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
 from ranklaunch.tune import results
@@ -185,8 +185,8 @@ def test_ranks_that_were_ended_for_their_hang_did_not_move_again() -> None:
     """And all started again."""
     ended = model.Round(0, "failed", 0.0, 1.0, 2.0, 3.0, 4.0, failed=20.0, ended=21.0)
     attempt = model.Attempt(1, "succeeded", 0.0, 90.0, rounds=(ended, replace(ended, number=1, failed=None)))
-    assert text._was_ended(attempt, model.Hang(10.0, 20.5))
-    assert not text._was_ended(attempt, model.Hang(40.0, 50.0))
+    assert not words.has_moved(attempt, model.Hang(10.0, 20.5))
+    assert words.has_moved(attempt, model.Hang(40.0, 50.0))
 
 
 def test_a_second_cause_is_told_by_its_own_words_apart_from_victims(left: LeftBehind) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from ranklaunch.watch.expect import parse
 from ranklaunch.watch.frames import Rule
 from ranklaunch.watch.sample import Look
 from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job as StartedJob
 from testbench.jobs.job import Starter
 from testbench.places import child
 from testbench.waiting import free_port, sleep_until
@@ -292,6 +294,50 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
     assert "rank 1: its process is stopped (state T)" in job.err.text
     assert "it moves again" in job.err.text
     assert "hang" not in job.verdict
+
+
+def told(job: StartedJob, *words: str) -> str:
+    """Output of a command that asks a running job."""
+    command = [sys.executable, "-m", "ranklaunch", *words, str(job.log_dir)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
+
+
+def test_status_report_and_stacks_show_the_present(as_process: Starter) -> None:
+    """Before the alarm, at it, and during a stop that a rank ignores."""
+    env = {"WHAT": "sleeps for ever", "WHO": "1", "RANKLAUNCH_HANG_S": "20", "STAR_PORT": str(free_port())}
+    job = as_process.spawn(2, child("hangs.py"), env=env, grace_s=20)
+    sleep_until(lambda: "hang alarm at 20 s" in job.err.text, lambda: job.err.text, DEADLINE_S)
+    assert re.search(r"\n  silent \d+ s; hang alarm at 20 s \(RANKLAUNCH_HANG_S\)\n", told(job, "status"))
+    assert " before this report: it still runs, or all of it was killed" in told(job, "report")
+    sleep_until(lambda: "rank 1: sleeps at hangs.py" in job.err.text, lambda: job.err.text, DEADLINE_S)
+    assert "; rank 1: its last step is 7, that of others 8" in told(job, "report")
+    status = told(job, "status")
+    assert re.search(r"\n  hang alarm, last sign of life \d+ s ago: the job hangs: .*; rank 1: its last step is 7", status), status
+    assert "\n    rank 1: sleeps at hangs.py:" in status
+    job.popen.send_signal(signal.SIGTERM)
+    assert job.end() == 143
+
+
+def test_stacks_during_a_stop(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("ignores_term.py"), grace_s=20)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready")
+    sleep_until(lambda: told(job, "status"), lambda: job.err.text, DEADLINE_S)
+    job.popen.send_signal(signal.SIGTERM)
+    sleep_until(lambda: "SIGTERM: stopping" in job.err.text, lambda: job.err.text, DEADLINE_S)
+    assert "ranks 0-1 (state S):\n  " in told(job, "stacks")
+    job.end()
+
+
+def test_a_node_that_has_left_keeps_no_other_from_being_judged(as_process: Starter) -> None:
+    """RANKLAUNCH_END_TIMEOUT_S is below RANKLAUNCH_HANG_S: node 1 has ended with 0 and left, and rank 0 hangs at its exit."""
+    limits = {"RANKLAUNCH_FIRST_STEP_S": "20", "RANKLAUNCH_HANG_S": "6", "RANKLAUNCH_HANG": "stop"}
+    env = {"SHAPE": "hangs_at_exit", "WHO": "0", "LONG": "1", **limits}
+    options = ("--nodes", 2, "--slots", 1, "--method", "spawn", "--python", sys.executable, "--end-timeout-s", 3)
+    job = as_process.command("simulate", *options, "--log-dir", as_process.folder / "logs", "--", child("lives.py"), env=env)
+    assert job.end() == 75, job.err.text
+    reason = checked_verdict(job.log_dir / "verdict.json")["reason"]
+    assert "rank 0: it still runs, while others have ended, and it waits in no collective: hangs_at_exit at lives.py" in reason
 
 
 @pytest.mark.parametrize(

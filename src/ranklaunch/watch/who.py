@@ -221,11 +221,11 @@ def unlike_in_cpu(of: Evidence) -> Iterable[Suspect]:
 
 
 def behind_in_steps(of: Evidence) -> Iterable[Suspect]:
-    """The last step that a rank printed is before the last step of the others."""
+    """The last step that a rank printed is before the last step of the others, and these are at least half of the ranks."""
     stepped = [each for each in of.known if each.step >= 0]
     last = max((each.step for each in stepped), default=0)
     behind = [each for each in stepped if each.step < last]
-    if _are_few(len(behind), len(stepped)):
+    if 2 * len(behind) <= len(stepped):
         yield from (Suspect(each.rank, each.node, f"its last step is {each.step}, that of others {last}", each.file) for each in behind)
 
 

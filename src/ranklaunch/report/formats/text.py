@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model, raised
-from ranklaunch.report.formats.words import NO_REASON, OF_EXCEPTIONS, apart, clock, failure, lasted, limits, raised_by, unfinished, who
+from ranklaunch.report.formats.words import (
+    NO_REASON,
+    OF_EXCEPTIONS,
+    apart,
+    clock,
+    failure,
+    has_moved,
+    lasted,
+    limits,
+    raised_by,
+    unfinished,
+    who,
+)
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
@@ -152,7 +164,7 @@ def _hang(report: Report) -> Iterator[str]:
     last = report.attempts[-1]
     for hang in last.hangs[-2:]:
         since = f" since {clock(hang.since)}" if hang.since else ""
-        moved = hang.ended and not _was_ended(last, hang) and hang.ended < last.ended
+        moved = has_moved(last, hang)
         over = f", and moved again at {clock(hang.ended)}" if hang.ended and moved else ""
         signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
         stands = report.outcome == model.UNFINISHED and not moved and hang is last.hangs[-1]
@@ -165,11 +177,6 @@ def _hang(report: Report) -> Iterator[str]:
         yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"
     if last.evidence:
         yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
-
-
-def _was_ended(attempt: Attempt, hang: Hang) -> bool:
-    """By what was done about it: a round of its time has failed."""
-    return any(each.failed and (hang.since or 0.0) <= each.failed <= (hang.ended or 0.0) + 1 for each in attempt.rounds)
 
 
 def _suspects(hang: Hang) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report.model import Culprit, Raised, Report
+from ranklaunch.report.model import Attempt, Culprit, Hang, Raised, Report
 from ranklaunch.verdict import blame
 
 OF_EXCEPTIONS = "written down by the processes themselves; an exception explains an end only together with its exit code"
@@ -20,10 +20,17 @@ def unfinished(report: Report) -> str:
     return f"there is no verdict; {sign}: it still runs, or all of it was killed"
 
 
+def has_moved(attempt: Attempt, hang: Hang) -> bool:
+    """Return True if the job moved again after an alarm, and not only because it was ended for it."""
+    ended = hang.ended or 0.0
+    by_stop = any(each.failed and (hang.since or 0.0) <= each.failed <= ended + 1 for each in attempt.rounds)
+    return bool(hang.ended) and not by_stop and ended < attempt.ended
+
+
 def limits(report: Report) -> str:
     """Return the limits of the hang alarm of a job that may run, "" if the alarm stands or nobody watches."""
-    job, hangs = report.job, report.attempts[-1].hangs
-    if not job.hang_s or (hangs and not hangs[-1].ended):
+    job, last = report.job, report.attempts[-1]
+    if not job.hang_s or (last.hangs and not has_moved(last, last.hangs[-1])):
         return ""
     return f"hang alarm at {job.hang_s:g} s without a sign of life, {job.first_step_s:g} s before the first output"
 
