@@ -1,6 +1,6 @@
-"""Makes a table of what tests/cluster/test_hangs.py has noted: FILE, a line of JSON for each run of a program.
+"""Prints tables of what tests/cluster/test_hangs.py and test_default_hangs.py have noted: FILE, a line of JSON for each run of a program.
 
-RANKLAUNCH_HANG_TABLE=FILE .venv/bin/pytest -m "table or not table" tests/cluster/test_hangs.py
+RANKLAUNCH_HANG_TABLE=FILE .venv/bin/pytest -m "table or not table" tests/cluster/test_hangs.py tests/cluster/test_default_hangs.py
 .venv/bin/python tools/hang_table.py FILE
 """
 
@@ -21,8 +21,37 @@ def main(argv: list[str]) -> int:
         return 2
     path = Path(argv[0])
     runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    print("\n".join(table(runs)) if runs else "no program that hangs was run")
+    samples = [run for run in runs if "name" in run]
+    lines = [*(table(samples) if samples else ()), *defaults(runs)]
+    print("\n".join(lines) if lines else "no program that hangs was run")
     return 0
+
+
+def defaults(runs: list[Run]) -> Iterator[str]:
+    """Yield the jobs with default settings: a row for each method, a column for each place, with the moment and how it came out."""
+    cells = [(*run["default"].split(" ", 5), run) for run in runs if "default" in run]
+    places = sorted({place for *_, place, _ in cells})
+    if cells:
+        yield ""
+        yield f"| method | {' | '.join(places)} |"
+        yield "| --- |" + " --- |" * len(places)
+    for method in sorted({cell[0] for cell in cells}):
+        found = [[_cell(cell) for cell in cells if (cell[0], cell[5]) == (method, place)] for place in places]
+        yield f"| {method} | {' | '.join('; '.join(each) for each in found)} |"
+    if cells:
+        named = [run for *_, run in cells if run["names"]]
+        right = sum(_is_right(run) for run in named)
+        yield ""
+        yield f"Alarms {_share(sum(run['seen'] for *_, run in cells), len(cells))}, the right rank named {_share(right, len(named))}."
+    healthy = [run for run in runs if "healthy" in run]
+    if healthy:
+        yield f"Alarms of healthy programs {_share(sum(run['seen'] for run in healthy), len(healthy))}."
+
+
+def _cell(cell: tuple[Any, ...]) -> str:
+    """Nodes x ranks, the moment, and ✓ for an alarm, with the right rank if there is one to name; ✗ without."""
+    _, nodes, _, slots, moment, _, run = cell
+    return f"{nodes} x {slots} {moment} {'✓' if run['seen'] and (run['names'] is None or _is_right(run)) else '✗'}"
 
 
 def table(runs: list[Run]) -> Iterator[str]:

@@ -74,21 +74,21 @@ class StuckJob(LauncherJob):
         sleep_until(lambda: ALARM in self.nodes[0].err or self.over, self.words, LONG_S)
         if ALARM not in self.nodes[0].err:
             return None
-        sleep_until(lambda: self.over or all(self._has_evidence(node) for node in range(len(self.nodes))), self.words, LONG_S)
-        self.stop()
-        found = self.end(143).get("hang")
-        return dict(found) if found else {}
-
-    def stop(self) -> None:
+        sleep_until(lambda: self.over or all(map(self._has_concluded, range(len(self.nodes)))), self.words, LONG_S)
         for node in self.nodes:
             if node.popen.poll() is None:
                 node.popen.send_signal(signal.SIGTERM)
+        codes = [node.popen.wait(LONG_S) for node in self.nodes]
+        assert {*codes} <= {0, 143}, self.words()  # 0: the ranks of a node had ended, and the others hung at their exit
+        assert not any(node.host.pids() for node in self.nodes), self.words()
+        found = self.nodes[self._cell.stuck // self._cell.slots].verdict.get("hang")
+        return dict(found) if found else {"suspects": []}
 
-    def _has_evidence(self, node: int) -> bool:
-        """On node 0 also that it has heard of the evidence of all nodes."""
+    def _has_concluded(self, node: int) -> bool:
+        """True if the node has evidence, and has heard what node 0 makes of it."""
         lines = [json.loads(line) for line in self.nodes[node].log("events.jsonl").splitlines() if line.endswith("}")]
         alarms = [line["text"] for line in lines if line["event"] == "hang" and line["text"].startswith(ALARM)]
-        return any(line["event"] == "evidence" for line in lines) and (len(alarms) > 1 or "); rank" in alarms[-1])
+        return any(line["event"] == "evidence" for line in lines) and any("); " in text for text in alarms)
 
 
 def note(cell: Cell, hang: dict[str, Any] | None) -> None:

@@ -108,7 +108,7 @@ class Judging:
         found = who.suspects(self._known()) if not change.rule else ()
         alarm = _Alarm(change, change.rule or f"the job hangs: {self._still(change)}", found)
         self._standing[change.number] = alarm
-        self._say(self._reason(alarm) if found else alarm.what, change)
+        self._say(self._reason(alarm), change)
         self._of.nodes.tell_nodes(HANG, self._said(alarm))
         self._of.take(change.rule or "the job hangs", self._mode != "observe")
         self._of.loop.after(EVIDENCE_S, lambda: self._conclude(alarm))
@@ -185,8 +185,9 @@ class Judging:
         return f"{alarm.what}; {suspects}" if suspects else alarm.what
 
     def _who(self, alarm: _Alarm) -> str:
-        """Return the suspects, with their nodes if there are several; "" without suspects where a rule of the user's is broken."""
-        if not alarm.found and alarm.change.rule:
+        """Return the suspects, with their nodes if there are several; "" for none while stacks are being taken, and where a rule of the
+        user's is broken."""
+        if not alarm.found and (alarm.change.rule or alarm.waits):
             return ""
         nodes = sorted({each.node for each in alarm.found})
         several = len(self._nodes) > 1
