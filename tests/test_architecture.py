@@ -138,7 +138,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "schemas": {"ends", "plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
-    "report": {"ends", "logs", "system", "verdict", "watch"},
+    "report": {"ends", "evidence", "logs", "system", "verdict", "watch"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},

@@ -173,6 +173,20 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
 
 
+def test_stacks_of_the_stop_name_a_rank_where_none_were_taken_before(left: LeftBehind) -> None:
+    """Written by faulthandler as SIGABRT came; whatever stands before them is output of the rank."""
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
+    node.stacks(rank_0=[], rank_1=[])
+    for rank, function in enumerate(("all_reduce", "read")):
+        text = (
+            f'step 3\nFatal Python error: Aborted\n\nCurrent thread 0x7f (most recent call first):\n  File "a.py", line 7 in {function}\n'
+        )
+        (node.folder / "evidence" / "node_0" / "1" / f"rank_{rank}.aborted.txt").write_text(text)
+    hang = {"since": "2026-09-21T14:13:26+00:00", "signals": ["output", "CPU"], "suspects": []}
+    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=hang)
+    assert "  suspect: rank 1 on node 0: it is elsewhere than the others: read at a.py:7" in shown(left.folder)
+
+
 def test_a_rule_that_was_broken_while_everything_moved(left: LeftBehind) -> None:
     node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
     rule = r"RANKLAUNCH_EXPECT: loss (\S+) < 20: rank 1 on node 0 wrote 57.3"

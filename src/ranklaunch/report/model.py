@@ -16,6 +16,7 @@ State = Literal["ended", "unfinished", "missing", "unread"]  # of a node
 
 SUCCEEDED: Final = "succeeded"  # outcomes, as in verdict.json
 FAILED: Final = "failed"
+STILL: Final = "nothing moved"  # what a hang alarm is about
 UNFINISHED: Final = "unfinished"  # of what left no verdict: it runs, or everything of it was killed
 
 # Kinds of spans. Of a node's time line:
@@ -156,7 +157,7 @@ class Hang(Value):
     @property
     def what(self) -> str:
         """Say what the alarm is about: a rule of the user's may break while everything moves."""
-        return "a rule was broken" if any(each.startswith("RANKLAUNCH_EXPECT:") for each in self.signals) else "nothing moved"
+        return "a rule was broken" if any(each.startswith("RANKLAUNCH_EXPECT:") for each in self.signals) else STILL
 
 
 class Evidence(Value):

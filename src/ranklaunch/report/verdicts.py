@@ -144,11 +144,12 @@ def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...
     return tuple(found[:MOST_DIFFERENCES])
 
 
-def stacks_of(summary: object) -> Iterator[tuple[int, str, str]]:
-    """rank, state, stack of its main thread: of each rank in a summary of evidence."""
+def stacks_of(summary: object) -> Iterator[tuple[int, str, str, str]]:
+    """Yield rank, state, stack of its main thread, and source line of its innermost frame, of each rank in a summary of evidence."""
     ranks = given.mapping(given.mapping(summary).get("ranks"))
     for name, told in list(ranks.items())[:MOST_NODES]:
         stack = given.mapping(told).get("stack")
         frames = [given.text(frame, 300) for frame in given.each_of(stack)[:20]] if isinstance(stack, list) else []
         if name.isdecimal() and len(name) < 8:
-            yield int(name), given.text(given.mapping(told).get("state"), 8), "\n".join(frames)
+            state, call = (given.text(given.mapping(told).get(key), most) for key, most in (("state", 8), ("call", 300)))
+            yield int(name), state, "\n".join(frames), call

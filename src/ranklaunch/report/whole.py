@@ -6,13 +6,15 @@ import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import ConfigError, counted
+from ranklaunch.evidence import stacks
 from ranklaunch.report import accounting, attempts, given, model, raised, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
-from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Raised, Report, Stacks, Tail
+from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Hang, Job, Raised, Report, Stacks, Tail
 from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
 from ranklaunch.report.reading import Left, Place, Reader
 from ranklaunch.report.rounds import Place as Reached
 from ranklaunch.report.told import MOST_STEPS
+from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.watch import who
 from ranklaunch.watch.who import Known
@@ -178,11 +180,12 @@ def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, step
     verdict = attempts.verdict_of(one)
     spans = accounting.timeline(began, ended, one.together, best, steps_seen)
     evidence = tuple(attempts.evidence(one))
+    ranks = _known(reader, evidence)
     last = known[-1]
     return Attempt(
         one.number, attempts.outcome(one), began, ended, last.exit_code, last.reason, last.culprit, last.failures, last.notes,
         verdicts.stop(each.get("stop") for each in attempts.verdicts_of(one)),
-        attempts.hangs(one, on_nodes), tuple(_stacks(reader, evidence)), evidence, known,
+        _with_suspects(attempts.hangs(one, on_nodes), ranks), tuple(_stacks(ranks)), evidence, known,
         attempts.missing(one, job), spans,
         accounting.of_attempt(spans, one.together, sum(each.outcome != model.SUCCEEDED for each in known), steps_seen),
         verdicts.suspect_host(verdict.get("suspect_host")), verdicts.because(verdict.get("because")),
@@ -201,16 +204,42 @@ def _gaps(made: Sequence[Attempt]) -> Iterator[Gap]:
             yield Gap(one.number, one.ended, two.began)
 
 
-def _stacks(reader: Reader, evidence: Iterable[Evidence]) -> Iterator[Stacks]:
-    """Of what was taken last on each node, ranks in groups of equal stacks, the largest first."""
+def _known(reader: Reader, evidence: Iterable[Evidence]) -> list[Known]:
+    """Return where each rank was, by what was taken last on its node: when it was asked, or else when SIGABRT ended it."""
     newest: dict[int, Evidence] = {each.node: each for each in evidence}
     known: list[Known] = []
     for node, each in sorted(newest.items()):
         summary = reader.json_of(os.path.join(each.folder, "summary.json")) if "summary.json" in each.files else None
-        known += [Known(rank, node, state, stack=stack) for rank, state, stack in verdicts.stacks_of(summary)]
+        found = {rank: Known(rank, node, state, stack=stack, call=call) for rank, state, stack, call in verdicts.stacks_of(summary)}
+        for rank, name in _aborted(each.files):
+            if rank not in found or not found[rank].stack:
+                text = "\n".join(reader.tail(os.path.join(each.folder, name)))
+                found[rank] = Known(rank, node, stack="\n".join(map(stacks.line, stacks.main(text))))
+        known += found.values()
+    return known
+
+
+def _aborted(files: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the files with stacks that SIGABRT brought, with their ranks."""
+    for name in files:
+        rank = name[len("rank_") : -len(".aborted.txt")]
+        if name.startswith("rank_") and name.endswith(".aborted.txt") and rank.isdecimal() and len(rank) < 8:
+            yield int(rank), name
+
+
+def _stacks(known: Iterable[Known]) -> Iterator[Stacks]:
+    """Yield ranks in groups of equal stacks, the largest group first."""
     groups = sorted(who.alike(known).values(), key=lambda group: (-len(group), group[0].rank))
     for group in groups[:MOST_GROUPS]:
         yield Stacks(tuple(sorted(each.rank for each in group)), tuple(group[0].stack.split("\n")))
+
+
+def _with_suspects(hangs: tuple[Hang, ...], known: Sequence[Known]) -> tuple[Hang, ...]:
+    """Name suspects of the last hang by stacks that only its end has brought."""
+    if not hangs or hangs[-1].suspects or not hangs[-1].signals or hangs[-1].what != model.STILL:
+        return hangs
+    found = tuple(model.Suspect(each.rank, each.node, each.why, each.file) for each in who.suspects(known))
+    return (*hangs[:-1], replace(hangs[-1], suspects=found))
 
 
 def _tails(reader: Reader, last: Attempt) -> Iterator[Tail]:
