@@ -1,5 +1,7 @@
-"""Node 0's part of watching, and every node's where there is no muster: it hears all nodes, says when none moves, asks for evidence, and
-names who stands out."""
+"""Alarms of a job, on node 0: reads the frames of all nodes, has evidence taken when nothing moves, and names suspects.
+
+Without a muster each node does so for itself.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,15 @@ from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.watch.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
 
-SAMPLE, HANG = "sample", "hang"  # words
-EVIDENCE_S = 16.0  # for all nodes to have given theirs
+SAMPLE, HANG = "sample", "hang"  # topics of messages between nodes
+EVIDENCE_S = 16.0  # wait for the evidence of all nodes
 MOST_GROUPS = 8  # of ranks with equal stacks, on the console
 MOST_NAMED = 8  # suspects, in `because` of a verdict
 
 
 class _Alarm:
-    """An alarm that stands. what: in words. found: suspects by now; shown: those on the console, by the samples alone. groups: ranks with
-    equal stacks, as texts. waits: for evidence, before more is said and done."""
+    """An alarm that stands. what: the alarm as a sentence. found: suspects by now; shown: those on the console, by the samples alone.
+    groups: ranks with equal stacks, as texts. waits: the evidence of all nodes has not come yet."""
 
     def __init__(self, change: Change, what: str, found: tuple[Suspect, ...]) -> None:
         self.change = change
@@ -35,7 +37,7 @@ class _Alarm:
 
 
 class Judging:
-    """From the first frames on. began: when the job was launched."""
+    """Alarms from the first frames on. began: time of the launch, by the loop's clock."""
 
     def __init__(self, attended: Attended, limits: Limits, began: float) -> None:
         self._of = attended
@@ -82,7 +84,7 @@ class Judging:
         self._of.nodes.tell_nodes(HANG, self._said(latest) if latest else None)
 
     def _own(self, node: int, frame: Frame) -> Frame:
-        """Of a node's own ranks; node 0 may have the output of others'."""
+        """Return a frame with the node's own ranks only; node 0 may have the output of other nodes' ranks."""
         said = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
         may_speak = own({each.index: each.ranks for each in self._of.plan().job.everyone}, said) if node else lambda node, rank: True
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
@@ -198,7 +200,7 @@ class Judging:
         return None if change.rule else blame.iso(self._of.nodes.wall(change.since))
 
     def _still(self, change: Change) -> str:
-        """What does not move, since when, and of how many ranks: launchers, which are looked at too, are none."""
+        """Return what does not move, for how long, and on how many ranks: launchers are watched too, and do not count."""
         seconds = self._of.loop.clock() - change.since
         ended = sum(not each.state for each in self._known())
         ranks = sum(node.slots for node in self._of.plan().job.nodes if node.index in self._nodes) - ended
@@ -206,7 +208,7 @@ class Judging:
         return f"for {seconds:.0f} s nothing has moved on {counted(ranks, 'rank')}{others} ({', '.join(change.signals)})"
 
     def _known(self) -> list[Known]:
-        """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
+        """Return the state of each rank by its node's last frame; a rank that is no longer in the frame is gone."""
         frames = self._detector.frames.items()
         raised = self._detector.raised(self._of.loop.clock())
         found = {
@@ -217,6 +219,6 @@ class Judging:
         return [each._replace(raised=raised.get(each.rank)) for each in known]
 
     def _say(self, text: str, change: Change | None = None) -> None:
-        """change: by which nothing moves."""
+        """Print a line and record the event. change: the alarm or warning that the line is about."""
         self._of.say(text)
         self._of.record.event("hang", text=text, since=self._since(change) if change else None)

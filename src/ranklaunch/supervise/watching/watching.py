@@ -1,7 +1,4 @@
-"""The companion of an attempt that watches whether it hangs: each node looks at its ranks, and tells node 0 of each window.
-
-All of it hangs on one timer of the loop. What nodes say to each other are words of the muster.
-"""
+"""Companion of an attempt that watches for hangs: each node looks at its ranks by one timer, and reports each window to node 0."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
 
 
 class Watching(Companion):
-    """One node's, from the launch to the end."""
+    """The watch of one node, from the launch to the end."""
 
     def __init__(self, attended: Attended) -> None:
         self._of = attended
@@ -66,7 +63,7 @@ class Watching(Companion):
         self._look()
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        """Their last steps."""
+        """Return the last steps of ranks."""
         return {rank: _told(each.last.place, each.seconds) for rank, each in self._heard.steps.items() if each.last}
 
     def present(self) -> Mapping[str, Any]:
@@ -83,7 +80,7 @@ class Watching(Companion):
     # A look, and a window of some
 
     def _look(self) -> None:
-        """Whatever is wrong with it, the job goes on."""
+        """Look at the ranks, and set the timer for the next look. An error here must not end the job."""
         if self._of.ending():
             return
         try:
@@ -97,9 +94,8 @@ class Watching(Companion):
         self._of.loop.after(self._limits.window_s / self._looks, self._look)
 
     def _leaves_out(self) -> bool:
-        """This look, while evidence is being taken and shortly after: recorders dump what they have, compute for it, and say so in the
-        output, and none of it is a sign of life. The next look is the first of a new window, and who is silent then has been so all the
-        time."""
+        """Return True to skip this look: evidence is being taken, or was just now. Recorders compute, write dumps and print, and none of
+        it is a sign of life. The next look begins a new window, and a rank that is silent then counts as silent all the time."""
         if self._of.taking():
             if not self._rests and self._count > 1:  # who asks for it again and again puts off no alarm
                 self._tell(self._of.loop.clock(), self._of.outputs())
@@ -154,7 +150,7 @@ class Watching(Companion):
         return any(hearing.of(rank) for rank in self._ranks) if self._ranks else None
 
     def _place(self) -> Place:
-        """Node 0 has the muster's door, and most often what ranks ask for signs of life."""
+        """Return the connections that bring packets of their own. Node 0 has the muster's, and mostly the store of the ranks."""
         job = self._of.plan().job
         others = len(job.everyone) - 1
         return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
@@ -163,7 +159,7 @@ class Watching(Companion):
         self._devices = [*(self._devices or [found]), found][-2:]
 
     def _on_hang(self, node: int, body: Any) -> None:
-        """Node 0 says it, or takes it back."""
+        """Keep the alarm that node 0 announces, or forget it."""
         if body is not None and not isinstance(body, dict):
             msg = "expected an object"
             raise TypeError(msg)
