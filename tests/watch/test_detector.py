@@ -49,7 +49,7 @@ def kinds(said: list[tuple[float, Change]]) -> list[tuple[float, str]]:
 def test_suspicion_grows_and_is_taken_back() -> None:
     said = fed(*[frame()] * 6, frame(LIFE["output"]), frame())
     assert kinds(said) == [(180, WARNING), (300, ALARM), (420, OVER)]
-    assert said[1][1] == Change(ALARM, 0.0, ("output", "I/O", "CPU"), limit_s=300)
+    assert said[1][1] == Change(ALARM, 0.0, ("output", "I/O", "CPU"), limit_s=300, setting="RANKLAUNCH_HANG_S")
     assert said[2][1].signals == ("output",)
 
 

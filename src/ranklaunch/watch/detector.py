@@ -45,7 +45,8 @@ class Limits(NamedTuple):
 class Change(NamedTuple):
     """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
     clock. signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where
-    nothing moves; number: its place among the rules. limit_s: seconds after which the alarm comes."""
+    nothing moves; number: its place among the rules. limit_s: seconds after which the alarm comes, by
+    the setting of this name."""
 
     kind: str
     since: float
@@ -53,6 +54,7 @@ class Change(NamedTuple):
     rule: str = ""
     number: int | None = None
     limit_s: float = 0.0
+    setting: str = ""
 
 
 class Silence(NamedTuple):
@@ -191,13 +193,13 @@ class Detector:
             yield Silence(seconds / limit_s, began, limit_s, name)
 
     def _judge(self, now: float) -> Iterator[Change]:
-        share, since, limit_s, _ = self.silence(now)
+        share, since, limit_s, setting = self.silence(now)
         if share >= 1 and self._level != ALARM:
             self._level = ALARM
-            yield Change(ALARM, since, self._silent(), limit_s=limit_s)
+            yield Change(ALARM, since, self._silent(), limit_s=limit_s, setting=setting)
         elif 0.5 <= share < 1 and not self._level:
             self._level = WARNING
-            yield Change(WARNING, since, self._silent(), limit_s=limit_s)
+            yield Change(WARNING, since, self._silent(), limit_s=limit_s, setting=setting)
         elif share == 0 and self._level and (signs := self._signs(now)):
             self._level = ""
             yield Change(OVER, now, signs)

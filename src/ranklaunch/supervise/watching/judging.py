@@ -70,7 +70,7 @@ class Judging:
         if change.kind == ALARM:
             self._on_alarm(change)
         elif change.kind == WARNING:
-            self._say(f"{self._still(change)}; hang alarm at {change.limit_s:g} s", change)
+            self._say(f"{self._still(change)}; hang alarm at {change.limit_s:g} s ({change.setting})", change)
         else:
             self._on_over(change)
 
