@@ -48,10 +48,10 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
 # decompress; its open is a call of TOUCH. get_data: of what belongs to the package itself. catch_warnings: to make errors of them.
 MAY_IMPORT = {
-    "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
-    "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path",
-    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing", "typing_extensions", "unicodedata",
-    "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
+    "__future__", "base64", "binascii", "bisect", "codecs.BOM_UTF16_BE", "codecs.BOM_UTF16_LE", "collections", "dataclasses", "datetime",
+    "difflib", "errno", "functools", "gzip", "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json",
+    "math", "operator", "os.path", "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing",
+    "typing_extensions", "unicodedata", "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {

@@ -102,6 +102,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/vertexai.py",
     "ranklaunch/adapters/platforms/volcano.py",
     "ranklaunch/catalogue/__init__.py",
+    "ranklaunch/catalogue/answer.py",
     "ranklaunch/catalogue/entry.py",
     "ranklaunch/catalogue/known.json",
     "ranklaunch/catalogue/known.py",
