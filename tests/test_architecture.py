@@ -22,7 +22,7 @@ OTHERS = ("programs", "rankside")  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
-    "muster/nodes.py", "report/reading.py",
+    "muster/nodes.py", "report/reading.py", "api",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -151,12 +151,13 @@ MAY_KNOW: dict[str, set[str]] = {
         "watch",
     },
     "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "api": {"catalogue", "command", "plan", "render", "report", "specs"},
     "entrypoints": {
         "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
         "verdict",
     },
 }  # fmt: skip
-ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
+ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
 
 def room(name: str) -> str:
