@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -277,6 +278,16 @@ def test_threads_get_plans_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert made == {slots: (slots, (f"train{slots}.py",), "torchrun/command.j2") for slots in range(1, 9)}
+
+
+@pytest.mark.processes
+def test_a_template_of_the_users_leaves_no_process_behind() -> None:
+    options = ["--method", "spawn", "--slots", "2", "--log-tag", "{{ rank * 2 }}> "]
+    assert [process.tag for process in ranklaunch.make_plan({}, [*options, "train.py"]).processes] == ["0> ", "2> "]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    code, text = refused(lambda: ranklaunch.make_plan({}, [*options[:-1], "{{ 9 ** (9 ** 9) }}", "train.py"]))
+    assert (code, "it takes more than 2 s of CPU time" in text) == (78, True)
 
 
 # docs/api.md and the example
