@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
 import functools
-import itertools
 import json
 import os
 import re
@@ -13,7 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ranklaunch import catalogue, showing
-from ranklaunch.catalogue import Finding
+from ranklaunch.catalogue import Finding, answer
+from ranklaunch.catalogue.answer import Log
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
@@ -22,7 +21,6 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import KNOWN_ERRORS
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.values import Value
 from ranklaunch.verdict.blame import RETRY
 
 USAGE = "ranklaunch explain [OPTIONS] FILE|- | --find WORDS"
@@ -32,28 +30,13 @@ OPTIONS = (
     Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
     Option("--find", "find", "list the known errors with these words in name, family, meaning, remedy or patterns, in place of a log"),
 )
-SCHEMA = "ranklaunch.explain/1"
-MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
-MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
 # With patterns of the user's, for any log, and more for each MiB of it, of which those that are shipped take a fifth of a second.
 MOST_CPU_S = 2.0
 MORE_CPU_S = 2.0
 MOST_OF_END = 1024 * 1024  # characters in which an exception is looked for that nothing is known of
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
-UNKNOWN = "unknown"
 _COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\xfd7zXZ\0", "bzcat": b"BZh91AY&SY"}
-_OURS = re.compile(r"^ranklaunch: (?:last lines of .*(?:\n  .*)*|.*)$", re.MULTILINE)
-_LINES = bytes.maketrans(b"\r", b"\n")
-KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
-
-
-class Looked(Value):
-    """skipped: bytes before the text."""
-
-    name: str
-    text: str
-    skipped: int
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -71,17 +54,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     errors = _errors(own) if own else ()
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
-    looked = _read(words[0])
-    of_program = _without_ours(looked.text)
-    texts = dict.fromkeys((of_program, looked.text))
-    found = next(filter(None, (_findings(text, own, errors) for text in texts)), [])
-    sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
+    log = _read(words[0])
+    name = "standard input" if words[0] == "-" else words[0]
+    found = answer.known_lines(log, functools.partial(_findings, own=own, errors=errors))
+    sys.stdout.write(_as_json(name, log, found) if form == "json" else _as_text(name, log, found))
     return 0 if found else NOTHING_KNOWN
-
-
-def _without_ours(text: str) -> str:
-    """A console without what ranklaunch itself says there, of the program's end too; each line keeps its number."""
-    return _OURS.sub(lambda found: re.sub(r"[^\r\n]+", "", found[0]), text)
 
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:
@@ -122,7 +99,7 @@ def _searched(error: catalogue.KnownError) -> str:
     return "\n".join((error.name, error.family, error.meaning, error.remedy, pattern, *error.needed)).lower()
 
 
-def _read(path: str) -> Looked:
+def _read(path: str) -> Log:
     if os.path.isdir(path):
         msg = f"{showing.one_line(path)}: a folder, not a log: ranklaunch report {showing.one_line(path)} tells why the job in it died"
         raise ConfigError(msg)
@@ -134,8 +111,8 @@ def _read(path: str) -> Looked:
             size = _forward(file.fileno())
             data = b""
             skipped = size
-            while piece := file.read(MOST_BYTES):
-                cut = max(0, len(data) + len(piece) - MOST_BYTES)
+            while piece := file.read(answer.MOST_BYTES):
+                cut = max(0, len(data) + len(piece) - answer.MOST_BYTES)
                 data, skipped = (data + piece)[cut:], skipped + cut
     except OSError as error:
         msg = f"{showing.one_line(path) or repr(path)}: {error.strerror}"
@@ -144,38 +121,32 @@ def _read(path: str) -> Looked:
     if tool:
         msg = f"{showing.one_line(path)}: it is compressed: {tool} FILE | ranklaunch explain -"
         raise ConfigError(msg)
-    first, *others = data.translate(_LINES).rsplit(b"\n", MOST_LINES)
-    if len(others) == MOST_LINES and first:
-        cut = len(first) + 1
-        data, skipped = data[cut:], skipped + cut
-    name = "standard input" if path == "-" else path
-    is_utf_16 = not skipped and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell's > writes
-    text = data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace")
-    return Looked(name, showing.with_returns_told(text), skipped)
+    return answer.end_of_log(data, skipped)
 
 
 def _forward(fd: int) -> int:
     """To the last bytes of a file; how many are passed over. A pipe has no end to go to."""
     try:
-        return os.lseek(fd, max(0, os.fstat(fd).st_size - MOST_BYTES), os.SEEK_SET)
+        return os.lseek(fd, max(0, os.fstat(fd).st_size - answer.MOST_BYTES), os.SEEK_SET)
     except OSError as error:
         if error.errno != errno.ESPIPE:
             raise
         return 0
 
 
-def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
-    part = f" (of its last {counted(MOST_BYTES, 'byte')}, or {MOST_LINES} lines)" if looked.skipped else ""
+def _as_text(name: str, log: Log, found: Sequence[Finding]) -> str:
+    name = showing.one_line(name)
+    part = f" (of its last {counted(answer.MOST_BYTES, 'byte')}, or {answer.MOST_LINES} lines)" if log.skipped else ""
     if not found:
-        said = catalogue.last_exception(looked.text[-MOST_OF_END:])
+        said = catalogue.last_exception(log.text[-MOST_OF_END:])
         gone_on = f"Its last exception, after which it goes on: {showing.printable(quoted((said,))[0]):.300}\n" if said else ""
-        return f"{showing.one_line(looked.name)}: nothing in it is known{part}\n{gone_on}"
+        return f"{name}: nothing in it is known{part}\n{gone_on}"
     best, *others = found
-    lines = [f"{_place(looked, best)}: {_shown(best)}", *_told(best)]
+    lines = [f"{_place(name, log, best)}: {answer.shown_line(best)}", *_told(best)]
     shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]
     if shown:
         lines += ["", f"Also known in it{part}:" if len(shown) == len(others) else f"Also known in it{part}, the last {MOST_SHOWN}:"]
-        lines += [f"  {_place(looked, each)}: {each.error.name} ({each.error.kind}): {_shown(each):.100}" for each in shown]
+        lines += [f"  {_place(name, log, each)}: {each.error.name} ({each.error.kind}): {answer.shown_line(each):.100}" for each in shown]
     return "\n".join(lines) + "\n"
 
 
@@ -185,37 +156,11 @@ def _told(best: Finding) -> list[str]:
     return [f"  {error.name} ({error.kind})", f"  {error.meaning}", f"  What to do: {error.remedy}", *again, f"  See {error.source}"]
 
 
-def _shown(finding: Finding) -> str:
-    """Its line, without secrets and what would steer a terminal."""
-    return showing.printable(quoted((finding.line,))[0])
-
-
-def _place(looked: Looked, finding: Finding) -> str:
-    """With the line's number, which is not known where the beginning was passed over."""
-    name, number = showing.one_line(looked.name), _number(looked, finding)
+def _place(name: str, log: Log, finding: Finding) -> str:
+    """Return FILE:NUMBER of a line, or FILE where the number is not known because the log's beginning was skipped."""
+    number = answer.line_number(log, finding)
     return name if number is None else f"{name}:{number}"
 
 
-def _number(looked: Looked, finding: Finding) -> int | None:
-    return None if looked.skipped else _numbers(looked.text)[finding.number]
-
-
-@functools.lru_cache(maxsize=1)
-def _numbers(text: str) -> Sequence[int]:
-    """Of its lines, as editors count: a bar that is drawn anew is in one line all the time."""
-    return [*itertools.accumulate((end != "\r" for end in re.findall(r"\r\n|\r|\n", text)), initial=1)]
-
-
-def _as_json(looked: Looked, found: Sequence[Finding]) -> str:
-    best, *others = [_as_dict(looked, finding) for finding in found] or [{**dict.fromkeys(KEYS, ""), "kind": UNKNOWN, "line_number": None}]
-    document = {"schema": SCHEMA, **best, "log": looked.name, "skipped_bytes": looked.skipped, "others": others}
-    return json.dumps(document, indent=2) + "\n"
-
-
-def _as_dict(looked: Looked, finding: Finding) -> dict[str, object]:
-    error = finding.error
-    return {
-        **{name: getattr(error, name) for name in KEYS if name != "line"},
-        "line": _shown(finding),
-        "line_number": _number(looked, finding),
-    }
+def _as_json(name: str, log: Log, found: Sequence[Finding]) -> str:
+    return json.dumps(answer.as_json(answer.answer(log, found), name), indent=2) + "\n"

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.command import options
-from ranklaunch.errors import UsageError
 from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
-from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan
-from ranklaunch.read.settings import ALL_NODES, ENV_FILE, FORMAT, NODE_INDEX, PLAN_VARIABLES, ROOT, VERBOSE
+from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan, named_node
+from ranklaunch.read.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, VERBOSE
 from ranklaunch.values import replace
 
 MOST_FOUND = 12  # files of this machine that are listed
@@ -81,9 +80,8 @@ def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Pla
 
 
 def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
-    if NODE_INDEX.value in request.options:
-        index = _index(request)
-        request = request if all_nodes else for_node(request, index)
+    index = named_node(request)
+    request = request if index is None or all_nodes else for_node(request, index)
     if not all_nodes:
         yield make_plan(request)
         return
@@ -92,12 +90,3 @@ def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
     seen = for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in job.everyone))
     # Those that take no part come last, wherever the platform has them.
     yield from sorted(map(make_plan, seen), key=lambda plan: plan.job.node_index) if job.idle else map(make_plan, seen)
-
-
-def _index(request: Request) -> int:
-    text = request.options[NODE_INDEX.value]
-    try:
-        return NODE_INDEX.parse(text)
-    except ValueError as error:
-        msg = f"--node {text!r}: {error}"
-        raise UsageError(msg) from None

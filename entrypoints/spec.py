@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from ranklaunch.command import job_spec, options
-from ranklaunch.errors import UsageError, nearest
+from ranklaunch.errors import UsageError
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.render.templates import Templates
@@ -35,8 +35,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 def _kind(argv: list[str]) -> str:
     if not argv or argv[0] not in KINDS:
-        found = f"unknown kind {argv[0]!r}" if argv else "no KIND given"
-        msg = f"{found}: expected one of {', '.join(KINDS)}{nearest(argv[0], KINDS) if argv else ''}\nusage: {USAGE}"
+        found = job_spec.unknown_kind(argv[0]) if argv else f"no KIND given: expected one of {', '.join(KINDS)}"
+        msg = f"{found}\nusage: {USAGE}"
         raise UsageError(msg)
     return argv[0]
 

@@ -22,7 +22,7 @@ OTHERS = ("programs", "rankside")  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
-    "muster/nodes.py", "report/reading.py",
+    "muster/nodes.py", "report/reading.py", "api",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -48,10 +48,10 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
 # decompress; its open is a call of TOUCH. get_data: of what belongs to the package itself. catch_warnings: to make errors of them.
 MAY_IMPORT = {
-    "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
-    "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path",
-    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing", "typing_extensions", "unicodedata",
-    "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
+    "__future__", "base64", "binascii", "bisect", "codecs.BOM_UTF16_BE", "codecs.BOM_UTF16_LE", "collections", "dataclasses", "datetime",
+    "difflib", "errno", "functools", "gzip", "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json",
+    "math", "operator", "os.path", "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing",
+    "typing_extensions", "unicodedata", "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
@@ -151,12 +151,13 @@ MAY_KNOW: dict[str, set[str]] = {
         "watch",
     },
     "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "api": {"catalogue", "command", "plan", "render", "report", "specs"},
     "entrypoints": {
         "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
         "verdict",
     },
 }  # fmt: skip
-ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
+ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
 
 def room(name: str) -> str:

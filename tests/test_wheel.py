@@ -101,7 +101,9 @@ WHEEL = {
     "ranklaunch/adapters/platforms/torchx.py",
     "ranklaunch/adapters/platforms/vertexai.py",
     "ranklaunch/adapters/platforms/volcano.py",
+    "ranklaunch/api/__init__.py",
     "ranklaunch/catalogue/__init__.py",
+    "ranklaunch/catalogue/answer.py",
     "ranklaunch/catalogue/entry.py",
     "ranklaunch/catalogue/known.json",
     "ranklaunch/catalogue/known.py",
@@ -646,6 +648,29 @@ def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "python -u x.py" in done.stdout
+
+
+@pytest.mark.one_python
+def test_types_of_the_api_reach_whoever_installs_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """By mypy --strict: the example is typed, and a misspelt name or attribute is found."""
+    pytest.importorskip("mypy", reason="mypy is of the extra lint")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
+    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    shutil.copy(helpers.ROOT / "examples" / "python_api.py", tmp_path)
+    wrong = (
+        "ranklaunch.make_plans",
+        "ranklaunch.make_plan({}, 1)",
+        "ranklaunch.explain_log('').kin",
+        "ranklaunch.read_report('x').job.nods",
+    )
+    (tmp_path / "wrong.py").write_text("".join(f"{line}\n" for line in ("import ranklaunch", *wrong)))
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--python-executable={tmp_path}/venv/bin/python"]
+    said = subprocess.run([*command, "python_api.py", "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    found = re.findall(r"^(\S+?):(\d+): error: .*\[([a-z-]+)\]$", said.stdout, re.MULTILINE)
+    expected = [("wrong.py", str(line), kind) for line, kind in enumerate(("attr-defined", "arg-type", "attr-defined", "attr-defined"), 2)]
+    assert found == expected, said.stdout + said.stderr
 
 
 THIEVES = ("jinja2", "ranklaunch", "queue", "selectors", "socket", "markupsafe")

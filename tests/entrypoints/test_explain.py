@@ -13,7 +13,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.entrypoints import explain
+from ranklaunch.catalogue import answer
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 LOST = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:10895"
@@ -104,7 +104,7 @@ def test_nothing_known(tmp_path: Path) -> None:
 
 @pytest.mark.one_python
 def test_of_a_long_log_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "MOST_BYTES", 65536)
+    monkeypatch.setattr(answer, "MOST_BYTES", 65536)
     path = log(tmp_path, OOM, "x" * 70_000, LOST)
     found = json.loads(helpers.call("explain", "--format=json", str(path)).out)
     assert (found["name"], found["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])
@@ -387,7 +387,7 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_of_very_many_lines_the_last_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "MOST_LINES", 3)
+    monkeypatch.setattr(answer, "MOST_LINES", 3)
     path = log(tmp_path, OOM, "step 1\rstep 2", LOST)
     found = json.loads(helpers.call("explain", "--format", "json", str(path)).out)
     assert (found["name"], found["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])

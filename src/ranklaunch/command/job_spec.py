@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
@@ -11,7 +12,7 @@ from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys, refuse
 from ranklaunch.specs.image import parts_of_image
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import Any
@@ -67,6 +68,19 @@ def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec
     spec = reading.spec(values)
     _check([*problems, *reading.problems], spec)
     return spec
+
+
+def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
+    """Return the job's specification of nested values alone. Raises ConfigError with every problem found."""
+    reading = Values()
+    spec = reading.spec({**values, "engine": kind})
+    _check(reading.problems, spec)
+    return spec
+
+
+def unknown_kind(kind: str) -> str:
+    """Return the message about a KIND that does not exist."""
+    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
 
 
 def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:

@@ -101,8 +101,7 @@ class Parser:
 
     def _option(self, name: str, word: str) -> Option:
         if name in ("-h", "--help"):
-            print(self.help())
-            raise SystemExit(0)
+            self._show_help()
         return self.find(name) or self._refuse(f"unknown option {word!r}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
@@ -123,6 +122,10 @@ class Parser:
     def _refuse(self, text: str) -> NoReturn:
         msg = f"{text}\nusage: {self._usage}"
         raise UsageError(msg)
+
+    def _show_help(self) -> NoReturn:
+        print(self.help())
+        raise SystemExit(0)
 
     def help(self) -> str:
         from ranklaunch.command import usage
@@ -174,8 +177,12 @@ class Given(Value):
     own: Reader
 
 
-def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None) -> Given:
-    """default: the program where none is given, which is otherwise a wrong command line."""
+def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None, recorded: bool = False) -> Given:
+    """Return the request that a command line and an environment make. Raises UsageError and ConfigError.
+
+    default: the program where none is given, which is otherwise a wrong command line. recorded: the environment is another container's,
+    whose account is known by its HOME alone.
+    """
     given, words = parser.split(argv)
     values = dict(given)
     own = Reader(env, NoFiles(), values)
@@ -183,7 +190,7 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     if root and not os.path.isdir(root):
         raise _wrong(own, settings.ROOT, f"{_named(own, settings.ROOT)}: no such folder")
     used = _env_file(own) if env_file else dict(env)
-    account = recorded_account(used) if env_file else own_account()
+    account = recorded_account(used) if env_file or recorded else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
     _refuse_lost_logs(Reader(used, NoFiles(), values))
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)

@@ -11,7 +11,7 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.errors import ConfigError, RanklaunchError
+from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
 from ranklaunch.files import Files, folder_of, join
 from ranklaunch.plan import seldom
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
@@ -149,6 +149,16 @@ def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Nee
     need, started = needs.get(program), needs.get(process.name if process.argv[1:2] == ("-m",) else program)
     least = started.least if started else None
     return replace(process, comes_with=need.comes_with if need else "", least=least, template=templates.source(process.argv))
+
+
+def named_node(request: Request) -> int | None:
+    """Return the index that the option --node names; None without the option. Raises UsageError for a text that is no index."""
+    text = request.options.get(settings.NODE_INDEX.value)
+    try:
+        return None if text is None else settings.NODE_INDEX.parse(text)
+    except ValueError as error:
+        msg = f"{settings.NODE_INDEX.option} {text!r}: {error}"
+        raise UsageError(msg) from None
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

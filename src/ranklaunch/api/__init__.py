@@ -1,0 +1,153 @@
+"""The Python API: four commands as functions that return values (docs/api.md).
+
+They are attributes of the package `ranklaunch`, which loads this module when one of them is used. Each function prints nothing and
+never raises SystemExit. A RanklaunchError is a mistake of the caller's input; its text is fit to be shown: secrets are hidden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Union
+
+from ranklaunch.catalogue import answer as answers
+from ranklaunch.catalogue.answer import Answer
+from ranklaunch.command import options
+from ranklaunch.errors import ConfigError, RanklaunchError, UsageError, WaitError, reason
+from ranklaunch.plan import model as plans
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
+from ranklaunch.report import model as reports
+from ranklaunch.report.model import Report
+
+__all__ = [
+    "Answer", "ConfigError", "Plan", "RanklaunchError", "Report", "UsageError", "WaitError",
+    "as_json", "explain_log", "make_plan", "make_spec", "read_report",
+]  # fmt: skip
+
+_planning = threading.Lock()  # templates that are compiled once keep the state of one plan
+
+
+def make_plan(env: Mapping[str, str], argv: Sequence[str]) -> Plan:
+    """Return the plan of one node: everything that `ranklaunch run` would do there. Nothing is started or written.
+
+    env: environment variables of the node's container. The environment of this process is not read.
+    argv: words after `ranklaunch run`: options, then `--`, the program and its arguments. With `--node N` the plan is that of node N.
+    With `--root DIR` absolute paths, such as that of a rank table, are looked up below DIR, else on this machine.
+    Relative paths are looked up from the current folder.
+
+    A template of the user's that Jinja must render is rendered in a child process, which ends before the call returns.
+    Calls from several threads wait for each other.
+
+    Raises UsageError for wrong words, ConfigError for a wrong environment, rank table or template, WaitError if the system has no
+    process left to render a template, and TypeError if env or argv is not made of strings.
+    """
+    words = _checked(env, argv)
+    with _fit_to_show(), _planning:
+        request = options.read(_Parser("run", "", "make_plan(env, [OPTIONS, '--', PROGRAM, ARGS...])"), words, env, recorded=True).request
+        index = planning.named_node(request)
+        return planning.make_plan(request if index is None else planning.for_node(request, index))
+
+
+def make_spec(kind: str, values: Mapping[str, object]) -> str:
+    """Return the job specification that `ranklaunch spec KIND` prints, as text.
+
+    kind: the platform that runs the job, such as "volcano", "jobset", "slurm" or "modelarts".
+    values: nested mapping with the keys of docs/spec-values.md, as a file of `--values` and the Helm chart have them.
+    The key `engine` is replaced by kind.
+
+    A note for the author of a specification that is right as it stands, such as a secret in it, is a UserWarning (module warnings).
+
+    Raises UsageError for an unknown kind, and ConfigError with all problems of the values.
+    """
+    from ranklaunch.command import job_spec
+    from ranklaunch.render.templates import Templates
+    from ranklaunch.specs import rendered, warn
+    from ranklaunch.specs.model import KINDS
+
+    with _fit_to_show():
+        if kind not in KINDS:
+            raise UsageError(job_spec.unknown_kind(kind))
+        spec = job_spec.of_values(kind, values)
+        text = rendered(spec, Templates())
+    for note in warn.warnings(spec):
+        warnings.warn(reason(note), UserWarning, stacklevel=2)
+    return text
+
+
+def read_report(folder: Union[str, os.PathLike[str]]) -> Report:  # noqa: UP007 - evaluated by typing.get_type_hints on Python 3.9
+    """Return the report of a log folder, as `ranklaunch report FOLDER` shows it. Nothing is written, and no running job is asked.
+
+    folder: the log folder of a job (`--log-dir`), the folder of one attempt, or a verdict.json. Times in the report are seconds since 1970.
+
+    Raises ConfigError if there is no such folder, or nothing of a job in it that can be read.
+    """
+    from ranklaunch.report import whole
+
+    with _fit_to_show():
+        return whole.report(os.fspath(folder), time.time())
+
+
+def explain_log(text: str) -> Answer:
+    """Return what is known of the errors in a log, as `ranklaunch explain` tells it. The program that wrote the log may be any.
+
+    text: the log. Only its last 16 MiB (as UTF-8), and of these the last 500,000 lines, are searched.
+
+    Kind "unknown" is the answer for a log without a known error; the function raises no error of its own.
+    """
+    log = answers.end_of_log(text.encode(errors="replace"))
+    return answers.answer(log, answers.known_lines(log))
+
+
+def as_json(value: Union[Plan, Report, Answer]) -> dict[str, Any]:  # noqa: UP007 - as above
+    """Return the value as the command prints it with `--format json`: dicts, lists, strings, numbers, booleans and None.
+
+    Schemas (docs/schemas.md): ranklaunch.plan/2 for a Plan, ranklaunch.report/1 for a Report, ranklaunch.explain/1 for an Answer.
+    Within a schema's number, keys are only ever added. Secrets are hidden.
+
+    Raises TypeError for any other value.
+    """
+    if isinstance(value, Plan):
+        return plans.as_json(value)
+    if isinstance(value, Report):
+        return reports.as_json(value)
+    if isinstance(value, Answer):
+        return answers.as_json(value)
+    msg = f"expected a Plan, a Report or an Answer, found {type(value).__name__}"
+    raise TypeError(msg)
+
+
+class _Parser(options.JobParser):
+    """Parser that raises UsageError for --help, where commands print the help and exit."""
+
+    def _show_help(self) -> NoReturn:
+        self._refuse("option --help: expected the words of a job")
+
+
+def _checked(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """Return argv as a list. Raises TypeError if a word or a variable is not a string."""
+    if isinstance(argv, str) or not all(isinstance(word, str) for word in argv):
+        msg = f"argv: expected a sequence of strings, found {argv!r:.100}"
+        raise TypeError(msg)
+    pairs: Mapping[Any, Any] = env  # whatever the caller's types promise
+    wrong = sorted(str(name) for name, value in pairs.items() if not (isinstance(name, str) and isinstance(value, str)))
+    if wrong:
+        msg = f"env: expected strings as names and values, found others for {', '.join(wrong[:10])}"
+        raise TypeError(msg)
+    return list(argv)
+
+
+@contextlib.contextmanager
+def _fit_to_show() -> Iterator[None]:
+    """Hide secrets and control characters in the text of a RanklaunchError, as the command line does."""
+    try:
+        yield
+    except RanklaunchError as error:
+        if isinstance(error, ConfigError):
+            error.problems, error.hints = tuple(map(reason, error.problems)), tuple(map(reason, error.hints))
+        error.args = (reason(str(error)),)
+        raise

@@ -1,0 +1,138 @@
+"""What is known of the errors in one log, as a value: `ranklaunch explain` shows it, `ranklaunch.explain_log` returns it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, cast
+
+from ranklaunch import showing
+from ranklaunch.catalogue.matcher import Finding, findings
+from ranklaunch.errors import quoted
+from ranklaunch.values import Value
+
+SCHEMA: Final = "ranklaunch.explain/1"
+MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
+MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
+UNKNOWN: Final = "unknown"
+KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family", "line_number")
+
+Kind = Literal["cause", "consequence", "stopped", "unknown"]
+Retry = Literal["no", "yes", "elsewhere", ""]
+
+_OURS = re.compile(r"^ranklaunch: (?:last lines of .*(?:\n  .*)*|.*)$", re.MULTILINE)
+_LINES = bytes.maketrans(b"\r", b"\n")
+
+
+class Log(Value):
+    """End of a log. skipped: bytes before the text."""
+
+    text: str
+    skipped: int
+
+
+class Answer(Value):
+    """What is known of the line that explains a log best, and of further lines.
+
+    kind: "cause"; "consequence" of a failure elsewhere; "stopped" by somebody; "unknown": no line is known, and all texts are empty.
+    name: of the known error, one of those in docs/known-errors.md. family: the group of errors that it belongs to.
+    line: the line as the log has it, without secrets.
+    line_number: from 1; None if no line is known, or if the log's beginning was skipped.
+    meaning, remedy: sentences for people. source: address of the page, source file or thread that proves the entry.
+    retry: "yes" if the same job may go well when it is started again, "elsewhere" if on other hosts, "no" if not, "" if nobody knows.
+    skipped_bytes: bytes at the beginning of the log that were not searched.
+    others: answers for the other known lines, the best first, each without others of its own.
+    """
+
+    kind: Kind = UNKNOWN
+    name: str = ""
+    line: str = ""
+    meaning: str = ""
+    remedy: str = ""
+    retry: Retry = ""
+    source: str = ""
+    family: str = ""
+    line_number: int | None = None
+    skipped_bytes: int = 0
+    others: tuple[Answer, ...] = ()
+
+
+def end_of_log(data: bytes, skipped: int = 0) -> Log:
+    """Return the last MOST_BYTES and MOST_LINES of a log's bytes as text. skipped: bytes of the log before them."""
+    cut = max(0, len(data) - MOST_BYTES)
+    data, skipped = data[cut:], skipped + cut
+    first, *others = data.translate(_LINES).rsplit(b"\n", MOST_LINES)
+    if len(others) == MOST_LINES and first:
+        cut = len(first) + 1
+        data, skipped = data[cut:], skipped + cut
+    is_utf_16 = not skipped and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))  # as PowerShell's > writes
+    text = data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace")
+    return Log(showing.with_returns_told(text), skipped)
+
+
+def known_lines(log: Log, find: Callable[[str], list[Finding]] = findings) -> list[Finding]:
+    """Return the known errors of a log, the best first. find: searches one text.
+
+    Lines that ranklaunch itself wrote count only where no other line is known.
+    """
+    texts = dict.fromkeys((_without_ours(log.text), log.text))
+    return next(filter(None, map(find, texts)), [])
+
+
+def answer(log: Log, found: Sequence[Finding]) -> Answer:
+    """Return the answer made of the known lines of a log."""
+    if not found:
+        return Answer(skipped_bytes=log.skipped)
+    best, *others = found
+    return _answer(log, best, tuple(_answer(log, each) for each in others))
+
+
+def as_json(answer: Answer, log: str = "") -> dict[str, Any]:
+    """Return the answer as `ranklaunch explain --format json` prints it: schema ranklaunch.explain/1. log: name of the file."""
+    others = [_plain(each) for each in answer.others]
+    return {"schema": SCHEMA, **_plain(answer), "log": log, "skipped_bytes": answer.skipped_bytes, "others": others}
+
+
+def shown_line(finding: Finding) -> str:
+    """Return the line of a finding without secrets and control characters."""
+    return showing.printable(quoted((finding.line,))[0])
+
+
+def line_number(log: Log, finding: Finding) -> int | None:
+    """Return the number of a finding's line as editors count, from 1; None if the log's beginning was skipped."""
+    return None if log.skipped else _numbers(log.text)[finding.number]
+
+
+def _answer(log: Log, finding: Finding, others: tuple[Answer, ...] = ()) -> Answer:
+    error = finding.error
+    return Answer(
+        kind=cast("Kind", error.kind),
+        name=error.name,
+        line=shown_line(finding),
+        meaning=error.meaning,
+        remedy=error.remedy,
+        retry=cast("Retry", error.retry),
+        source=error.source,
+        family=error.family,
+        line_number=line_number(log, finding),
+        skipped_bytes=log.skipped,
+        others=others,
+    )
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    return {key: getattr(answer, key) for key in KEYS}
+
+
+def _without_ours(text: str) -> str:
+    """Return a console's text without the lines that ranklaunch wrote; each other line keeps its number."""
+    return _OURS.sub(lambda found: re.sub(r"[^\r\n]+", "", found[0]), text)
+
+
+@functools.lru_cache(maxsize=1)
+def _numbers(text: str) -> Sequence[int]:
+    """Return the number of each line as editors count: a progress bar that redraws itself is one line."""
+    return [*itertools.accumulate((end != "\r" for end in re.findall(r"\r\n|\r|\n", text)), initial=1)]
