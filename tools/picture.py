@@ -1,4 +1,4 @@
-"""Makes docs/pictures/report.png: the report of a job that fails, as a browser shows it. The job is a real one, of two nodes with two ranks.
+"""Makes docs/pictures/report.png: the report of a job that fails, as a browser shows it. The job is real: two nodes with two ranks each.
 
 .venv/bin/python tools/picture.py    needs chromium
 """
