@@ -16,11 +16,12 @@ from ranklaunch.typed import Any
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
 OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
 NO_STACK = (
-    "no stack: the process is no CPython 3.8 or newer, was started with -I or -E, or the job with RANKLAUNCH_STACKS=off; py-spy on PATH "
-    "shows it where the container lets it look"
+    "no stack: its interpreter has ended or not begun, it is no CPython 3.8 or newer, was started with -I or -E, or the job with "
+    "RANKLAUNCH_STACKS=off; py-spy on PATH shows it where the container lets it look"
 )
 STOPPED = "no stack: the process is stopped, as by SIGSTOP, and answers nothing"
-NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+ADDRESS, NUMBERS = re.compile(r"0x[0-9a-fA-F]+"), re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|<frozen")
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -57,7 +58,7 @@ def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Ranks that are at the same place once, the smallest groups first, for they stand out."""
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for rank in ranks:
-        groups.setdefault((rank["state"], NUMBERS.sub("#", rank["stack"]), rank.get("exception", "")), []).append(rank)
+        groups.setdefault((rank["state"], _place(rank["stack"]), rank.get("exception", "")), []).append(rank)
     for (state, _, raised), those in sorted(groups.items(), key=lambda item: len(item[1])):
         first = those[0]
         yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
@@ -65,3 +66,8 @@ def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if raised:
             yield f"  it wrote down an exception: {raised}"
         yield f"  {first['file']}" if first["file"] else ""
+
+
+def _place(stack: str) -> str:
+    """Return what equal stacks have in common: lines of libraries may differ in numbers, lines of the program may not."""
+    return "\n".join((NUMBERS if LIBRARY.search(line) else ADDRESS).sub("#", line) for line in stack.splitlines())

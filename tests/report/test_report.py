@@ -168,9 +168,18 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     assert [(tail.name, tail.lines) for tail in report.tails] == [("rank 1 on node 0", ("I read",))]
     screen = shown(left.folder)
     assert "  suspect: rank 1 on node 0: its process is stopped (state T)" in screen
-    assert '  rank 1: File "train.py", line 0 in read' in screen
+    assert "  rank 1: read at train.py:0" in screen
     assert "  why this verdict: own-decision (ranklaunch ended the job: failed)" in screen.splitlines()
     assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
+
+
+def test_a_node_that_had_succeeded_before_others_were_stopped(left: LeftBehind) -> None:
+    """Its verdict is its own; the job's is that of the others."""
+    node_0 = left.node(0).starts(0.0, 1.0, 2.0).ends(5.0, 6.0, "succeeded", 0)
+    node_0.verdict("succeeded", 0, "all 2 ranks of node 0 succeeded; SIGTERM came while the other nodes were still running")
+    left.node(1).starts(0.0, 1.0, 2.0).ends(40.0, 41.0, "stopped", 143).verdict("stopped", 143, "node 1 (h1): stopped by SIGTERM")
+    report = whole.report(str(left.folder))
+    assert (report.outcome, report.exit_code, report.reason) == ("stopped", 143, "node 1 (h1): stopped by SIGTERM")
 
 
 def test_stacks_of_the_stop_name_a_rank_where_none_were_taken_before(left: LeftBehind) -> None:

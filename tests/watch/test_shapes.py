@@ -377,6 +377,13 @@ ROWS: dict[str, Row] = {
         "Loading checkpoint shards:  50%|#####     | 2/4 [00:01<00:01,  1.21it/s]",
         None,
     ),
+    "epoch and step in brackets": Row("many tutorials", "Epoch [2/4], Step [7/40], Loss: 0.1234", Place(2, 7, 40)),
+    "a bar that names its epoch": Row(
+        "tqdm/tqdm: tqdm/std.py, format_meter, with desc", "Epoch 3/5:  20%|##  | 10/50 [00:12<00:48,  1.21s/it]", Place(3, 10, 50), 1.21
+    ),
+    "a bar of validation": Row(
+        "tqdm/tqdm: tqdm/std.py, format_meter", "Epoch 3 validation:  20%|##  | 10/50 [00:12<00:48,  1.21s/it]", None
+    ),
     "tokenizing": Row(
         "huggingface/datasets: src/datasets/arrow_dataset.py", "Map (num_proc=8):  20%|##  | 10/50 [00:01<00:02, 1.2 examples/s]", None
     ),

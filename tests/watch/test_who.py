@@ -49,6 +49,29 @@ def test_who_runs_on_while_most_have_ended() -> None:
     assert sentence(suspects(waits)) == "ranks 0-3: its process is gone"
 
 
+def test_ranks_without_a_stack_have_no_interpreter_left() -> None:
+    """They wait in MPI_Finalize for the one whose program goes on."""
+    finishing = [each._replace(stack=IN_LOADER if each.rank == 3 else "") for each in IDLE]
+    (found,) = suspects(finishing)
+    assert (found.rank, found.rule) == (3, "at-exit")
+    (stuck,) = suspects([each._replace(state="D") if each.rank == 5 else each for each in finishing])
+    assert stuck.rank == 5
+
+
+def test_lines_of_one_function_are_told_apart() -> None:
+    stack = '  File "/job/flat.py", line {} in <module>\n'
+    known = [Known(rank, 0, "S", stack=stack.format(6 if rank == 1 else 8)) for rank in range(4)]
+    assert [(each.rank, each.rule) for each in suspects(known)] == [(1, "elsewhere")]
+    assert groups(known) == ["ranks 0,2-3: <module> at flat.py:8", "rank 1: <module> at flat.py:6"]
+
+
+def test_groups_with_the_same_words_are_one() -> None:
+    waits = [
+        Known(rank, 0, stack=frame_of(f"{PACKAGES}/torch/distributed/{name}.py", "all_gather") + MAIN) for rank, name in enumerate("ab")
+    ]
+    assert groups(waits) == ["ranks 0-1: all_gather at train.py:88"]
+
+
 def test_who_waits_while_all_others_spin() -> None:
     spins = [each._replace(cpu=1.0, full=True) if each.rank != 2 else each for each in IDLE]
     assert suspects(spins) == (Suspect(2, 0, "it waits while the others use a full core each", rule="unlike-in-cpu"),)

@@ -16,6 +16,8 @@ _STACK_ALONE = re.compile(r"^Stack \(most recent call first\):")
 _OF_PY_SPY = re.compile(r'^Thread (?:0x)?[0-9A-Fa-f]+ \([^)\n]{1,32}\)(?:: "(?P<name>[^"\n]{0,200})")?')
 _FRAME = re.compile(r'^ {2}File "(?P<file>[^"\n]{1,500})", line (?P<line>[0-9]{1,9}) in (?P<function>.{1,200})')
 _FRAME_OF_PY_SPY = re.compile(r"^ {4}(?P<function>.{1,200}) \((?P<file>[^()\n]{1,500}):(?P<line>[0-9]{1,9})\)$")
+_SHUTDOWN, _BOOTSTRAP = "_shutdown", "_bootstrap"  # outermost frames in Python's threading: of a main thread at its exit, of other threads
+_JOINS = (_SHUTDOWN, "join", "_wait_for_tstate_lock")
 FATAL = "Fatal Python error: "
 
 
@@ -46,10 +48,16 @@ def threads(text: str) -> list[Thread]:
 
 
 def main(text: str) -> tuple[Frame, ...]:
-    """The main thread's: the one of that name, else the last, as faulthandler has the newest first."""
+    """Return the main thread's frames: the one of that name, else the last, as faulthandler has the newest first. While the main thread
+    waits for other threads at its exit, return those of the thread that it waits for."""
     found = [thread for thread in threads(text) if thread.frames]
-    named = [thread for thread in found if thread.name == "MainThread"]
-    return (named or found[-1:])[0].frames if found else ()
+    if not found:
+        return ()
+    own = ([thread for thread in found if thread.name == "MainThread"] or found[-1:])[0]
+    others = [thread for thread in found if thread is not own and thread.frames[-1].function == _BOOTSTRAP]
+    if own.frames[0].function in _JOINS and own.frames[-1].function == _SHUTDOWN and others:
+        return others[-1].frames
+    return own.frames
 
 
 def written_on_abort(output: str) -> str:

@@ -59,8 +59,10 @@ def verdicts_of(found: Gathered) -> Iterator[Mapping[str, Any]]:
 
 
 def verdict_of(found: Gathered) -> Mapping[str, Any]:
-    """The attempt's, of the first node that has one: what it says of the job is the same on all."""
-    return next(verdicts_of(found), NOTHING)
+    """Return the verdict of the first node that has one: the job is the same in all of them, unless a node had succeeded and left before
+    others ended otherwise."""
+    every = list(verdicts_of(found))
+    return next((each for each in every if each.get("outcome") != model.SUCCEEDED), every[0] if every else NOTHING)
 
 
 def begun(found: Gathered) -> float | None:

@@ -139,10 +139,12 @@ class Raised(Value):
 
 
 class Stacks(Value):
-    """Ranks whose main threads stand at one place. frames: of one of them, the innermost first."""
+    """Ranks whose main threads stand at one place. frames: of one of them, the innermost first. place: the collective, or the function that
+    the program has called, and where."""
 
     ranks: tuple[int, ...]
     frames: tuple[str, ...]
+    place: str = ""
 
 
 class Hang(Value):

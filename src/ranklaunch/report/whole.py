@@ -231,7 +231,7 @@ def _stacks(known: Iterable[Known]) -> Iterator[Stacks]:
     """Yield ranks in groups of equal stacks, the largest group first."""
     groups = sorted(who.alike(known).values(), key=lambda group: (-len(group), group[0].rank))
     for group in groups[:MOST_GROUPS]:
-        yield Stacks(tuple(sorted(each.rank for each in group)), tuple(group[0].stack.split("\n")))
+        yield Stacks(tuple(sorted(each.rank for each in group)), tuple(group[0].stack.split("\n")), who.summary(group[0]))
 
 
 def _with_suspects(hangs: tuple[Hang, ...], known: Sequence[Known]) -> tuple[Hang, ...]:

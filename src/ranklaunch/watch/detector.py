@@ -19,7 +19,7 @@ from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Frame, Rule, ranks_of
-from ranklaunch.watch.sample import CPU, DEBUGGER, DEVICES, IO, OUTPUT, START, TRAFFIC, moving
+from ranklaunch.watch.sample import CPU, DEBUGGER, DEVICES, IO, LEAST_CPU, OUTPUT, START, TRAFFIC, moving
 from ranklaunch.watch.who import Raised
 
 WINDOWS = 5
@@ -228,7 +228,10 @@ class Detector:
         there = {
             OUTPUT: True,
             IO: any(seen.io is not None for frame in frames for seen in frame.ranks),
-            CPU: any(seen.cpu is not None for frame in frames for seen in frame.ranks),
+            CPU: any(seen.cpu is not None for frame in frames for seen in frame.ranks)
+            and not any(
+                (seen.cpu or 0) >= LEAST_CPU for frame in frames for seen in frame.ranks
+            ),  # full cores are no sign of life, and not idle either
             TRAFFIC: any(frame.traffic is not None for frame in frames),
             DEVICES: any(frame.devices is not None for frame in frames),
         }
@@ -254,7 +257,8 @@ class Detector:
             reason = self._reason(number, rule, seen, now)
             if reason and number not in self._broken:
                 self._broken[number] = reason
-                yield Change(ALARM, self._matched.get(number, self._began), (), f"RANKLAUNCH_EXPECT: {reason}", number)
+                since = now - frame.seconds if rule.kind == expect.NUMBER else self._matched.get(number, self._began)
+                yield Change(ALARM, since, (), f"RANKLAUNCH_EXPECT: {reason}", number)
             elif not reason and rule.kind == expect.EVERY and self._broken.pop(number, ""):
                 yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown} has come again", number)
 

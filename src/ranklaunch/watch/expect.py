@@ -58,11 +58,12 @@ class Expected(NamedTuple):
         return self.kind in (NUMBER, LIMIT)
 
     def value(self, line: str) -> str | None:
-        """Return the text of the first group, or else of the whole match; None without a match."""
+        """Return the text of the first group, or else the last word of the match; None without a match."""
         found = self.pattern.search(line)
         if not found:
             return None
-        return (found[1] if found.re.groups else found[0]) or ""
+        words = re.split(r"[\s:=]+", found[0])
+        return (found[1] if found.re.groups else words[-1]) or ""
 
     def wrong(self, line: str) -> str | None:
         """What stands where a number should; None: no match, or a number."""

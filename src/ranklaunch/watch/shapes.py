@@ -125,6 +125,11 @@ SHAPES: tuple[Shape, ...] = (
         samples=_IPS,
     ),
     Shape(
+        "epoch and step in brackets",  # as many tutorials print it
+        "poch [",
+        re.compile(r"\b[Ee]poch \[(?P<epoch>\d+)/\d+\],? *(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?):? *\[(?P<step>\d+)/(?P<of>\d+)\]"),
+    ),
+    Shape(
         "PyTorch's MNIST",
         "Train Epoch: ",
         re.compile(r"\bTrain Epoch: (?P<epoch>\d+) \[(?P<step>\d+)/(?P<of>\d+) \( *\d+%\)\]"),
@@ -189,6 +194,16 @@ SHAPES: tuple[Shape, ...] = (
         is_bar=True,
     ),
     Shape(
+        "tqdm of an epoch",
+        "[",
+        re.compile(
+            r"\b[Ee]poch[ :=#]*\[?(?P<epoch>\d+)\b(?:(?!valid|eval|test|predict|load)[^\r\n]){0,200}?[|\s\]>:)]"
+            r"(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+"
+        ),
+        is_bar=True,
+        is_any_bar=True,
+    ),
+    Shape(
         "tqdm",
         "[",
         re.compile(r"(?:^|[|\s\]>:)])(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+"),
@@ -209,7 +224,7 @@ _TIMES = tuple(
         rf"train_step_timing in s[:=] *(?P<s>{_NUMBER})",
         rf"(?i)\bper[_ ]step[_ ]time: *(?:(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}) ?s)\b",
         rf"(?i)(?<![a-z])(?:elapsed_)?time_per_step ?[:=] *(?:(?P<ms>{_NUMBER}) ?ms\b|(?P<s>{_NUMBER}))",
-        rf"(?i)(?<![a-z])(?<!per[_ ])(?:step|iter|iteration|batch)[_ ](?:time|cost) ?[:=] *(?:(?P<ms>{_NUMBER}) ?ms\b|{_SECONDS})",
+        rf"(?i)(?<![a-z])(?<!per[_ ])(?:step|iter|iteration|batch)[_ ](?:time|cost)(?: ?[:=] *| +)(?:(?P<ms>{_NUMBER}) ?ms\b|{_SECONDS})",
         rf"steps_per_second['\"]?[:=] *(?P<rate>{_NUMBER})",
         rf"train_speed\(iter/s\)': '?(?P<rate>{_NUMBER})",
         rf"train_speed\(s/it\)': '?(?P<s>{_NUMBER})",

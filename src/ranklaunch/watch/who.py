@@ -115,10 +115,11 @@ def groups(known: Iterable[Known], first: Iterable[int] = ()) -> list[str]:
     """Return a text for each group of ranks with equal stacks: "rank 3: read at data.py:88". Groups with a rank of `first` come first,
     then the largest."""
     named = set(first)
-    found = sorted(
-        alike(known).values(), key=lambda group: (not named.intersection(each.rank for each in group), -len(group), group[0].rank)
-    )
-    return [f"{numbered((each.rank for each in group), 'rank')}: {_summary(group[0])}" for group in found]
+    by_text: dict[str, list[int]] = {}
+    for group in alike(known).values():
+        by_text.setdefault(summary(group[0]), []).extend(each.rank for each in group)
+    found = sorted(by_text.items(), key=lambda item: (not named.intersection(item[1]), -len(item[1]), min(item[1])))
+    return [f"{numbered(sorted(ranks), 'rank')}: {text}" for text, ranks in found]
 
 
 def sentence(found: Sequence[Suspect]) -> str:
@@ -176,14 +177,18 @@ def exception_of_thread(of: Evidence) -> Iterable[Suspect]:
 
 
 def at_exit(of: Evidence) -> Iterable[Suspect]:
-    """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit."""
+    """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit. Ranks without
+    a stack count as ended if others have one: their interpreters have, and they wait in MPI_Finalize."""
     running = [each for each in of.known if not each.ended]
+    with_stack = [each for each in running if each.stack]
+    if with_stack and 2 * len(with_stack) <= len(of.known) and not any(each.inside for each in with_stack):
+        running = with_stack
     most_ended = 2 * len(running) < len(of.known)
     alone = all(each.stack and not each.inside for each in running)
     if 0 < len(running) < len(of.known) and (most_ended or alone):
         why = "most others have ended" if most_ended else "others have ended, and it waits in no collective"
         for each in running:
-            at = f": {_summary(each)}" if each.stack else ""
+            at = f": {summary(each)}" if each.stack else ""
             yield Suspect(each.rank, each.node, f"it still runs, while {why}{at}", each.file)
 
 
@@ -289,7 +294,7 @@ def _outside(stacks: Sequence[Known], waited: int) -> list[Known]:
 
 
 def _elsewhere(known: Known) -> Suspect:
-    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {_summary(known)}", known.file)
+    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {summary(known)}", known.file)
 
 
 def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
@@ -298,19 +303,22 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
 
 
 def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
-    """Return groups of ranks with equal stacks, whatever the lines and addresses in them. Ranks without a stack are left out."""
+    """Return groups of ranks at the same place. Frames of libraries may differ in their lines, and frames of the program may not. Ranks
+    without a stack are left out."""
     found: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:
-            found.setdefault(re.sub(r"0x[0-9a-fA-F]+|\d+", "0", f"{_frames(each.stack)}\n{each.inside}"), []).append(each)
+            found.setdefault(_place(each), []).append(each)
     return found
 
 
-def _frames(stack: str) -> str:
-    return "\n".join(line.strip() for line in stack.splitlines()[: waiting.MOST_FRAMES])
+def _place(known: Known) -> str:
+    lines = known.stack.splitlines()[: waiting.MOST_FRAMES]
+    shown = (re.sub(r"0x[0-9a-fA-F]+|\d+" if _LIBRARY.search(line) else r"0x[0-9a-fA-F]+", "0", line.strip()) for line in lines)
+    return "\n".join((*shown, known.inside))
 
 
-def _summary(known: Known) -> str:
+def summary(known: Known) -> str:
     """Return the collective, or the function that the user's code has called, with the place in that code: all_reduce at train.py:88"""
     frames = waiting.frames(known.stack)
     own = next((i for i, frame in enumerate(frames) if not _LIBRARY.search(frame.file)), 0 if frames else -1)

@@ -174,7 +174,7 @@ def _hang(report: Report) -> Iterator[str]:
             yield f"  {hang.text}"
         yield from _suspects(hang)
     for group in last.stacks[:MOST_GROUPS]:
-        yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"
+        yield f"  {numbered(group.ranks, 'rank')}: {group.place}"
     if last.evidence:
         yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
 

@@ -125,6 +125,8 @@ class Desk:
         said = recorded.of_ranks(own, known) if recorded else {}
         more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
         ranks = standing.ranks(plan, known, seen.outputs(), more, self._loop.clock())
+        if phase == "done":  # all of them have ended with 0
+            ranks = [{**each, "state": standing.STATES["Z"]} if each.get("state") == "unknown" else each for each in ranks]
         launchers = recorded.launchers() if recorded else []
         return {
             "host": plan.job.node.host,

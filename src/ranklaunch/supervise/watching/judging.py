@@ -21,17 +21,20 @@ from ranklaunch.watch.who import Known, Missing, Suspect
 SAMPLE, HANG = "sample", "hang"  # topics of messages between nodes
 EVIDENCE_S = 16.0  # wait for the evidence of all nodes
 MOST_GROUPS = 8  # of ranks with equal stacks, on the console
+AT_ONCE = ("uncaught-exception", "stopped-or-stuck")  # rules that name suspects before stacks are there
 MOST_NAMED = 8  # suspects, in `because` of a verdict
 
 
 class _Alarm:
-    """An alarm that stands. what: the alarm as a sentence. found: suspects by now; shown: those on the console, by the samples alone.
-    groups: ranks with equal stacks, as texts. waits: the evidence of all nodes has not come yet."""
+    """An alarm that stands. what: the alarm as a sentence. sampled: suspects by the samples. found: suspects by now; shown: those on the
+    console at first, of whom stacks will not say otherwise. groups: ranks with equal stacks, as texts. waits: the evidence of all nodes
+    has not come yet."""
 
-    def __init__(self, change: Change, what: str, found: tuple[Suspect, ...]) -> None:
+    def __init__(self, change: Change, what: str, sampled: tuple[Suspect, ...]) -> None:
         self.change = change
         self.what = what
-        self.found = self.shown = found
+        self.sampled = sampled
+        self.found = self.shown = tuple(each for each in sampled if each.rule in AT_ONCE)
         self.groups: list[str] = []
         self.waits = True
 
@@ -107,8 +110,8 @@ class Judging:
 
     def _on_alarm(self, change: Change) -> None:
         """Say at once what the samples show, and have stacks taken: they decide."""
-        found = who.suspects(self._known()) if not change.rule else ()
-        alarm = _Alarm(change, change.rule or f"the job hangs: {self._still(change)}", found)
+        sampled = who.suspects(self._known()) if not change.rule else ()
+        alarm = _Alarm(change, change.rule or f"the job hangs: {self._still(change)}", sampled)
         self._standing[change.number] = alarm
         self._say(self._reason(alarm), change)
         self._of.nodes.tell_nodes(HANG, self._said(alarm))
@@ -125,7 +128,7 @@ class Judging:
         )
         for alarm in [each for each in self._standing.values() if each.waits]:
             if not self._is_of_values(alarm.change):  # of a value that breaks a rule, stacks say nothing: the ranks go on
-                alarm.found = who.suspects(known, recorded, behind, mute) or alarm.found
+                alarm.found = who.suspects(known, recorded, behind, mute)
                 alarm.groups = who.groups(known, [each.rank for each in alarm.found])[:MOST_GROUPS]
             self._conclude(alarm)
 
@@ -137,6 +140,7 @@ class Judging:
         if not alarm.waits or alarm not in self._standing.values() or self._of.ending():
             return
         alarm.waits = False
+        alarm.found = alarm.found or alarm.sampled
         if alarm.groups:
             self._of.say("; ".join(alarm.groups))
         if self._who(alarm) and (alarm.found != alarm.shown or not alarm.found):
@@ -215,8 +219,14 @@ class Judging:
             seen.rank: Known(seen.rank, node, seen.state, seen.cpu, seen.full, seen.step)
             for node, frame in frames for seen in frame.ranks if seen.rank is not None
         }  # fmt: skip
-        known = [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
+        known = [found.get(rank) or Known(rank, node, "") for rank, node in sorted({**self._never(), **self._ever}.items())]
         return [each._replace(raised=raised.get(each.rank)) for each in known]
+
+    def _never(self) -> dict[int, int]:
+        """Return the ranks that ended before the first look, with their nodes: planned ranks of a node that was seen with others of its."""
+        seen = {node: {rank for rank, of in self._ever.items() if of == node} for node in self._nodes}
+        planned = {node.index: {*node.ranks} for node in self._of.plan().job.everyone}
+        return {rank: node for node, ranks in seen.items() if ranks and ranks <= planned[node] for rank in planned[node] - ranks}
 
     def _say(self, text: str, change: Change | None = None) -> None:
         """Print a line and record the event. change: the alarm or warning that the line is about."""
