@@ -1,3 +1,3 @@
 """ranklaunch: the one container ENTRYPOINT for distributed training."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -86,7 +86,7 @@ def test_a_checkout_beside_is_not_taken_for_a_package_of_the_index(tmp_path: Pat
 
 
 def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
-    wheel = tmp_path / "ranklaunch-0.1.0-py3-none-any.whl"
+    wheel = tmp_path / f"ranklaunch-{__version__}-py3-none-any.whl"
     wheel.touch()
     given = ("--python", sys.executable, "--prefix", tmp_path / "own")
 
