@@ -57,7 +57,7 @@ AT_THE_TOP := $(subst $(empty) $(empty),|,$(subst .,\.,$(TREE) $(FILES)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
+.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint dist golden corpus mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -104,7 +104,7 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
 WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/rankside tests/report tests/supervise tests/tune \
-  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_guide.py
+  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build
@@ -129,6 +129,9 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
 	@! git ls-files | grep -Ev '^($(AT_THE_TOP))(/|$$)' || { echo "these stand at the top of the repository, and neither TREE nor FILES names them" >&2; exit 1; }
+
+dist: .venv/.installed-test ## build wheel and source distribution into dist/, compare two builds, and install them by pip, pipx and uv; TAG=v0.2.0: as a release
+	$(VENV)/python tools/dist.py $${TAG:+--tag "$$TAG"}
 
 golden: .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
@@ -210,7 +213,7 @@ test-pythons: ## run the tests on each of them
 # files: of what is the same text or runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and
 # benchmarks), of what shells do with signals, and those that try hundreds of values on what others have tried with one.
 ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
-  test_docs.py test_workflows.py supervise/test_shells.py \
+  test_dist.py test_docs.py test_workflows.py supervise/test_shells.py \
   test_any_environment.py core/test_corpus.py core/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
 
 .PRECIOUS: .venv-3.%/.installed

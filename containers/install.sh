@@ -1,16 +1,22 @@
 #!/bin/sh
 # Installs ranklaunch into an environment of its own and puts its command on PATH. Every Dockerfile here runs it; any image's may.
 #
-#     sh install.sh [--python PYTHON] [--prefix FOLDER] [--bin FOLDER] SOURCE
+#     sh install.sh [--python PYTHON] [--prefix FOLDER] [--bin FOLDER] [--yaml] SOURCE
 #
-# SOURCE: ranklaunch's wheel, a folder with it, or a checkout. Where wheels of Jinja2 and MarkupSafe lie beside ranklaunch's, no network is
-# needed; else pip gets these two from its index. PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights,
-# give folders that you may write. The prefix is a folder for ranklaunch alone: new, empty, or with an earlier ranklaunch, which is replaced.
+# SOURCE is one of
+#   - ranklaunch's wheel, a folder with it, or a checkout;
+#   - a version, as 0.2.0, which pip gets from its index.
+# --yaml installs PyYAML too, for `ranklaunch spec --values FILE.yaml`. Where wheels of Jinja2 and MarkupSafe (and, with --yaml, of PyYAML)
+# lie beside ranklaunch's, no network is needed; else pip gets these from its index.
+#
+# PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights, give folders that you may write. The prefix
+# (/opt/ranklaunch) is a folder for ranklaunch alone: new, empty, or with an earlier ranklaunch, which is replaced.
 set -eu
 
 PYTHON=python3
 PREFIX=/opt/ranklaunch
 BIN=/usr/local/bin
+EXTRA=
 MARK=.of-ranklaunch  # in the prefix, before anything else is
 
 # Everyone may read what it makes, whatever the umask is: the container's user is rarely the one that installs.
@@ -33,27 +39,54 @@ stop() {
 }
 
 read_words() {
-    while [ $# -gt 1 ]; do
+    while [ $# -gt 0 ]; do
         case $1 in
-        --python) PYTHON=$2 ;;
-        --prefix) PREFIX=$2 ;;
-        --bin) BIN=$2 ;;
-        *) stop "$1: expected --python, --prefix or --bin, and then a wheel or a folder" ;;
+        --yaml) EXTRA='[yaml]' ;;
+        --python | --prefix | --bin)
+            [ $# -gt 1 ] || stop "$1: expected a value after it"
+            set_option "$1" "$2"
+            shift
+            ;;
+        -*) stop "$1: expected --python, --prefix or --bin with a value, or --yaml, and then a wheel, a folder or a version" ;;
+        *) break ;;
         esac
-        shift 2
+        shift
     done
-    [ $# -eq 1 ] || stop "expected a wheel of ranklaunch, a folder with one, or a checkout"
+    [ $# -gt 0 ] || stop "expected a wheel of ranklaunch, a folder with one, a checkout, or a version as 0.2.0"
+    [ $# -eq 1 ] || stop "$2: expected nothing after $1; options stand before it"
     find_source "$1"
 }
 
+set_option() {
+    case $1 in
+    --python) PYTHON=$2 ;;
+    --prefix) PREFIX=$2 ;;
+    --bin) BIN=$2 ;;
+    esac
+}
+
+# A file or folder wins over a version of the same name. SOURCE is empty for a version.
 find_source() {
-    [ -e "$1" ] || stop "$1: there is no such file or folder"
+    SOURCE='' VERSION='' BESIDE=/nowhere
+    if [ ! -e "$1" ] && is_version "$1"; then
+        VERSION=$1
+        return
+    fi
+    [ -e "$1" ] || stop "$1: there is no such file or folder; a version is written as 0.2.0"
     case $1 in
     *.whl) SOURCE=$1 ;;
     *) find_wheel "$1" ;;
     esac
     [ -f "$SOURCE" ] || [ -f "$SOURCE/pyproject.toml" ] || stop "$1: expected ranklaunch-*.whl or pyproject.toml in it"
     BESIDE=$(dirname "$SOURCE")
+}
+
+is_version() {
+    case $1 in
+    *[!0-9a-z.+!]*) return 1 ;;
+    [0-9]*) return 0 ;;
+    *) return 1 ;;
+    esac
 }
 
 # The wheel in a folder, else the folder itself, which may be a checkout. Of several, the first by its name may be the oldest.
@@ -96,7 +129,9 @@ plain() {
 
 # What is in it will be removed.
 check_prefix() {
-    case $(place_of "$SOURCE")/ in "$(place_of "$PREFIX/")"/*) stop "--prefix $PREFIX: $SOURCE is in it, and would be removed" ;; esac
+    if [ -n "$SOURCE" ]; then
+        case $(place_of "$SOURCE")/ in "$(place_of "$PREFIX/")"/*) stop "--prefix $PREFIX: $SOURCE is in it, and would be removed" ;; esac
+    fi
     [ -z "$(ls -A "$PREFIX/")" ] || is_earlier || stop "--prefix $PREFIX: there is something else in it, which would be removed; name a new folder"
 }
 
@@ -125,11 +160,21 @@ make_environment() {
     : >"$PREFIX/$MARK"
     clear_prefix
     "$PYTHON" -I -m venv "$PREFIX"
-    set -- "$(place_of "$SOURCE")" # a word without a slash is the name of a package to pip
-    if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
+    if [ -n "$VERSION" ]; then
+        set -- "ranklaunch$EXTRA==$VERSION"
+    else
+        set -- "$(place_of "$SOURCE")$EXTRA" # a word without a slash is the name of a package to pip
+    fi
+    if needs_lie_beside; then
         set -- --no-index --find-links "$BESIDE" "$@"
     fi
-    PIP_USER=0 "$PREFIX/bin/python" -I -m pip install --no-cache-dir --disable-pip-version-check --quiet "$@"
+    PIP_USER=0 "$PREFIX/bin/python" -I -m pip install --no-cache-dir --disable-pip-version-check --quiet "$@" ||
+        stop "pip did not install ${VERSION:+ranklaunch }${VERSION:-$SOURCE}: see above"
+}
+
+needs_lie_beside() {
+    first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null || return 1
+    [ -z "$EXTRA" ] || first_of "$BESIDE"/[Pp]y[Yy][Aa][Mm][Ll]-*.whl >/dev/null
 }
 
 clear_prefix() {
@@ -160,6 +205,7 @@ compile_for_ranks() {
 
 try_it() {
     "$PREFIX/bin/python" -I -c 'import jinja2' || stop "Jinja2 does not load in $PREFIX: see above"
+    [ -z "$EXTRA" ] || "$PREFIX/bin/python" -I -c 'import yaml' || stop "PyYAML does not load in $PREFIX: see above"
     "$BIN/ranklaunch" --version || stop "$BIN/ranklaunch does not start: see above"
 }
 

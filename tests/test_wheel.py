@@ -604,6 +604,13 @@ def test_wheel_says_what_it_is_and_needs(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.9"
     needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
     assert needed == ["jinja2>=3.1"]
+    extras = {
+        name: [line for line in metadata.get_all("Requires-Dist") or [] if f"extra == '{name}'" in line]
+        for name in ("yaml", "spec", "tune")
+    }
+    assert extras == {"yaml": ["pyyaml>=6; extra == 'yaml'"], "spec": ["pyyaml>=6; extra == 'spec'"], "tune": []}
+    assert extras.keys() <= set(metadata.get_all("Provides-Extra") or [])
+    assert metadata["Metadata-Version"] == "2.4"
     assert entry_points.split("\n")[:2] == ["[console_scripts]", "ranklaunch = ranklaunch_start:script"]
     assert "Tag: py3-none-any" in wheel_info
 
@@ -632,22 +639,43 @@ def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: 
     assert containers == {"README.md", "ascend.Dockerfile", "cpu.Dockerfile", "gpu.Dockerfile", "install.sh"}
 
 
-def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:
-    """As installed: unpacked into a folder of its own, with the dependencies alone beside it."""
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as installed: unpacked into a folder of its own, with the dependencies alone beside it."""
+    folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+        archive.extractall(folder)
     import jinja2
     import markupsafe
 
     for package in (jinja2, markupsafe):
         source = Path(str(package.__file__)).parent
-        shutil.copytree(source, site / source.name)
-    command = [sys.executable, "-S", "-m", "ranklaunch", "plan", "--method=spawn", "--slots=2", "x.py"]
-    env = {"PYTHONPATH": str(site)}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        shutil.copytree(source, folder / source.name)
+    return folder
+
+
+def call_in(site: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-S", "-m", "ranklaunch", *words]
+    return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_wheel_runs_where_nothing_else_of_ours_is(site: Path, tmp_path: Path) -> None:
+    done = call_in(site, tmp_path, "plan", "--method=spawn", "--slots=2", "x.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert "python -u x.py" in done.stdout
+    assert call_in(site, tmp_path, "--version").stdout == f"ranklaunch {__version__}\n"
+
+
+def test_without_pyyaml_values_are_read_from_json_and_yaml_names_the_extra(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "values.json").write_text('{"nodes": 3}')
+    (tmp_path / "values.yaml").write_text("nodes: 3\n")
+    words = ("spec", "job", "--name", "llm", "--image", "team/train:1", "--values")
+    done = call_in(site, tmp_path, *words, "values.json", "--", "train.py")
+    assert (done.returncode, "completions: 3" in done.stdout) == (0, True), done.stderr
+    done = call_in(site, tmp_path, *words, "values.yaml", "--", "train.py")
+    assert (done.returncode, done.stdout) == (78, "")
+    (line,) = done.stderr.splitlines()
+    assert "--values values.yaml: YAML needs PyYAML, which is not installed: pip install 'ranklaunch[yaml]'" in line
 
 
 @pytest.mark.one_python

@@ -4,7 +4,7 @@ The Python API (docs/api.md) is make_plan, make_spec, read_report, explain_log a
 every start of a job imports this module.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer", "ConfigError", "Plan", "RanklaunchError", "Report", "UsageError", "WaitError",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+from ranklaunch import __version__
 from testbench.judges import linter
 from testbench.judges.charts import (
     CASES,
@@ -125,6 +126,14 @@ def test_old_kubernetes_is_refused(major: str) -> None:
 def test_charts_and_page_allow_the_same_kubernetes() -> None:
     assert {load(chart)["kubeVersion"] for chart in CHARTS.glob("*/Chart.yaml")} == {f">={OLDEST}.0-0"}
     assert f"Kubernetes {OLDEST} or newer" in (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+
+
+@every_helm
+def test_charts_are_packaged_as_a_release_does(major: str, tmp_path: Path) -> None:
+    done = helm(major, "package", *sorted(path.parent for path in CHARTS.glob("*/Chart.yaml")), "--destination", tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = {f"{name}-{__version__}.tgz" for name in ("ranklaunch", "ranklaunch-runtimes")}
+    assert {path.name for path in tmp_path.iterdir()} == made
 
 
 @pytest.mark.parametrize("suffix", ["", "revision"])

@@ -85,8 +85,25 @@ def test_a_checkout_beside_is_not_taken_for_a_package_of_the_index(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
 
 
+def test_a_version_comes_from_the_index_that_is_configured(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    debian.own_wheel(index)
+    folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
+    env = {"PIP_FIND_LINKS": str(index)}
+    done = install(*folders, "--yaml", __version__, env=env, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
+    (tmp_path / "values.yaml").write_text("nodes: 3\n")
+    words = ("spec", "job", "--name", "llm", "--image", "team/train:1", "--values", "values.yaml", "--", "train.py")
+    made = subprocess.run([tmp_path / "bin/ranklaunch", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (made.returncode, "completions: 3" in made.stdout) == (0, True), made.stderr
+    done = install(*folders, "99.0", env=env, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip did not install ranklaunch 99.0: see above" in done.stderr
+
+
 def test_removes_nothing_but_an_earlier_ranklaunch(tmp_path: Path) -> None:
-    wheel = tmp_path / "ranklaunch-0.1.0-py3-none-any.whl"
+    wheel = tmp_path / f"ranklaunch-{__version__}-py3-none-any.whl"
     wheel.touch()
     given = ("--python", sys.executable, "--prefix", tmp_path / "own")
 
@@ -125,6 +142,13 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "expected a wheel"),
+        (("--yaml",), "expected a wheel"),
+        (("--prefix",), "--prefix: expected a value after it"),
+        (("--python=python3", "."), "--python=python3: expected --python, --prefix or --bin with a value, or --yaml"),
+        (("0.2.0", "--yaml"), "--yaml: expected nothing after 0.2.0; options stand before it"),
+        (("v0.2.0",), "v0.2.0: there is no such file or folder; a version is written as 0.2.0"),
+        ((">=0.2",), ">=0.2: there is no such file or folder; a version is written as 0.2.0"),
+        (("--python", "false", "0.2.0"), "false: too old, or broken"),
         (("/nowhere",), "/nowhere: there is no such file or folder"),
         (("/usr",), "/usr: expected ranklaunch-*.whl or pyproject.toml in it"),
         (("--pyton", "python3", "."), "--pyton: expected --python, --prefix or --bin"),

@@ -88,7 +88,7 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
     path = write(tmp_path / "values.yaml", "nodes: 3\n")
     found = helpers.call("spec", *JOB, "--values", path, "--", "train.py")
     assert found.code == 78
-    assert "pip install PyYAML, in ranklaunch's own environment" in found.err
+    assert "pip install 'ranklaunch[yaml]', in ranklaunch's own environment" in found.err
     path = write(tmp_path / "values.yaml", '{"nodes": 3}')
     assert helpers.call("spec", *JOB, "--values", path, "--", "train.py").code == 0
 

@@ -179,7 +179,7 @@ def _yaml() -> Any:
     try:
         return importlib.import_module("yaml")
     except ImportError:
-        msg = "YAML is read by PyYAML, which is not installed: pip install PyYAML, in ranklaunch's own environment, or write JSON"
+        msg = "YAML needs PyYAML, which is not installed: pip install 'ranklaunch[yaml]', in ranklaunch's own environment, or write JSON"
         raise ValueError(msg) from None
 
 
