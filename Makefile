@@ -104,7 +104,7 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
 WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/rankside tests/report tests/supervise tests/tune \
-  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py
+  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_dist.py tests/test_guide.py tests/test_stranger.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build

@@ -148,7 +148,7 @@ MAKE_RUN = "add EXAMPLE_{0} := examples/... to Makefile; with an extra, WITH_EXT
 @pytest.mark.processes
 @pytest.mark.parametrize("method", LAUNCHERS)
 def test_make_run_trains_with_every_method(method: str) -> None:
-    """What it would run names the method and an example that is there; the README says so."""
+    """What it would run names the method and an example that is there; the page for a start says so."""
     done = subprocess.run(["make", "-n", "run", f"METHOD={method}"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{MAKE_RUN.format(method)}: {done.stderr}"
     commands = done.stdout.replace("\\\n", " ").splitlines()
@@ -158,7 +158,7 @@ def test_make_run_trains_with_every_method(method: str) -> None:
     assert example.parent == ROOT / "examples"
     assert example.is_file()
     told = ("make run", f"make run METHOD={method}")[method != made_by_default()]
-    assert re.search(rf"^    {told}\b", TEXTS[ROOT / "README.md"], re.MULTILINE), f"add a line with {told} to README.md"
+    assert re.search(rf"^    {told}\b", TEXTS[DOCS / "start.md"], re.MULTILINE), f"add a line with {told} to docs/start.md"
 
 
 def made_by_default() -> str:
@@ -175,9 +175,8 @@ def test_make_run_names_the_methods_that_it_knows() -> None:
 
 
 def test_every_exit_code_has_a_row() -> None:
-    for page in (ROOT / "README.md", DOCS / "exit-codes.md"):
-        rows = dict(re.findall(r"^\| ([0-9]+) \| (.*) \|$", TEXTS[page], re.MULTILINE))
-        assert rows == {str(number): meaning for number, meaning in EXIT_CODES.items()}
+    rows = dict(re.findall(r"^\| ([0-9]+) \| (.*) \|$", TEXTS[DOCS / "exit-codes.md"], re.MULTILINE))
+    assert rows == {str(number): meaning for number, meaning in EXIT_CODES.items()}
 
 
 def test_every_field_of_a_plan_is_named() -> None:
@@ -354,9 +353,9 @@ def assert_shown(block: str, output: str) -> None:
             assert any(re.fullmatch(pattern, line) for line in lines), f"not in the output, or not in this order: {shown}\n{output}"
 
 
-def test_plan_in_readme_is_real(tmp_path: Path) -> None:
-    (tmp_path / "job.env").write_text(block_with(ROOT / "README.md", "MA_NUM_HOSTS="), encoding="utf-8")
-    command, _, shown = block_with(ROOT / "README.md", "$ ranklaunch plan").partition("\n")
+def test_plan_of_the_page_for_a_start_is_real(tmp_path: Path) -> None:
+    (tmp_path / "job.env").write_text(block_with(DOCS / "start.md", "MA_NUM_HOSTS="), encoding="utf-8")
+    command, _, shown = block_with(DOCS / "start.md", "$ ranklaunch plan").partition("\n")
     words = shlex.split(command)[2:]
     words[words.index("--env-file") + 1] = str(tmp_path / "job.env")
     result = helpers.call(*words[:1], "--root", str(tmp_path), *words[1:])
@@ -409,10 +408,10 @@ def test_example_of_templates_page_is_real(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.processes
-def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
-    (program,) = [block[2] for block in FENCE.finditer(TEXTS[ROOT / "README.md"]) if block[1] == "python"]
+def test_failing_job_of_the_page_for_a_start_is_real(tmp_path: Path) -> None:
+    (program,) = [block[2] for block in FENCE.finditer(TEXTS[DOCS / "start.md"]) if block[1] == "python"]
     (tmp_path / "fails.py").write_text(program, encoding="utf-8")
-    command, _, shown = block_with(ROOT / "README.md", "$ ranklaunch run").partition("\n")
+    command, _, shown = block_with(DOCS / "start.md", "$ ranklaunch run").partition("\n")
     words = [*shlex.split(command)[2:-1], "--python", sys.executable, "fails.py"]
     env = {name: value for name, value in os.environ.items() if name != "RANKLAUNCH_RANKSIDE"}
     done = subprocess.run(
@@ -424,7 +423,7 @@ def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
     for rank in range(3):  # each rank's lines have an order, the ranks have none
         tagged = [line for line in ranks.splitlines() if line.startswith(f"[rank {rank}] ")]
         assert_shown("\n".join(tagged), done.stdout)
-    tree = block_with(ROOT / "README.md", "logs/attempt_1/").splitlines()[1:]
+    tree = block_with(DOCS / "start.md", "logs/attempt_1/").splitlines()[1:]
     assert {line.split()[0].rstrip("/") for line in tree} == {path.name for path in (tmp_path / "logs/attempt_1").iterdir()}
 
 

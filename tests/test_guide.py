@@ -163,7 +163,7 @@ def everything_else(tree: Tree) -> None:
     cases = tree.folder / "tests" / "environments" / "places.toml"
     cases.write_text(cases.read_text(encoding="utf-8") + CASE, encoding="utf-8")
     tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")
-    tree.add("README.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
+    tree.add("docs/start.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
     tree.add("docs/templates.md", "| `templates/toy/command.j2` | method toy |")
     tree.add("docs/methods.md", "| `toy` | the program once | yes |")
     tree.put("docs/methods.md", "\n## plain\n", "\n## toy\n\nThe program once on each node.\n\n## plain\n")
