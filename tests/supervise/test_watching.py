@@ -547,7 +547,8 @@ def test_that_a_stop_loses_work_is_said_once_after_the_first_step(
     monkeypatch.setattr(Still, "process", tree.identify(started(code).pid))
     watched = job()
     watched.wait(200)
-    assert watched.said.count("no rank catches SIGTERM: a stop loses the work since the last checkpoint") == ("trap" not in code)
+    said = 'no rank catches SIGTERM: a stop loses the work since the last checkpoint (see "Save at a stop" in docs/status.md)'
+    assert watched.said.count(said) == ("trap" not in code)
 
 
 def alarms(watched: Job) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ranklaunch.watch.frames import Frame
 
-NOTICE = "no rank catches SIGTERM: a stop loses the work since the last checkpoint"
+NOTICE = 'no rank catches SIGTERM: a stop loses the work since the last checkpoint (see "Save at a stop" in docs/status.md)'
 
 
 class Deaf:
