@@ -543,14 +543,10 @@ def test_what_was_stopped_ends_as_by_a_signal_whatever_another_node_says(said: i
 
 @helpers.for_each(
     {
-        "its own": (("x", "y"), 1, True, "last lines of rank 1:", ("x", "y")),
-        "another's": (("x",), 1, False, "the last lines of rank 1 are on the console of node 0 (h), and in verdict.json", ()),
-        "none": ((), 1, True, "rank 1 wrote nothing", ()),
-        "none of another's": ((), 1, False, "", ()),
-        "none of a launcher's": ((), None, True, "", ()),
+        "some": (("x", "y"), 1, "last lines of rank 1:", ("x", "y")),
+        "none": ((), 1, "rank 1 wrote nothing", ()),
+        "none of a launcher's": ((), None, "", ()),
     }
 )
-def test_last_lines_are_on_the_culprits_node(
-    lines: tuple[str, ...], rank: int | None, here: bool, said: str, below: tuple[str, ...]
-) -> None:
-    assert blame.last_words(culprit(rank=rank, last_lines=lines), here) == (said, below)
+def test_last_lines_of_the_culprit(lines: tuple[str, ...], rank: int | None, said: str, below: tuple[str, ...]) -> None:
+    assert blame.last_words(culprit(rank=rank, last_lines=lines)) == (said, below)

@@ -235,7 +235,9 @@ def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[
     program = tmp_path / "train.py"
     program.write_text(SAVES_LATE)
     job = LauncherJob(hosts(1), tmp_path, "torchrun")
-    job.start(program, options=("--grace-s", 90), env={"LOGLEVEL": "ERROR" if "word" in why else "WARNING"})
+    job.start(
+        program, options=("--grace-s", 90), env={"LOGLEVEL": "ERROR" if "word" in why else "WARNING", "RANKLAUNCH_CONSOLE_VICTIMS": "all"}
+    )
     job.said(0, "ready", times=2)
     if why == "stopped":
         job.nodes[0].popen.send_signal(signal.SIGTERM)

@@ -50,7 +50,7 @@ def test_who_came_late_is_said_with_the_release() -> None:
     b.members(range(2))
     b.time.run(5)
     late = b.member(2)
-    assert late.of("release")[0]["text"] == "muster: all 3 nodes are here, 5.0 s after the first; last came node 2 (127.1.0.3) after 5.0 s"
+    assert late.of("release")[0]["text"] == "muster: all 3 nodes are ready; last came node 2 (127.1.0.3) after 5.0 s"
 
 
 def test_what_node_0_offers_comes_with_the_release() -> None:

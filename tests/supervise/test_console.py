@@ -220,7 +220,7 @@ def test_a_file(as_process: Starter, tmp_path: Path) -> None:
     for rank in range(2):
         start = b"[rank %d] " % rank
         assert b"".join(line[len(start) :] for line in text.splitlines(keepends=True) if line.startswith(start)) == job.log(rank)
-    assert text.splitlines()[-2].startswith(b"ranklaunch: succeeded with exit code 0")
+    assert text.splitlines()[-1].startswith(b"ranklaunch: succeeded with exit code 0")
 
 
 def test_a_terminal(as_process: Starter) -> None:

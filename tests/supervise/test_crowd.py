@@ -210,9 +210,11 @@ def test_a_plan_says_what_was_asked_for() -> None:
     made = helpers.plan({"PATH": "/usr/bin", "RANKLAUNCH_SLOTS": "4", **asked, "RANKLAUNCH_CONSOLE_MAX": "2 MiB"}, method="spawn")
     assert made.console == Console("0,2-3", True, 2 << 20)
     formats.check("plan", as_json(made))
-    assert as_json(made)["console"] == {"ranks": "0,2-3", "merge": True, "most": 2 << 20}
+    assert as_json(made)["console"] == {"ranks": "0,2-3", "merge": True, "most": 2 << 20, "victims": "fold"}
     assert "console   ranks 0,2-3, equal lines once, at most 2097152 bytes" in as_text(made)
     assert plan({"RANKLAUNCH_CONSOLE": "all", "RANKLAUNCH_CONSOLE_MERGE": "off", "RANKLAUNCH_CONSOLE_MAX": "0"}) is None
+    assert plan({"RANKLAUNCH_CONSOLE_VICTIMS": "fold"}) is None
+    assert plan({"RANKLAUNCH_CONSOLE_VICTIMS": "all"}) == Console(victims="all")
     with pytest.raises(ConfigError, match=r"RANKLAUNCH_CONSOLE='some'.*numbers from 0.*or all"):
         plan({"RANKLAUNCH_CONSOLE": "some"})
     assert any("no such rank" in text for text in helpers.plan({"PATH": "/usr/bin", "RANKLAUNCH_CONSOLE": "9"}, method="spawn").warnings)

@@ -85,8 +85,12 @@ def test_they_start_together_however_late_one_comes(as_process: Starter) -> None
     jobs = [*early, nodes.start(2, child("environment.py"))]
     assert check_same(jobs, 0)["reason"] == "all 3 ranks on 3 nodes succeeded"
     assert not any("do-not-tell" in job.out.text for job in jobs)
+    said = [re.findall(r"muster: all 3 nodes are ready; last came node 2 \(127.0.0.3\) after [0-9.]+ s\n", job.err.text) for job in jobs]
+    assert [len(lines) for lines in said] == [0, 1, 0]  # node 0, the second of them
     for job in early:
-        assert re.search(r"muster: all 3 nodes are here, [0-9.]+ s after the first; last came node 2", job.err.text)
+        assert re.search(
+            "last came node 2 .* s; this node waited [0-9.]+ s", next(e["late"] for e in job.events if e["event"] == "released")
+        )
         names = [event["event"] for event in job.events]
         assert names.index("released") < names.index("spawn")
 

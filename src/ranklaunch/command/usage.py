@@ -17,7 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "files": ("--log-dir", "--log-tag", "--templates", "--known-errors", "--env-file", "--root"),
     "times": ("--wait-s", "--grace-s", "--end-timeout-s", "--lost-after-s"),
-    "the console": ("--console", "--console-merge", "--console-max"),
+    "the console": ("--console", "--console-merge", "--console-max", "--console-victims"),
     "saving": ("--save-signal", "--save-file"),
     "before the launch": ("--pass", "--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
     "before a rank": ("--bind", "--bind-cores", "--rank-prefix", "--debugpy", "--debugpy-host", "--debugpy-wait", "--debug"),

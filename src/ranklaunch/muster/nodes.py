@@ -31,9 +31,10 @@ PROGRESS_S = 30.0
 
 
 class OfNodes(Value):
-    """Who hears of the other nodes: all are released (and who was late); another has failed; how the job ended; node 0 is lost."""
+    """Who hears of the other nodes: all are released (who was late, and the seconds that this node waited); another has failed; how the
+    job ended; node 0 is lost."""
 
-    released: Callable[[str], None]
+    released: Callable[[str, float], None]
     stop: Callable[[Judgement], None]
     judged: Callable[[Judgement], None]
     lost: Callable[[Suspect], None]
@@ -257,6 +258,11 @@ class Nodes:
         return bool(self._outlasts and not ended and self._member and not self._member.over)
 
     @property
+    def judged(self) -> bool:
+        """True if node 0 has said how the job ended."""
+        return bool(self._judgement or self.again)
+
+    @property
     def lost(self) -> Sequence[Suspect]:
         """Suspects of nodes that never reported: on node 0, of all nodes; on the others, of node 0."""
         return self._hub.hub.lost if self._hub else [self._lost] if self._lost else []
@@ -377,7 +383,7 @@ class Nodes:
     def _on_released(self, text: str) -> None:
         self._released = True
         self.run_id = (self._member.run_id if self._member else "") or self.run_id
-        self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
+        self._hear.released(text, self._loop.clock() - self._ready_at)
 
     def _on_stop(self, judgement: Judgement) -> None:
         self._order = blame.heard(judgement)

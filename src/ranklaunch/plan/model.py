@@ -157,11 +157,18 @@ class Save(Value):
 
 class Console(Value):
     """What the console shows of ranks. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
-    bytes, after which it shows rank 0, warnings and errors alone; 0: no limit."""
+    bytes, after which it shows rank 0, warnings and errors alone; 0: no limit. victims: fold (after a failure, one line for the lines of
+    ranks that are ended for it) or all."""
 
     ranks: str = ""
     merge: bool = False
     most: int = 0
+    victims: str = "fold"
+
+    @property
+    def filters(self) -> bool:
+        """True if some lines of running ranks are not shown as they come."""
+        return bool(self.ranks or self.merge or self.most)
 
 
 class Rounds(Value):

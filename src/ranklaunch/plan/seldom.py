@@ -111,7 +111,10 @@ def _console(plan: Plan, reader: Reader) -> Console | None:
     from ranklaunch import spans
     from ranklaunch.read import consoles
 
-    found = Console(reader.get(consoles.CONSOLE), reader.get(consoles.CONSOLE_MERGE), reader.get(consoles.CONSOLE_MAX))
+    found = Console(
+        reader.get(consoles.CONSOLE), reader.get(consoles.CONSOLE_MERGE), reader.get(consoles.CONSOLE_MAX),
+        reader.get(consoles.CONSOLE_VICTIMS),
+    )  # fmt: skip
     if found.ranks and min(first for first, _ in spans.parse(found.ranks).of) >= plan.job.world_size:
         reader.warn(f"{reader.quoted(consoles.CONSOLE)}: the job has no such rank, only {plan.job.world_size}: the console shows none")
     return found if found != Console() else None

@@ -75,7 +75,8 @@ def _head_of(plan: Plan) -> Iterator[str]:
 def _of_console(console: Console) -> str:
     shown = f"ranks {console.ranks}" if console.ranks else "all ranks"
     most = f", at most {console.most} bytes, then rank 0, warnings and errors" if console.most else ""
-    return f"{shown}{', equal lines once' if console.merge else ''}{most}"
+    victims = "" if console.victims == "fold" else f", {console.victims} lines of victims"
+    return f"{shown}{', equal lines once' if console.merge else ''}{most}{victims}"
 
 
 def _devices(node: Node) -> str:

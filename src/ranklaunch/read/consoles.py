@@ -8,7 +8,7 @@ from ranklaunch import spans
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Variable
 
-ALL = "all"
+ALL, FOLD = "all", "fold"
 UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _SIZE = re.compile(r"([0-9]{1,15})[ ]?([KMGT]?)(?:I?B)?")
 
@@ -46,5 +46,9 @@ CONSOLE_MAX = Variable(
     "console_max", ("RANKLAUNCH_CONSOLE_MAX",), size, 0, "bytes of ranks' lines on a node's console, such as 500M, after which it shows "
     "those of rank 0, warnings and errors alone; 0: no limit", option="--console-max",
 )  # fmt: skip
+CONSOLE_VICTIMS = Variable(
+    "console_victims", ("RANKLAUNCH_CONSOLE_VICTIMS",), parse.OneOf(FOLD, ALL), FOLD, "after a failure, lines of the ranks that are ended "
+    "for it: fold (one line names their logs) or all", option="--console-victims",
+)  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (CONSOLE, CONSOLE_MERGE, CONSOLE_MAX)
+VARIABLES: tuple[Variable[object], ...] = (CONSOLE, CONSOLE_MERGE, CONSOLE_MAX, CONSOLE_VICTIMS)

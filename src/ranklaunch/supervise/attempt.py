@@ -6,9 +6,10 @@ ending; nothing that follows changes it. What the job died of is then said by no
 
 from __future__ import annotations
 
+import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from ranklaunch import errors
@@ -68,6 +69,8 @@ class Attempt:
         self._left: Leftovers | None = None
         self._whole: Whole | None = None
         self._heard: set[int] = set()  # stop requests
+        self._suspects: Sequence[Suspect] = ()  # of this node, once all has ended
+        self._told_at = math.inf  # when ranks were first told to end for a failure
         self._success: Success | None = None  # of this node's ranks
         self.loop = Share(around.loop)
         self._killed = memory.Kills(self.loop)
@@ -126,9 +129,10 @@ class Attempt:
             *(closing.of_success(self.plan, node) if node else ()),
         )
         left = left if verdict.outcome == "succeeded" else ()
-        notes = (*verdict.notes, *left, *self.plan.noted, *closing.unsignalled(self.stopper.stuck))
+        unsignalled = tuple(closing.unsignalled(self.stopper.stuck))
+        notes = (*verdict.notes, *left, *self.plan.noted, *unsignalled)
         verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
-        self._report(verdict)
+        self._report(verdict, unsignalled)
         node = node or self._node_ends(circumstances)
         if node:
             closing.keep_ends(self.record, self.say, node, self._state_said, self.nodes.lost, self.nodes.run_id)
@@ -250,6 +254,8 @@ class Attempt:
             self.nodes.hurry()
             self.say("SIGINT again: ending everything now")
             self.stopper.kill_all()
+        if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
+            self.logs.unfold(None)
         if self.ending and not self._heard and closing.is_stop_too(self.plan, self.ending, number, self.loop.clock()):
             self.companions.on_stop_request(number)
             if number != signal.SIGINT:
@@ -293,9 +299,11 @@ class Attempt:
         if self.ending is None:
             self._end_by(blame.judge([suspect]))
 
-    def on_released(self, text: str) -> None:
-        self.record.event("released", late=text, clock_s=round(self.nodes.wall(self.loop.clock()) - time.time(), 3))
-        self.say(text)
+    def on_released(self, text: str, waited_s: float) -> None:
+        late = f"{text}; this node waited {waited_s:.1f} s"
+        self.record.event("released", late=late, clock_s=round(self.nodes.wall(self.loop.clock()) - time.time(), 3))
+        if self.plan.job.node_index == 0:  # the other nodes would say the same
+            self.say(text)
 
     # What becomes of its processes
 
@@ -390,6 +398,7 @@ class Attempt:
         self.companions.before_stop(self.ending, self._tell_all)
 
     def _tell_all(self) -> None:
+        self._told_at = min(self._told_at, self.loop.clock())
         self.stopper.begin(signal.SIGTERM, self._launchers.failing_since)
         if self.stopper.says_where:  # stacks that they are about to write are no words of theirs
             self.children.remember(but=self.stopper.caught)
@@ -408,8 +417,31 @@ class Attempt:
             self.logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self.logs.hush()
+            if ending.outcome == "failed":
+                self.fold_victims()
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self.record.event("ending", outcome=ending.outcome, by=by)
+
+    def fold_victims(self, *, told: bool = False) -> None:
+        """Keep further lines of ranks that still run off the console: a failure is known, and they are about to be ended for it.
+
+        told: their launcher ends them at once.
+        """
+        self._told_at = min(self._told_at, self.loop.clock() if told else math.inf)
+        is_stop = self._heard or (self.ending and self.ending.outcome != "failed")
+        if self._launched_at is not None and not is_stop:
+            self.logs.fold(self._launchers.known())
+
+    def _shown_of_victims(self, verdict: Verdict, culprit: int | None) -> Collection[int] | None:
+        """Return the ranks of this node whose folded lines are shown after all: those that failed before they were told to end. None: all
+        ranks, as somebody asked for the stop. culprit: rank whose last lines are shown anyway."""
+        if verdict.outcome == "stopped":
+            return None
+        told_at = self.nodes.wall(self._told_at)
+        by_themselves = (each for each in self._suspects if each.at < told_at and not (each.late or each.is_consequence))
+        failed = [each.culprit for each in by_themselves if each.culprit]
+        own = {each.rank for each in failed if each.node == self.plan.job.node_index and each.rank is not None}
+        return own - {culprit}
 
     def _remember(self) -> None:
         """Keep the output of running ranks up to this moment: later output is about their being ended."""
@@ -425,7 +457,7 @@ class Attempt:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
         self.finishes += () if self._success else self.children.finished(self.plan.job.node_index, self.nodes.wall)
-        suspects = judge.suspects(self.plan, self.ending, node, self.nodes.wall)
+        suspects = self._suspects = judge.suspects(self.plan, self.ending, node, self.nodes.wall)
         late = judge.notes_of_stop(self.plan, self.ending, node, suspects, self.stopper.caught)
         seen = (
             *judge.notes(self.plan, self.ending, suspects, self._disks),
@@ -455,12 +487,19 @@ class Attempt:
             tail_of_rank=self.logs.tail_of, wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons,
         )  # fmt: skip
 
-    def _report(self, verdict: Verdict) -> None:
+    def _report(self, verdict: Verdict, own: Collection[str]) -> None:
+        """own: notes about this node alone."""
+        culprit = verdict.culprit
+        rank = culprit.rank if culprit and culprit.node == self.plan.job.node_index else None
+        most = blame.LINES if rank is None or self.logs.hides(rank) else closing.AGAIN
+        if not closing.shows_all(self.plan, verdict, self.nodes.lost, self.nodes.judged):
+            most = 0
+        self.logs.unfold(self._shown_of_victims(verdict, rank))
         self.logs.end()
         if self.nodes.again:
-            closing.report_round(self.plan, verdict, self.nodes.again.next.get("restart", {}), self.record, self.say)
+            closing.report_round(verdict, self.nodes.again.next.get("restart", {}), self.record, self.say, most)
             return
-        closing.report(self.plan, verdict, self.record, self.say, self._began)
+        closing.report(self.plan, verdict, self.record, self.say, self._began, most, own)
         self._around.terminal.flush_own()
 
 

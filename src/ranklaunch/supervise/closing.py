@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 EXCEPTIONS = "exception-"  # begins the name of a record of an exception
 MOST_NAMES = 4096  # in the folder of records, that are looked at
 KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
+AGAIN = 12  # last lines of a culprit whose output the console has shown already
 MOST_SAID = 4  # different exceptions of ranks that have succeeded
 
 
@@ -130,13 +131,33 @@ def more(plan: Plan, verdict: Verdict, facts: Mapping[str, Any], restarts: Seque
     return found
 
 
-def _say_last_words(plan: Plan, verdict: Verdict, say: Callable[..., None]) -> None:
-    if verdict.culprit:
-        job = plan.job
-        here = len(job.everyone) == 1 or verdict.culprit.node == job.node_index
-        text, lines = blame.last_words(verdict.culprit, here)
-        if text:
-            say(text, _bytes(lines))
+def shows_all(plan: Plan, verdict: Verdict, lost: Iterable[Suspect], agreed: bool) -> bool:
+    """True on the node whose console has the whole verdict: that of the culprit, else node 0. The others show one line.
+
+    lost: nodes that never reported, whose place node 0 takes. agreed: node 0 judged; else each node shows what it knows.
+    """
+    job = plan.job
+    if any(process.node is not None for process in plan.processes):  # the nodes that are played have shown it
+        return False
+    where = verdict.culprit.node if verdict.culprit else 0
+    where = 0 if where in {suspect.node for suspect in lost} else where
+    return len(job.everyone) == 1 or where == job.node_index or not agreed
+
+
+def _say_last_words(verdict: Verdict, say: Callable[..., None], most: int) -> None:
+    """most: lines, 0 for none; a longer traceback keeps its beginning."""
+    if not verdict.culprit or not most:
+        return
+    text, lines = blame.last_words(verdict.culprit)
+    if len(lines) > most:
+        try:
+            from ranklaunch.diagnose.excerpt import last_lines  # few tracebacks are as long
+
+            lines = last_lines("\n".join(lines), most)
+        except (OSError, ImportError):  # no descriptor left
+            lines = lines[-most:]
+    if text:
+        say(text, _bytes(lines))
 
 
 def held(shared: frozenset[tuple[str, int]], before: Held | None) -> Held:
@@ -226,28 +247,40 @@ def keep_ends(
         say(f"a defect in ranklaunch; please report it: ends.json could not be made: {type(error).__name__}: {error}")
 
 
-def report_round(plan: Plan, verdict: Verdict, restart: Mapping[str, Any], record: Record, say: Callable[..., None]) -> None:
-    """Of one that another follows. restart: what is said of it in the verdict of the end."""
-    _say_last_words(plan, verdict, say)
+def report_round(verdict: Verdict, restart: Mapping[str, Any], record: Record, say: Callable[..., None], most: int) -> None:
+    """Report a round that another one follows. restart: its entry in the verdict of the end. most: last lines of the culprit."""
+    _say_last_words(verdict, say, most)
     record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
     if not record.of_round(verdict, restart):
         say(f"{record.folder}/{folders.ROUND} could not be written")
     say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}; {restart.get('decision', 'starting all ranks again')}")
 
 
-def report(plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None], began: float) -> None:
-    """began: of the attempt, in seconds since 1970."""
-    _say_last_words(plan, verdict, say)
+def report(
+    plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None], began: float, most: int, own: Collection[str]
+) -> None:  # fmt: skip
+    """Report the end: a failure as a block where `most` last lines of the culprit are to be shown, else as one line.
+
+    began: of the attempt, in seconds since 1970. most: 0 on a node that another one speaks for. own: notes about this node alone.
+    """
+    _say_last_words(verdict, say, most)
     for path in plan.shows if verdict.outcome == "succeeded" else ():
         made = made_since(path, began)
         if made is not None:
             say(f"{path}:", made)
     record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
     path = record.verdict(verdict)
-    say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-    for text in (*blame.advice(verdict.culprit), *verdict.notes):
+    end = f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}"
+    succeeded = verdict.outcome == "succeeded"
+    notes = (*blame.advice(verdict.culprit), *verdict.notes) if most or succeeded else tuple(own)
+    is_block = most > 0 and not succeeded
+    where = f", verdict {path or '(could not be written)'}" if is_block or not path else ""
+    logs = showing.printable(f"logs {record.folder}{where}")
+    say(end if is_block else f"{end}; {logs}")
+    for text in notes:
         say(text)
-    say(showing.printable(f"logs {record.folder}, verdict {path or '(could not be written)'}"))
+    if is_block:
+        say(logs)
 
 
 def _bytes(lines: Sequence[str]) -> list[bytes]:

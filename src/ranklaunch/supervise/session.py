@@ -112,7 +112,7 @@ class Session:
 
     def _surroundings(self, start: Start) -> Surroundings:
         hear = OfNodes(
-            released=lambda text: self._now().on_released(text),
+            released=lambda text, waited_s: self._now().on_released(text, waited_s),
             stop=lambda judgement: self._now().on_stop(judgement),
             judged=lambda judgement: self._now().on_judged(judgement),
             lost=lambda suspect: self._now().on_lost(suspect),

@@ -251,14 +251,11 @@ def sentence(culprit: Culprit) -> str:
     return f"{who} {how}: {error.line[:SEEN]}"
 
 
-def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
-    """Return a heading for the console and the culprit's last lines. here: the culprit is of this node; elsewhere the heading names the
-    console that has the lines."""
+def last_words(culprit: Culprit) -> tuple[str, tuple[str, ...]]:
+    """Return a heading for the console, "" for none, and the culprit's last lines."""
     if not culprit.last_lines:
-        return f"{name(culprit)} wrote nothing" if here and culprit.rank is not None else "", ()
-    if here:
-        return f"last lines of {name(culprit)}:", culprit.last_lines
-    return f"the last lines of {name(culprit)} are on the console of {place(culprit.node, culprit.host)}, and in verdict.json", ()
+        return f"{name(culprit)} wrote nothing" if culprit.rank is not None else "", ()
+    return f"last lines of {name(culprit)}:", culprit.last_lines
 
 
 def advice(culprit: Culprit | None) -> Iterable[str]:

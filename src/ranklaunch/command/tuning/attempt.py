@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ranklaunch.command.tuning.crew import Crew, Hands
 from ranklaunch.command.tuning.director import Director, Voice, failure
@@ -81,11 +81,11 @@ class Tuning(Attempt):
         """What experiments did to memory is none of the search's failures."""
         return replace(super()._circumstances(), memory=memory.UNKNOWN)
 
-    def _report(self, verdict: Verdict) -> None:
+    def _report(self, verdict: Verdict, own: Collection[str]) -> None:
         """What the search has found, however it ended."""
         if self._director:
             self._searches.close(self._director.search, self.say)
-        super()._report(verdict)
+        super()._report(verdict, own)
 
     # What the crew and the director want
 

@@ -14,7 +14,7 @@ from ranklaunch.plan.model import RENEWED, Muster
 from ranklaunch.verdict.blame import Judgement
 
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
-LATE_S = 0.1  # after the first: who comes later than that is named
+LATE_S = 1.0  # after the first: who comes later than that is named
 LATE_NAMED = 3
 ASK_S = 5.0  # between questions for the addresses of those who are missing
 STATUS_S = 30.0  # between words on who is missing
@@ -89,12 +89,12 @@ class Gathering:
         return self._deadline is not None and now >= self._deadline
 
     def summary(self, now: float) -> str:
-        """Of those who are here, and whom they waited for."""
+        """Return the sentence for the console of node 0: all nodes are ready, and the nodes that came late."""
         last = self._roll.last()
         first = last[-1].ready
         waited = [(entry, entry.ready - first) for entry in last[:LATE_NAMED]]
         late = [f"{self._roll.name(entry.node)} after {seconds:.1f} s" for entry, seconds in waited if seconds >= LATE_S]
-        text = f"muster: all {len(last)} nodes are here, {now - first:.1f} s after the first"
+        text = f"muster: {'both' if len(last) == 2 else f'all {len(last)}'} nodes are ready"
         return f"{text}; last came {', '.join(late)}" if late else text
 
     def warnings(self) -> list[str]:

@@ -47,7 +47,7 @@ class Crowd:
         """What shows the lines of an output, which come without a tag; and what shows those that no file has."""
         painted = self._painted(tag, rank).encode(errors="surrogateescape")
         aloud = lambda *lines: self._show(_tagged(painted, b"".join(lines)))  # noqa: E731
-        if rank is not None and self._wanted and rank not in self._wanted:
+        if rank is not None and not self.shows(rank):
             return _nothing, aloud
         if not self._alike:
             return lambda *lines: self._give(painted, rank == 0, b"".join(lines)), aloud
@@ -57,6 +57,10 @@ class Crowd:
             return lambda *lines: self._alone(source, b"".join(lines)), aloud
         self._tags[rank] = painted
         return lambda *lines: self._take(rank, b"".join(lines)), aloud
+
+    def shows(self, rank: int) -> bool:
+        """True if lines of this rank are wanted."""
+        return not self._wanted or rank in self._wanted
 
     def finish(self) -> None:
         """Nobody waits any more."""

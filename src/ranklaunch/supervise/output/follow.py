@@ -24,6 +24,7 @@ MOST_COPIED = 16 * 1024**3  # bytes in one attempt
 LEAST_COPIED = 16 * 1024**2  # however full the disk is
 UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
 OTHERS = "others"  # in place of a key, and the beginning of others
+MOST_TURNS = 64  # that read_all() takes: 16 MiB of a file
 FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
@@ -111,6 +112,14 @@ class Follower:
         if resumed:
             self._visit(self._folder)
             self._go_on()
+
+    def read_all(self) -> None:
+        """Read what is in the files now, a few turns long, without waiting for the loop."""
+        self._visit(self._folder)
+        for _ in range(MOST_TURNS):
+            if not self._grown or self._paused:
+                break
+            self._take_turn()
 
     def catch_up(self) -> None:
         """From here on only what is in the files now is read; idle tells when that is done."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.errors import counted
+from ranklaunch.errors import counted, numbered
 from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.demux import Demux
     from ranklaunch.supervise.output.follow import Follower
 
+ALL = "all"  # of RANKLAUNCH_CONSOLE_VICTIMS
 MOST_AGES = 16  # of ranks' last outputs that are said
 MOST_KEPT = 16  # files in which steps are looked for
 FLUSH_S = 0.25  # for so long are times kept in memory
@@ -58,10 +59,12 @@ class Logs:
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
+        self._folds = not (plan.console and plan.console.victims == ALL)
+        self._has_folded = False
         self._lost = terminal.out.lost  # in earlier rounds
         self._times = Times(record.folder, plan.job.node_index, loop, wall, self._on_trouble)
         self._crowd: Crowd | None = None
-        if plan.console:
+        if plan.console and plan.console.filters:
             from ranklaunch.supervise.output.crowd import Crowd
 
             self._crowd = Crowd(plan, self._show, loop, terminal.say, terminal.painted)
@@ -158,6 +161,41 @@ class Logs:
         for _, output in self._launchers:
             output.hush()
 
+    def fold(self, ranks: Iterable[int]) -> None:
+        """Keep further lines of victims off the console: the logs have them. What they wrote before is shown."""
+        self._has_folded = True
+        outputs = [self.by_rank[rank] for rank in ranks if rank in self.by_rank and self._wants(rank)] if self._folds else []
+        if outputs:
+            self._read_all(outputs)
+        for output in outputs:
+            output.fold()
+
+    def unfold(self, ranks: Collection[int] | None) -> None:
+        """Show the folded lines of these ranks after all; None: of all ranks."""
+        for rank, output in self.by_rank.items() if self._has_folded else ():
+            if ranks is None or rank in ranks:
+                before = output.unfold()
+                if before:
+                    self.say_at_end(f"{counted(before, 'more line')} of rank {rank}: {output.path}")
+        if self._crowd and self._has_folded:
+            self._crowd.finish()
+
+    def hides(self, rank: int) -> bool:
+        """True if the console does not have all lines of a rank."""
+        output = self.by_rank.get(rank)
+        return not output or output.unshown > 0 or not self._wants(rank)
+
+    def _wants(self, rank: int) -> bool:
+        return not self._crowd or self._crowd.shows(rank)
+
+    def _read_all(self, outputs: Collection[Output]) -> None:
+        """Read what these have in pipes and files by now, and nothing that orphans of other ranks write."""
+        for reader in self._readers:
+            if reader.output in outputs or reader.output is self._demux:
+                reader.drain()
+        if self._follower:
+            self._follower.read_all()
+
     def say_last_output(self) -> None:
         """Show on the console how long ago each rank wrote its last line."""
         now = self._loop.clock()
@@ -245,13 +283,24 @@ class Logs:
         if self._console.lost > self._lost:
             lost = counted(self._console.lost - self._lost, "line")
             self._terminal.say(f"the disk of the console was full: {lost} not shown")
-        for process, output in self._launchers:
-            if output.unshown:
-                self._terminal.say(f"{counted(output.unshown, 'more line')} of {process.name}, about the end of its ranks: {process.log}")
+        self._say_folded()
         if self._record.is_gone:
             self._trouble.append(f"{self._record.folder} was removed or moved while the job ran, and the logs in it")
         for text in self._trouble:
             self._terminal.say(text)
+
+    def _say_folded(self) -> None:
+        """Say in one line what of victims and launchers the console has not shown."""
+        folded = {rank: output for rank, output in self.by_rank.items() if output.unshown} if self._has_folded else {}
+        parts = []
+        if folded:
+            lines, paths = sum(output.unshown for output in folded.values()), [output.path for output in folded.values()]
+            log = paths[0] if len(paths) == 1 else os.path.join(os.path.dirname(paths[0]), "rank_*.log")
+            parts.append(f"{counted(lines, 'line')} of {numbered(folded, 'rank')} ({log})")
+        hushed = [(process, output) for process, output in self._launchers if output.unshown and output not in folded.values()]
+        parts += [f"{counted(output.unshown, 'line')} of {process.name} ({process.log})" for process, output in hushed]
+        if parts:
+            self._terminal.say(f"not shown, after the {'failure' if self._has_folded else 'stop began'}: {', '.join(parts)}")
 
 
 class Times:

@@ -30,8 +30,8 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
-    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
-    first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
+    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush() or fold(). times: keeps when each
+    part of the first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
     heard: called when some came. step_reader: reads steps from what came, once somebody asks for them."""
 
     def __init__(
@@ -65,6 +65,9 @@ class Output:
         self._drawn_at = 0.0
         self._looks = False
         self._stood = b""  # its state that was shown because it had stopped
+        self._folded: Callable[..., None] | None = None  # shows lines again, once they are folded
+        self._folded_at = 0  # bytes taken by then
+        self.path = paths[0] if paths else ""
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
@@ -83,11 +86,36 @@ class Output:
         """Write further lines to the files alone, as long as a file takes them."""
         self._show_lines = self._count
 
+    def fold(self) -> None:
+        """Write further lines to the files alone, until unfold()."""
+        if not self._folded and self._files:
+            self._folded = self._show_lines
+            self._folded_at = self.taken - (0 if self._bar else len(self._line))
+            self.hush()
+
+    def unfold(self) -> int:
+        """Show what was folded, at most the last TAIL bytes, and what comes from here on. Return the number of lines before these."""
+        if not self._folded:
+            return 0
+        self._show_lines, self._folded = self._folded, None
+        lines, self.unshown = self.unshown, 0
+        size = self.taken - self._folded_at
+        kept = self.tail[-size:] if size else b""
+        if size > len(self.tail):
+            kept = kept.partition(b"\n")[2]
+        self._line.clear()
+        self._bar, self._stood = False, b""
+        self._show(kept)
+        if not self._files:
+            self.end_line()
+        return max(0, lines - kept.count(b"\n")) if size > len(self.tail) else 0
+
     def hide_stacks(self) -> None:
         """Show no further stacks of Python that SIGABRT brings: ranklaunch is about to send it. The files get them."""
         from ranklaunch.supervise.output.aborted import WithoutStacks  # few stops need it
 
         self._show_lines = WithoutStacks(self._show_lines, self.tag)
+        self._folded = self._folded and WithoutStacks(self._folded, self.tag)
 
     def store(self, data: bytes) -> None:
         self.written_at = self.clock()
@@ -126,7 +154,7 @@ class Output:
             os.close(fd)
             self._timed = None
             if not self._files:
-                self._show_lines = self._show_aloud
+                self._show_lines, self._folded = self._show_aloud, None
             full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else os.strerror(error.errno or 0)
             self._on_trouble(f"cannot write {path}: {full}; its lines go to the console only from here on")
 

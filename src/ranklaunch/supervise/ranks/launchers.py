@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
@@ -124,9 +124,7 @@ class Launchers:
     def living(self) -> dict[int, tree.Identity]:
         """Return the processes of ranks, by rank, as far as they are known. A program that starts its ranks itself, none of which tells
         which it is, stands for all of them."""
-        plan = self._attempt.plan
-        own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
-        known = {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
+        plan, known = self._attempt.plan, self._known()
         if len(known) >= plan.job.node.slots:
             return known
         from ranklaunch.supervise.ranks.unnamed import Unnamed
@@ -134,6 +132,16 @@ class Launchers:
         self._unnamed = self._unnamed or Unnamed()
         program = next((child.identity for child in self._children.values() if child.role == LAUNCHER and plan.runs == PROGRAM), None)
         return self._unnamed.find(known, plan.job.node.slots) or ({plan.job.node.first_rank: program} if program else {})
+
+    def _known(self) -> dict[int, tree.Identity]:
+        own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
+        return {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
+
+    def known(self) -> Collection[int]:
+        """Return the ranks that live, without a look at processes. A program that starts its ranks itself stands for the first of them."""
+        plan = self._attempt.plan
+        is_program = plan.runs == PROGRAM and any(child.role == LAUNCHER for child in self._children.values())
+        return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
 
     def silent_s(self) -> float:
         """Return the seconds that a launcher still has to report a rank whose exit status it alone knows; 0: none."""
@@ -237,6 +245,7 @@ class Launchers:
                 self._fails(child, f"a rank of {child.process.name} has failed")
         elif rank.code and child.launcher.ENDS_RANKS:
             self._attempt.logs.hush()
+            self._attempt.fold_victims(told=True)
             self._attempt.companions.died(child, rank)
             self._loop.after(SAYS_S, lambda: self._says_nothing(child))
 
@@ -263,6 +272,7 @@ class Launchers:
         child.failing = True
         self.failing_since = self.failing_since or self._loop.clock()
         self._attempt.logs.hush()
+        self._attempt.fold_victims(told=True)
         self._attempt.record.event("failing", name=child.process.name)
         plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
         self._attempt.companions.deciding(replace(ending, child=child))
