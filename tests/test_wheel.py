@@ -392,6 +392,7 @@ WHEEL = {
     "ranklaunch/supervise/output/inner.py",
     "ranklaunch/supervise/output/logs.py",
     "ranklaunch/supervise/output/pipe.py",
+    "ranklaunch/supervise/output/without.py",
     "ranklaunch/supervise/phases.py",
     "ranklaunch/supervise/ranks/__init__.py",
     "ranklaunch/supervise/ranks/advice.py",

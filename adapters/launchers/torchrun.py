@@ -85,6 +85,13 @@ CLOSING = _AGENT + r"Sending process (?P<living>\d+) closing signal SIG"
 # The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
 ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
 
+# Its warning in a frame of asterisks, by torch 2.6 and newer, 2.1 to 2.5, and older ones; an empty line with the prefix comes before it.
+_WARNS = (
+    r"(?:W[0-9]{4} [0-9:.]+ +[0-9]+ torch/distributed/run\.py:[0-9]+\] ?|\[[0-9 :,.-]+\] torch\.distributed\.run: \[WARNING\] ?|"
+    r"WARNING:torch\.distributed\.run:)"
+)
+ONE_THREAD = rf"{_WARNS}|(?:{_WARNS})?(?:\*{{41}}|Setting OMP_NUM_THREADS environment variable for each process .*)"
+
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
 _KEPT_LOGS = r"(?:.*/)?attempt_[0-9]+/([0-9]+)/(?:stdout|stderr)\.log"  # the same, wherever it is on the machine
 
@@ -336,6 +343,7 @@ class Torchrun(Launcher):
     DEPTH = 1
     ENDS_RANKS: tuple[str, ...] = (CLOSING,)
     HAS_REPORTED = ALL_SAID
+    ON_EACH_NODE = ONE_THREAD
     plan = staticmethod(plan)
     report = staticmethod(report)
 

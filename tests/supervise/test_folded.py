@@ -100,6 +100,10 @@ def test_a_healthy_job_says_little(as_process: Starter, method: str) -> None:
     ends = [line for line in lines if line.startswith("ranklaunch: succeeded with exit code 0: all 4 ranks on 2 nodes succeeded; logs ")]
     assert len(ends) == 2
     assert lines[-1] == f"ranklaunch: succeeded with exit code 0: all 2 nodes succeeded; logs {job.log_dir}"
+    assert job.out.text.count("Setting OMP_NUM_THREADS") == (method == "torchrun")
+    assert job.out.text.count("*" * 41) == (2 if method == "torchrun" else 0)
+    for node in range(2) if method == "torchrun" else ():
+        assert "Setting OMP_NUM_THREADS" in (job.log_dir / f"node_{node}" / "attempt_1" / "torchrun.log").read_text()
 
 
 @TWO_NODES

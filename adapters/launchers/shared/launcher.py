@@ -88,6 +88,8 @@ class Launcher:
     REPORTS = ""  # the beginning of its report of the failure; it may end seconds later
     HAS_REPORTED = ""  # the end of its report: it may be killed then, once its ranks are gone
 
+    ON_EACH_NODE = ""  # lines that it writes on each node alike: the console of node 0 alone shows them
+
     planned: Plan  # of which the process is
 
     def __init__(self, process: Process, planned: Plan | None = None) -> None:

@@ -59,6 +59,7 @@ class Logs:
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
+        self._is_follower = plan.job.node_index > 0
         self._folds = not (plan.console and plan.console.victims == ALL)
         self._has_folded = False
         self._lost = terminal.out.lost  # in earlier rounds
@@ -77,10 +78,12 @@ class Logs:
 
     # What is read
 
-    def sink(self, process: Process, outputs: RankOutputs | None) -> Sink:
-        """For the output of a process. outputs: of the ranks that it starts."""
+    def sink(self, process: Process, outputs: RankOutputs | None, alike: str = "") -> Sink:
+        """Return the sink for the output of a process. outputs: of the ranks that it starts. alike: regular expression of lines that every
+        node's process writes."""
         show = _nowhere if process.quiet else self._show
-        own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank)
+        hidden = alike if self._is_follower and outputs and outputs.folder else ""  # else lines of ranks may be among them
+        own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank, hidden)
         if self._first is not None and process in self._programs:
             self.by_rank[self._first] = own
         if outputs and outputs.folder and not process.quiet:
@@ -205,7 +208,9 @@ class Logs:
         if ages:
             self._terminal.say(f"last output: {', '.join(f'{_ranks(ranks)} {age}' for age, ranks in alike[:MOST_AGES])}{more}")
 
-    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None) -> Output:
+    def _output(
+        self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None, hidden: str = ""
+    ) -> Output:  # fmt: skip
         for path in paths:
             disk.make_folder(os.path.dirname(path))
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
@@ -214,6 +219,10 @@ class Logs:
             (show, aloud), tag = self._crowd.of(rank, tag), ""
         else:
             tag = self._terminal.painted(tag, rank)
+        if hidden:
+            from ranklaunch.supervise.output.without import Without  # node 0 needs none of it
+
+            show = Without(show, hidden, tag)
         times = self._times if loud else None
         output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud)
         if rank is not None:

@@ -112,7 +112,8 @@ class Children:
 
     def _start(self, process: Process, role: str, path: str, env: dict[str, str], plan: Plan | None) -> None:
         launcher = started(process, plan) if plan else None
-        sink = self._logs.sink(process, plan.outputs if plan and role in DECIDING else None)
+        alike = launcher.ON_EACH_NODE if launcher else ""
+        sink = self._logs.sink(process, plan.outputs if plan and role in DECIDING else None, alike)
         readable, writable = make_pipe()
         try:
             repeats = bool(launcher and launcher.repeats)
