@@ -1,4 +1,4 @@
-"""ranklaunch simulate: a whole ModelArts job on this machine, one real `ranklaunch run` per node on 127.0.0.x."""
+"""ranklaunch simulate: a whole job on this machine, one real `ranklaunch run` per node on 127.0.0.x."""
 
 from __future__ import annotations
 

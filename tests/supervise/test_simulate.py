@@ -116,7 +116,7 @@ def test_its_nodes_answer_whoever_asks(as_process: Starter) -> None:
     sleep_until(lambda: sockets() >= {"node_0", "node_1"}, "there are no sockets of the nodes")
     (job.log_dir / "events.jsonl").touch()
     asked = helpers.call("status", str(job.log_dir))
-    assert (asked.code, "spawn on modelarts, 2 nodes, 2 ranks known" in asked.out) == (0, True), asked
+    assert (asked.code, "spawn on local, 2 nodes, 2 ranks known" in asked.out) == (0, True), asked
     asked = helpers.call("save", str(job.log_dir))
     assert (asked.code, asked.out.count("were asked to save by touching")) == (0, 2), asked
     job.send(signal.SIGTERM)
@@ -190,7 +190,7 @@ def test_the_place_of_this_machine_reaches_no_node(tmp_path: Path) -> None:
     others = ("MSRUN_MASTER_ADDR", "MA_TASK_INDEX", "VC_PS_HOSTS", "RANK_TABLE_FILE", "TF_CONFIG", "MASTER_ADDR")
     here = dict.fromkeys((*(f"RANKLAUNCH_{name}" for name in ours), *others), "7")
     for found in of_nodes(here, "--log-dir", str(tmp_path)):
-        assert not set(here) & set(found)
+        assert "7" not in {found.get(name) for name in here}
 
 
 def test_wrong_counts(as_process: Starter) -> None:
@@ -217,7 +217,7 @@ def test_a_rank_table_that_comes_late(as_process: Starter) -> None:
     path = folder / "jobstart_hccl.json"
     pods = [
         {
-            "pod_name": f"modelarts-job-simulated-worker-{i}",
+            "pod_name": f"simulated-job-worker-{i}",
             "server_id": f"127.0.0.{i + 1}",
             "devices": [{"device_id": str(d), "device_ip": f"198.18.{i}.{d + 1}"} for d in range(2)],
         }
@@ -288,3 +288,25 @@ def test_a_supervisor_that_is_killed_while_the_nodes_end_after_a_failure_is_not_
     job = simulate(as_process, 3, 1, program)
     assert job.end() == 1, job.out.text + job.err.text
     tells_of_rank_1(job)
+
+
+def test_without_a_platform_it_plays_none(as_process: Starter) -> None:
+    job = simulate(as_process, 2, 1, child("environment.py"))
+    assert job.end() == 0, job.out.text
+    plans = [json.loads((job.log_dir / f"node_{node}" / "attempt_1" / "plan.json").read_text()) for node in range(2)]
+    assert [(plan["platform"], plan["job"]["name"]) for plan in plans] == [("local", "simulated-job")] * 2
+    assert "modelarts" not in job.out.text + job.err.text
+    assert "simulated-job: spawn on local, 2 nodes" in helpers.call("report", str(job.log_dir)).out
+
+
+@helpers.for_each(
+    {
+        "variables of the platform": ({"MA_NUM_HOSTS": "4", "MA_VJ_NAME": "theirs"}, ()),
+        "the platform's name": ({}, ("--platform", "modelarts")),
+    }
+)
+def test_modelarts_is_played_where_the_environment_is_one_of_it(env: dict[str, str], words: tuple[str, ...]) -> None:
+    for node, found in enumerate(of_nodes(env, *words)):
+        assert (found["MA_NUM_HOSTS"], found["MA_VJ_NAME"]) == ("2", "modelarts-job-simulated")
+        assert found["MA_CURRENT_INSTANCE_NAME"] == f"modelarts-job-simulated-worker-{node}"
+        assert "RANKLAUNCH_NODES" not in found

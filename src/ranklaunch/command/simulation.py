@@ -1,7 +1,8 @@
-"""The supervisor's side of simulate: plays the platform. Each node's run is a process of one plan, so the job stops as one.
+"""The supervisor's side of simulate: gives each node its place. Each node's run is a process of one plan, so the job stops as one.
 
-What ModelArts would give each container is made here: the variables, addresses 127.0.0.1, 127.0.0.2, ..., and the rank table in the
-form that the platform writes (group_list). A TensorFlow job of N nodes has N workers and N ps. There is no accelerator behind it.
+Nodes have the addresses 127.0.0.1, 127.0.0.2, ... and get RANKLAUNCH_ variables, as on platform local. Where the environment is one of
+ModelArts, they get what that platform would give each container. A rank table has ModelArts' form (group_list). A TensorFlow job of N
+nodes has N workers and N ps. There is no accelerator behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
+from ranklaunch.adapters.platforms import local, modelarts
 from ranklaunch.command import options
 from ranklaunch.command.below import free_ports, of_platforms, own_command, passed_on
 from ranklaunch.errors import UsageError
@@ -36,7 +38,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict import folders, reading
 from ranklaunch.verdict.blame import Judgement
 
-JOB = "modelarts-job-simulated"
+JOB, OF_MODELARTS = "simulated-job", "modelarts-job-simulated"  # names of jobs
 PLATFORM = "simulate"
 MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
@@ -70,9 +72,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
 
 
 class Cluster(Value):
-    """The containers that are played. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, () for a job of
-    workers alone. table: path of the rank table, "" where the method has none."""
+    """The containers that are played. job: its name. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, ()
+    for a job of workers alone. table: path of the rank table, "" where the method has none. on_modelarts: variables are that platform's."""
 
+    job: str
     hosts: tuple[str, ...]
     slots: tuple[int, ...]
     ports: tuple[int, ...]
@@ -83,6 +86,7 @@ class Cluster(Value):
     muster_port: int
     secret: str
     table: str
+    on_modelarts: bool
 
     @property
     def workers(self) -> int:
@@ -108,7 +112,7 @@ def make_plan(given: options.Given) -> Plan:
     grace_s = reader.get(settings.GRACE_S)
     reader.check()
     job = Job(
-        name=JOB,
+        name=cluster.job,
         platform=PLATFORM,
         attempt=cluster.attempt,
         nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots] + [1] * (len(cluster.hosts) - cluster.workers)),
@@ -143,8 +147,10 @@ def _cluster(reader: Reader) -> Cluster:
     reader.check()
     log_dir = absolute(reader.get(settings.LOG_DIR), reader.cwd)
     with_table = method == "ranktable"
+    on_modelarts = _is_modelarts(reader)
     port, muster_port, *ports = free_ports(2 + (containers if containers > nodes else 0))
     return Cluster(
+        job=OF_MODELARTS if on_modelarts else JOB,
         hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
         slots=slots,
         ports=tuple(ports),
@@ -155,7 +161,14 @@ def _cluster(reader: Reader) -> Cluster:
         muster_port=reader.get(settings.MUSTER_PORT) if reader.given(settings.MUSTER_PORT) else muster_port,
         secret=secrets.token_hex(16),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
+        on_modelarts=on_modelarts,
     )
+
+
+def _is_modelarts(reader: Reader) -> bool:
+    """True if an option names that platform, or its variables are in the environment, mostly by an --env-file."""
+    named = reader.options.get(settings.PLATFORM.value) or reader.env.get(settings.PLATFORM.names[0])
+    return named == modelarts.NAME if named else modelarts.detect(reader)
 
 
 def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
@@ -163,45 +176,71 @@ def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
         name=cluster.name(node),
         argv=(*own_command(), "run", *passed_on(given.request.options, OURS), "--", *given.request.program.words),
         log=os.path.join(cluster.node_dir(node), "console.log"),
-        env=_platform_env(given.request.env, cluster, node),
+        env=_environment(given.request.env, cluster, node),
         unset=of_platforms(given.request.env, NOT_INHERITED),
         tag=f"[{cluster.name(node)}] " if len(cluster.hosts) > 1 else "",
         node=node,
     )
 
 
-def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
-    """What a ModelArts container of this node would find, and what it cannot tell (the slots of the other nodes)."""
-    task, index = cluster.place(node)
+def _environment(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
+    """Return what the run of a node finds beside the user's settings."""
     made = {
-        "MA_VJ_NAME": JOB,
-        "MA_TASK_NAME": task,
-        "MA_NUM_HOSTS": str(cluster.workers),
-        "MA_NUM_GPUS": str(cluster.slots[node]) if task == WORKER else "0",
-        "MA_PROC_START_CNT": str(cluster.attempt),
-        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-{task}-{index}",
-        "MA_CURRENT_HOST_IP": cluster.hosts[node],
-        "VC_TASK_INDEX": str(index),
-        "VC_WORKER_NUM": str(cluster.workers),
-        "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
+        **(_of_modelarts(cluster, node) if cluster.on_modelarts else _of_local(cluster, node)),
         "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
         "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
-        "MA_LOG_DIR": cluster.node_dir(node),
-        "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
         "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
         settings.SECRET.names[0]: env.get(settings.SECRET.names[0]) or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
-    return {**made, **_lists(cluster), **({"RANK_TABLE_FILE": cluster.table} if cluster.table else {})}
+    # A free one: jobs that are simulated side by side must not meet. By a rank table, only the program knows of a port.
+    by_table = {"RANK_TABLE_FILE": cluster.table}
+    return {**made, **(by_table if cluster.table else {"RANKLAUNCH_MASTER_PORT": str(cluster.port)})}
 
 
-def _lists(cluster: Cluster) -> dict[str, str]:
-    """What a TensorFlow job's containers find besides."""
-    if not cluster.ports:
-        return {}
-    addresses = [f"{host}:{port}" for host, port in zip(cluster.hosts, cluster.ports)]
+def _of_local(cluster: Cluster, node: int) -> dict[str, str]:
+    task, index = cluster.place(node)
+    addresses = _addresses(cluster)
+    lists = {
+        "RANKLAUNCH_TASK": task,
+        "RANKLAUNCH_WORKER_HOSTS": ",".join(addresses[: cluster.workers]),
+        "RANKLAUNCH_PS_HOSTS": ",".join(addresses[cluster.workers :]),
+    }
+    return {
+        "RANKLAUNCH_PLATFORM": local.NAME,
+        "RANKLAUNCH_JOB_NAME": cluster.job,
+        "RANKLAUNCH_NODES": str(cluster.workers),
+        "RANKLAUNCH_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
+        "RANKLAUNCH_NODE": str(index),
+        "RANKLAUNCH_ATTEMPT": str(cluster.attempt),
+        "RANKLAUNCH_LOG_DIR": cluster.log_dir if len(cluster.hosts) > 1 else cluster.node_dir(node),  # in it, each of several has its own
+        **(lists if addresses else {}),
+    }
+
+
+def _of_modelarts(cluster: Cluster, node: int) -> dict[str, str]:
+    task, index = cluster.place(node)
+    addresses = _addresses(cluster)
     lists = {"TF_WORKER_HOSTS": addresses[: cluster.workers], "TF_PS_HOSTS": addresses[cluster.workers :]}
-    return {"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(found)}]" for name, found in lists.items()}}
+    return {
+        "MA_VJ_NAME": cluster.job,
+        "MA_TASK_NAME": task,
+        "MA_NUM_HOSTS": str(cluster.workers),
+        "MA_NUM_GPUS": str(cluster.slots[node]) if task == WORKER else "0",
+        "MA_PROC_START_CNT": str(cluster.attempt),
+        "MA_CURRENT_INSTANCE_NAME": f"{cluster.job}-{task}-{index}",
+        "MA_CURRENT_HOST_IP": cluster.hosts[node],
+        "VC_TASK_INDEX": str(index),
+        "VC_WORKER_NUM": str(cluster.workers),
+        "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
+        "MA_LOG_DIR": cluster.node_dir(node),
+        **({"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(found)}]" for name, found in lists.items()}} if addresses else {}),
+    }
+
+
+def _addresses(cluster: Cluster) -> list[str]:
+    """Return the addresses of a TensorFlow job's workers and ps; of another job none."""
+    return [f"{host}:{port}" for host, port in zip(cluster.hosts, cluster.ports)]
 
 
 def rank_table(cluster: Cluster) -> str:
@@ -210,7 +249,7 @@ def rank_table(cluster: Cluster) -> str:
     addresses = (f"198.18.{n // 250}.{n % 250 + 1}" for n in itertools.count())
     pods = [
         {
-            "pod_name": f"{JOB}-worker-{i}",
+            "pod_name": f"{cluster.job}-worker-{i}",
             "server_id": host,
             "devices": [{"device_id": str(d), "device_ip": next(addresses)} for d in range(counts[i])],
         }
