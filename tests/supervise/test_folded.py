@@ -118,7 +118,8 @@ def test_a_failure_is_told_once(as_process: Starter, method: str) -> None:
     assert sum(line.startswith(reason) for line in lines) == 3  # each node, and the simulation
     text = job.out.text
     assert text.count(f"[rank 1] {ERROR}") == 1
-    assert "victim" not in text
+    folded = (0, 2, 3) if method == "spawn" else (2, 3)  # torchrun may end rank 0 before ranklaunch hears of rank 1
+    assert not any(f"victim {rank} says" in text for rank in folded)
     assert re.search(r"\[node 1\] ranklaunch: not shown, after the failure: [0-9]+ lines of ranks 2-3 \(.*/rank_\*\.log\)", text)
     for node, rank in ((0, 0), (1, 2), (1, 3)):
         assert f"victim {rank} says 6\n" in (job.log_dir / f"node_{node}" / "attempt_1" / f"rank_{rank}.log").read_text()

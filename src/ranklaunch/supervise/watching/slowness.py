@@ -57,10 +57,10 @@ class Slowness:
             self._attended.nodes.tell_node_0(SLOW, {"times": times})
             return
         self.slow = not body["over"]
-        self._attended.record.event("slow", **{key: body[key] for key in EVENT_KEYS})
-
-
-EVENT_KEYS = ("text", "over", "since", "step_s", "baseline_s", "factor", "rank", "node")
+        self._attended.record.event(
+            "slow", text=body["text"], over=body["over"], since=body["since"], step_s=body["step_s"], baseline_s=body["baseline_s"],
+            factor=body["factor"], rank=body["rank"], node=body["node"],
+        )  # fmt: skip
 
 
 class _Report(NamedTuple):
