@@ -65,6 +65,12 @@ def test_lines_of_one_function_are_told_apart() -> None:
     assert groups(known) == ["ranks 0,2-3: <module> at flat.py:8", "rank 1: <module> at flat.py:6"]
 
 
+def test_a_root_and_its_peers_may_call_from_other_lines() -> None:
+    received = frame_of("/job/comm.py", "received", 67)
+    known = [Known(rank, 0, "S", stack=received + frame_of("/job/comm.py", "exchange", 50 + 4 * (rank > 0))) for rank in range(6)]
+    assert suspects(known) == ()
+
+
 def test_groups_with_the_same_words_are_one() -> None:
     waits = [
         Known(rank, 0, stack=frame_of(f"{PACKAGES}/torch/distributed/{name}.py", "all_gather") + MAIN) for rank, name in enumerate("ab")

@@ -303,8 +303,8 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
 
 
 def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
-    """Return groups of ranks at the same place. Frames of libraries may differ in their lines, and frames of the program may not. Ranks
-    without a stack are left out."""
+    """Return groups of ranks at the same place. Lines count in the innermost frame of the program alone: a root and its peers may wait in
+    one function that they called from different lines. Ranks without a stack are left out."""
     found: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:
@@ -313,8 +313,10 @@ def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
 
 
 def _place(known: Known) -> str:
-    lines = known.stack.splitlines()[: waiting.MOST_FRAMES]
-    shown = (re.sub(r"0x[0-9a-fA-F]+|\d+" if _LIBRARY.search(line) else r"0x[0-9a-fA-F]+", "0", line.strip()) for line in lines)
+    """Return what ranks at the same place have in common: functions, the line of the program that is innermost, and the collective."""
+    lines = [line.strip() for line in known.stack.splitlines()[: waiting.MOST_FRAMES]]
+    own = next((i for i, line in enumerate(lines) if not _LIBRARY.search(line)), -1)
+    shown = (re.sub(r"0x[0-9a-fA-F]+" if i == own else r"0x[0-9a-fA-F]+|\d+", "0", line) for i, line in enumerate(lines))
     return "\n".join((*shown, known.inside))
 
 
