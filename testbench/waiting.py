@@ -48,3 +48,8 @@ def free_port(count: int = 1) -> int:
         for sock in reserved:
             sock.detach()  # open as long as the process lives
         return first
+
+
+def ranks_ready(text: str) -> int:
+    """Count the lines "ready" of ranks on a console, where the muster says that the nodes are ready too."""
+    return text.count("ready") - text.count("are ready")

@@ -23,7 +23,7 @@ from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH, attempts
 from testbench.jobs.processes import command_of
 from testbench.places import EXAMPLES, ROOT, child
-from testbench.waiting import sleep_until
+from testbench.waiting import ranks_ready, sleep_until
 
 pytestmark = [
     pytest.mark.processes,
@@ -413,7 +413,7 @@ def test_from_node_0_its_success_is_not_believed_when_what_it_had_started_was_ki
 def test_from_node_0_a_part_of_it_that_is_killed_ends_the_job(job: Job, tmp_path: Path, where: int) -> None:
     """pdsh says so of ssh, and waits for the other node."""
     job.start(child("sleeper.py"), **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
-    sleep_until(lambda: job.nodes[0].text.count("ready") == 2 * SLOTS, job.words, LONG_S)
+    sleep_until(lambda: ranks_ready(job.nodes[0].text) == 2 * SLOTS, job.words, LONG_S)
     pids = job.nodes[where].host.pids()
     launch = [pid for pid in pids if "-m deepspeed.launcher.launch" in command_of(pid) and command_of(pid).startswith(sys.executable)]
     os.kill(launch[-1], signal.SIGKILL)

@@ -18,6 +18,7 @@ from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
 from testbench.places import child
 from testbench.slurm import Slurm
+from testbench.waiting import ranks_ready
 
 pytestmark = pytest.mark.launchers
 
@@ -138,7 +139,7 @@ def test_jobs_with_the_same_first_node_do_not_meet(slurm: Slurm) -> None:
 def test_jobs_that_share_a_port_are_told(slurm: Slurm) -> None:
     """Long before the muster's 600 seconds are over, on the node that cannot listen and on the other, which meets the first job there."""
     first = submitted(slurm, "--set", "network.musterPort=18889", text=WAITS)
-    wait_until(lambda: said(slurm, first).count("ready") == 4, "four ranks", LONG_S)
+    wait_until(lambda: ranks_ready(said(slurm, first)) == 4, "four ranks", LONG_S)
     second = submitted(slurm, "--set", "network.musterPort=18889", text=WAITS)
     assert ended(slurm, second) == ("FAILED", "75:0", "0"), said(slurm, second)
     assert "port 18889 of this node is in use by process " in said(slurm, second)
@@ -194,7 +195,7 @@ def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None
 def test_scancel_leaves_nothing(slurm: Slurm) -> None:
     before = set(processes(slurm))
     job = submitted(slurm, "--max-restarts", "3", text=WAITS)
-    wait_until(lambda: said(slurm, job).count("ready") == 4, "four ranks", LONG_S)
+    wait_until(lambda: ranks_ready(said(slurm, job)) == 4, "four ranks", LONG_S)
     assert set(processes(slurm)) - before
     slurm.run("scancel", job, check=True)
     assert ended(slurm, job)[::2] == ("CANCELLED", "0")
