@@ -127,7 +127,7 @@ def _end(launcher: Mapping[str, Any]) -> str:
 
 
 def _more(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What records say beyond the table: heads of ranks that are other processes than those in it, and exceptions."""
+    """Yield lines from records: Pythons of ranks whose process in the table is another one, and exceptions."""
     heads = [rank for rank in ranks if rank.get("head") and rank["head"]["pid"] != rank["pid"]]
     raised = [rank for rank in ranks if rank.get("exception")]
     for shown, of in ((heads, _head), (raised, _raised)):

@@ -31,8 +31,8 @@ def pause(began: float, at_most: float) -> None:
 
 
 def free_port(count: int = 1) -> int:
-    """The first of so many next to each other, this process's own until it ends: what asks here gets others, wherever it runs on this
-    machine, and the kernel gives nobody one of these, which are below those that it gives."""
+    """Return the first of `count` neighbouring ports. They are reserved until this process ends, against other callers on this machine.
+    They lie below the kernel's range of ephemeral ports."""
     while True:
         first = LOWEST + secrets.randbelow(HIGHEST - LOWEST)
         reserved = [socket.socket(socket.AF_UNIX) for _ in range(count)]

@@ -84,7 +84,7 @@ def unknown_kind(kind: str) -> str:
 
 
 def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
-    """(nested values, who said those that are the command line's, what is wrong with it)."""
+    """Return the nested values, the option behind each value of the command line, and the problems."""
     last = dict(given)
     values = _read(last[VALUES.value]) if last.get(VALUES.value) else {}
     sources: dict[str, str] = {}

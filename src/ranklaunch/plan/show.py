@@ -209,7 +209,7 @@ def _shown(process: Process) -> Iterator[str]:
 
 
 def _head(name: str, value: str) -> str:
-    """Of a search path what was put first, which is what counts."""
+    """Return the first folder of PATH, which decides, with dots for the rest. Return any other value as it is."""
     first, colon, _ = value.partition(":")
     return f"{first}:..." if name == "PATH" and colon else value
 

@@ -9,7 +9,8 @@ from ranklaunch.schemas.verdict import Hang
 
 
 class NodeNow(TypedDict):
-    """phase: what it does. waiting: what it waits for, empty for nothing. age_s: seconds since it has said so, null where it never has."""
+    """One node. phase: of its attempt. waiting: cause of a wait, empty for none. age_s: seconds since its last answer, null
+    before the first."""
 
     node: int
     host: str

@@ -10,8 +10,8 @@ from ranklaunch.verdict.model import Because, Culprit, Victim
 
 
 class HangSuspect(TypedDict):
-    """A rank that stands out among those that do not move. why: what it does otherwise than the others. file: evidence of it, null where
-    there is none. rule: the rule that names it (docs/hangs.md)."""
+    """A rank that the others may wait for. why: difference from the other ranks. file: path of its stacks, null for none. rule: name of the
+    rule that names the rank (docs/hangs.md)."""
 
     rank: int
     node: int

@@ -19,7 +19,7 @@ class Deaf:
         self._over = False
 
     def feed(self, node: int, frame: Frame) -> bool:
-        """Whether it is so: once, when it comes to be known."""
+        """Return True once: at the frame from which on no rank of any node is known to catch SIGTERM."""
         self._stepped = self._stepped or any(seen.step >= 0 for seen in frame.ranks)
         if not self._stepped or self._over:
             return False

@@ -111,8 +111,7 @@ class Detector:
         self._gap = 0.0
 
     def raised(self, now: float) -> dict[int, Raised]:
-        """Exceptions after which no rank of any node has shown more than its CPU and its device at work, but for what others may have been
-        in the middle of."""
+        """Return the exceptions since which all ranks are silent, by rank. Peers may have finished the step in which they were."""
         since = self._silent_since()
         if since is None:
             return {}
@@ -123,11 +122,11 @@ class Detector:
 
     @property
     def frames(self) -> dict[int, Frame]:
-        """The last of each node."""
+        """Return the last frame of each node."""
         return {number: node.frame for number, node in self._nodes.items() if node.frame}
 
     def feed(self, number: int, frame: Frame, now: float) -> list[Change]:
-        """What a node has seen until now."""
+        """Take the frame of a node's last window. Return the changes that follow from it."""
         node = self._nodes.get(number)
         if not node:
             return []
@@ -165,10 +164,6 @@ class Detector:
         """Nodes with a rank that lives, or all nodes if none has one: a node whose ranks have ended may have left the job."""
         return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
 
-    @property
-    def is_alarmed(self) -> bool:
-        return self._level == ALARM
-
     def _limit(self) -> Silence:
         """Return the limit that would apply if nothing moved from now on."""
         is_first = not self.begun and not self._has_printed
@@ -205,7 +200,7 @@ class Detector:
             yield Change(OVER, now, signs)
 
     def _signs(self, now: float) -> tuple[str, ...]:
-        """Of life. There are none where a node is not heard of for a while, which ends no alarm."""
+        """Return the signs of life in the last windows. A node that is not heard gives none, so its silence ends no alarm."""
         found = {sign for node in self._nodes.values() for sign in node.moved}
         return tuple(sorted(found | ({OUTPUT} if self._is_expected(now) else set())))
 
@@ -215,7 +210,7 @@ class Detector:
         return max(since) if len(since) == len(self._working) else None
 
     def _misses_some(self, now: float) -> bool:
-        """Whether exceptions have ended the programs of some ranks, which the others wait for, with a core at work or not."""
+        """Return True if exceptions have ended the programs of some ranks, and not of all: the others may wait for them."""
         ranks = {seen.rank for frame in self.frames.values() for seen in frame.ranks}
         return 0 < sum(each.sure for each in self.raised(now).values()) < len(ranks)
 
@@ -223,7 +218,7 @@ class Detector:
         return node.heard_at is not None and now - node.heard_at < LATE * self._limits.window_s
 
     def _silent(self) -> tuple[str, ...]:
-        """What was looked at, and did not move."""
+        """Return the signals that were looked at and did not move."""
         frames = self.frames.values()
         there = {
             OUTPUT: True,
@@ -241,7 +236,7 @@ class Detector:
     # What users expect
 
     def _is_expected(self, now: float) -> bool:
-        """Whether a line that is to come again and again has come in time: who says so knows better how long the job may be still."""
+        """Return True if a line of an `every` rule has come in time: the user knows better how long the job may be silent."""
         return any(
             rule.kind == expect.EVERY and number in self._matched and now - self._matched[number] < rule.seconds
             for number, rule in enumerate(self._rules)

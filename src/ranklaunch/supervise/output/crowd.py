@@ -44,7 +44,7 @@ class Crowd:
         self._tracing: set[bytes] = set()  # tags of those in whose traceback we are
 
     def of(self, rank: int | None, tag: str) -> tuple[Show, Show]:
-        """What shows the lines of an output, which come without a tag; and what shows those that no file has."""
+        """Return two sinks of untagged lines: one for lines that a file has too, one for lines that no file has."""
         painted = self._painted(tag, rank).encode(errors="surrogateescape")
         aloud = lambda *lines: self._show(_tagged(painted, b"".join(lines)))  # noqa: E731
         if rank is not None and not self.shows(rank):

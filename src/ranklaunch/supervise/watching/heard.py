@@ -50,7 +50,7 @@ class Heard:
         self.given_up: dict[int, str] = {}  # rules that take too long, as they are shown
 
     def look(self, outputs: Mapping[int, Output], now: float) -> Mapping[int, int]:
-        """Bytes that each rank has written so far and that say something; not that it waits."""
+        """Return the bytes that each rank has written so far, without pieces whose lines only say that the rank waits."""
         new = []
         for rank, output in outputs.items():
             reader = step_reader(output)

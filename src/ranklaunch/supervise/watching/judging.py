@@ -46,7 +46,6 @@ class Judging:
         self._of = attended
         plan = attended.plan()
         self._mode = plan.watch.hang
-        self._limits = limits
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
         self._rules = expect.parse(plan.watch.expect)
@@ -186,7 +185,7 @@ class Judging:
     # In words
 
     def _reason(self, alarm: _Alarm) -> str:
-        """Return what is wrong, and whom it may be put down to."""
+        """Return the alarm as a sentence, with its suspects."""
         suspects = self._who(alarm)
         return f"{alarm.what}; {suspects}" if suspects else alarm.what
 
