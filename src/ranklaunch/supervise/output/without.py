@@ -1,4 +1,4 @@
-"""Lines that every node's launcher writes alike, which the console of node 0 alone shows."""
+"""Sinks of console lines that hide some of them: rank logs keep every line."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import re
 from collections.abc import Callable
 
 
-class Without:
-    """Sink of tagged lines that passes on those that a pattern does not match. tag: as it stands before each line, or not at all."""
+class Hiding:
+    """Sink of tagged lines that passes on those that are not hidden. tag: text before each line, or before none."""
 
-    def __init__(self, show: Callable[..., None], pattern: str, tag: str) -> None:
+    def __init__(self, show: Callable[..., None], tag: bytes) -> None:
         self._show = show
-        self._pattern = re.compile(pattern.encode())
-        self._tag = tag.encode(errors="surrogateescape")
+        self._tag = tag
 
     def __call__(self, *parts: bytes | memoryview) -> None:
         """Take whole lines, in one piece or several."""
-        lines = b"".join(parts).splitlines(keepends=True)
-        kept = b"".join(line for line in lines if not self._pattern.fullmatch(self._text(line)))
+        kept = b"".join(line for line in b"".join(parts).splitlines(keepends=True) if not self._hides(self._text(line)))
         if kept:
             self._show(kept)
 
+    def _hides(self, text: bytes) -> bool:
+        """Return True for a line to hide. text: the line without its tag and its end."""
+        raise NotImplementedError
+
     def _text(self, line: bytes) -> bytes:
         return line[len(self._tag) if line.startswith(self._tag) else 0 :].rstrip(b"\r\n")
+
+
+class Without(Hiding):
+    """Sink that hides lines of a pattern: those that every node's launcher prints alike, which the console of node 0 alone shows."""
+
+    def __init__(self, show: Callable[..., None], pattern: str, tag: str) -> None:
+        super().__init__(show, tag.encode(errors="surrogateescape"))
+        self._pattern = re.compile(pattern.encode())
+
+    def _hides(self, text: bytes) -> bool:
+        return bool(self._pattern.fullmatch(text))
