@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ranklaunch.command import named, options, own_places
 from ranklaunch.command.findings import Finding, findings
@@ -14,7 +15,6 @@ from ranklaunch.read.job import Program
 from ranklaunch.read.settings import ROOT
 from ranklaunch.read.telling import CHECK_FORMAT, CHECK_VARIABLES
 from ranklaunch.supervise.ranks.start import CANNOT_EXECUTE
-from ranklaunch.typed import Any
 
 SCHEMA = "ranklaunch.check/1"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ranklaunch.command import completion, job_spec, options
 from ranklaunch.command.completion import HELP, Command, filled
@@ -15,7 +16,6 @@ from ranklaunch.read import settings, telling, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs.model import KINDS
-from ranklaunch.typed import Any
 
 SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
 # Variables that a command has beside those of every job.

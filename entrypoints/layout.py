@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
@@ -12,7 +13,6 @@ from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.layout.model import Picture, document
 from ranklaunch.plan.megatron import ORDER, Layout, Stages
 from ranklaunch.read import parse
-from ranklaunch.typed import NoReturn
 
 USAGE = "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]"
 FORMATS = ("text", "json", "svg")

@@ -10,9 +10,9 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ranklaunch import __version__
-from ranklaunch.typed import Any
 
 # name: (module, what it does). Imported when it is the one asked for.
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from ranklaunch.command import options
 from ranklaunch.files import Noted, Unchanged
@@ -14,7 +15,6 @@ from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan, named_node
 from ranklaunch.read.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, VERBOSE
-from ranklaunch.values import replace
 
 MOST_FOUND = 12  # files of this machine that are listed
 

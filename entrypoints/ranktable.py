@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ranklaunch import ranktable, showing
 from ranklaunch.command import tables
@@ -14,8 +16,6 @@ from ranklaunch.errors import ConfigError, UsageError, counted, nearest
 from ranklaunch.ranktable import RankTable, make, show
 from ranklaunch.ranktable.model import VERSIONS
 from ranklaunch.read import parse
-from ranklaunch.typed import Any
-from ranklaunch.values import NOTHING, Value
 
 USAGE = "ranklaunch ranktable show|validate|convert|make|diff [OPTIONS] [FILE...]"
 
@@ -102,11 +102,12 @@ def _number(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-class Argument(Value):
+@dataclass(frozen=True)
+class Argument:
     """how: as argparse takes it."""
 
     name: str
-    how: Mapping[str, Any] = NOTHING
+    how: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def option(self) -> Option | None:
@@ -114,7 +115,8 @@ class Argument(Value):
         return Option(self.name, self.name, how.get("help", ""), legal=tuple(how.get("choices", ()))) if self.name[0] == "-" else None
 
 
-class Action(Value):
+@dataclass(frozen=True)
+class Action:
     does: Callable[[argparse.Namespace], int]
     arguments: tuple[Argument, ...]
 

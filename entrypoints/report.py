@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.command import asking, options, tables
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import UsageError, nearest
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.report.model import Report

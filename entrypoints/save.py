@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import UsageError, WaitError, numbered
 from ranklaunch.read import parse
-from ranklaunch.typed import Any
 
 USAGE = "ranklaunch save [LOG_DIR] [--deadline S]"
 OPTIONS = (Option("--deadline", "deadline", "seconds until this job is killed: it is stopped so that its grace ends before that"),)

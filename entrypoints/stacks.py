@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import WaitError, numbered
-from ranklaunch.typed import Any
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
 OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)

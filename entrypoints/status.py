@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import UsageError, counted, nearest, numbered
-from ranklaunch.typed import Any
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMATS = ("text", "json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,6 @@ from ranklaunch.diagnose import outputs
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise import record, words
 from ranklaunch.supervise.record import Record
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Culprit, Verdict
 

@@ -24,6 +24,7 @@ from ranklaunch.command import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
+from ranklaunch.fields import names as names_of
 from ranklaunch.plan import megatron
 from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
@@ -31,7 +32,6 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES, SET_FOR_RANKS
 from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import KINDS
-from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
 from testbench import places
 
@@ -187,7 +187,7 @@ def test_every_field_of_a_plan_is_named() -> None:
     parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"], layout)
     shapes = (
         {name for part in parts for name in part}
-        | set(fields(plan.File))
+        | set(names_of(plan.File))
         | {"fewer_ranks", "trust", "quiet", "may_end", "outlasts", "fails_as", "sessions"}
     )
     assert shapes - named == set()
@@ -198,10 +198,10 @@ def test_every_field_of_a_plan_is_named() -> None:
 
 def test_every_field_of_a_verdict_is_named() -> None:
     page = TEXTS[DOCS / "supervision.md"]
-    said = {*fields(verdict.Verdict), "stop", "hang"} - {"more"}  # in whose place stand the keys of companions
-    names = [*said, *fields(verdict.Culprit), *fields(verdict.Victim)]
+    said = {*names_of(verdict.Verdict), "stop", "hang"} - {"more"}  # in whose place stand the keys of companions
+    names = [*said, *names_of(verdict.Culprit), *names_of(verdict.Victim)]
     assert {name for name in names if not re.search(rf'"{name}"', page)} == set()
-    culprit = {f"culprit.{name}" for name in fields(verdict.Culprit)}
+    culprit = {f"culprit.{name}" for name in names_of(verdict.Culprit)}
     assert {name for name in culprit if name not in page} == set()
     assert verdict.SCHEMA in page
 
@@ -217,7 +217,7 @@ def test_every_event_is_named() -> None:
 
 def test_templates_page_knows_the_job() -> None:
     page = TEXTS[DOCS / "templates.md"]
-    names = set(fields(Job)) | {name for name, value in vars(Job).items() if isinstance(value, (property, functools.cached_property))}
+    names = set(names_of(Job)) | {name for name, value in vars(Job).items() if isinstance(value, (property, functools.cached_property))}
     assert {name for name in names if f"job.{name}" not in page} == set()
     assert {name for name in re.findall(r"(?<!/)\bjob\.([a-z_]+)", page) if name not in names | {"nope"}} == set()
     shipped = {str(path.relative_to(ROOT)) for path in ROOT.glob("templates/**/*.j2")}

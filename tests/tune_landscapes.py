@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.tune.autotuning import settled
 from ranklaunch.tune.model import FAILED, OK, OUT_OF_MEMORY, PROFILE, TRIAL, Candidate, Experiment, Result, Settings
 from ranklaunch.tune.search import Search
-from ranklaunch.values import Value
 
 MICROS = [1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64]
 
 
-class Landscape(Value):
+@dataclass(frozen=True)
+class Landscape:
     """speed: samples a second. need, limit: GiB of a device. noise: how far measurements are apart, as a part of their values."""
 
     config: Mapping[str, Any]

@@ -8,6 +8,7 @@ Needs Python 3.10 or newer, whose types can be asked for their parts.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -18,12 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from ranklaunch import typed
+from ranklaunch import fields
 from ranklaunch.adapters.platforms.shared import own_rows
 from ranklaunch.adapters.platforms.shared.row import Refusal, Row
 from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, ends, plan, record, verdict
-from ranklaunch.values import Value
 from ranklaunch.verdict import events
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +40,6 @@ DOCUMENTS: Mapping[str, Any] = {
     "platforms": own_rows.PlatformFile,
 }
 READ = (Row, Refusal)  # which people write: what has a default may be missing
-REAL = {name: getattr(typing, name) for name in typed.__all__}  # what stands for nothing where a program runs
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
 
@@ -112,9 +111,9 @@ class Parts:
 
     def object(self, kind: Any) -> Schema:
         """Of a closed one: a Value or a TypedDict."""
-        hints = {**typing.get_type_hints(kind, localns=REAL), **{name: known for (of, name), known in ends.KNOWN.items() if of is kind}}
-        if issubclass(kind, Value):
-            names, required = kind._fields, _written(kind)
+        hints = {**typing.get_type_hints(kind), **{name: known for (of, name), known in ends.KNOWN.items() if of is kind}}
+        if dataclasses.is_dataclass(kind):
+            names, required = fields.names(kind), _written(kind)
         else:
             names, required = tuple(hints), kind.__required_keys__
         said, of_fields = described(kind, names)
@@ -148,9 +147,10 @@ class Parts:
         return {"$ref": f"#/$defs/{name}"}
 
 
-def _written(kind: type[Value]) -> Sequence[str]:
-    """Return the fields of a value that are always there."""
-    return [name for name in kind._fields if name not in kind._defaults] if kind in (*ends.WITHOUT_DEFAULTS, *READ) else kind._fields
+def _written(kind: type) -> Sequence[str]:
+    """Return the fields of a dataclass that are always there."""
+    names, usual = fields.names(kind), fields.defaults(kind) if kind in (*ends.WITHOUT_DEFAULTS, *READ) else {}
+    return [name for name in names if name not in usual]
 
 
 def _saying(text: str) -> Schema:

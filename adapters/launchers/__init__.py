@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.launchers.shared.base import (
     Job,
@@ -16,7 +17,6 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.modules import Modules
 from ranklaunch.read.settings import BY_MPI, METHOD
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.own import Script

@@ -6,6 +6,7 @@ import math
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
 from ranklaunch.adapters.launchers.shared.base import (
@@ -40,7 +41,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     showing,
 )
 from ranklaunch.plan import facts
-from ranklaunch.typed import Any
 
 NAME = "torchrun"
 MODULE = "torch.distributed.run"

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from typing import Any, Protocol, cast
 
 from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
 from ranklaunch.adapters.platforms.shared.row import Shipped, holds, made
@@ -13,7 +14,6 @@ from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import PLATFORM
-from ranklaunch.typed import Any, Protocol, cast
 from ranklaunch.verdict import folders
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
@@ -21,8 +23,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import show
-from ranklaunch.typed import Any
-from ranklaunch.values import replace
 
 # Names of PyTorch, MindSpore and TensorFlow, in this order.
 RANK = Variable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import own_place
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
@@ -11,7 +12,6 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
-from ranklaunch.values import replace
 
 INDEX = Variable(
     "batch_index", ("AWS_BATCH_JOB_NODE_INDEX",), parse.count, 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base, batch, place
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
@@ -16,7 +17,6 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import NODE_INDEX, NODES
-from ranklaunch.values import replace
 
 
 def _config(value: str) -> tuple[tuple[str, ...], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
@@ -16,7 +17,6 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
-from ranklaunch.values import replace
 
 
 def _slots(value: str) -> tuple[tuple[str, int], ...]:

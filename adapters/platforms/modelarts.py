@@ -6,6 +6,8 @@ Source of the variables: ModelArts user guide, "Viewing environment variables of
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
@@ -16,8 +18,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import LOG_DIR, make_job, spread
 from ranklaunch.read.tasks import Tasks
-from ranklaunch.typed import TypeVar
-from ranklaunch.values import replace
 
 NAME = "modelarts"
 

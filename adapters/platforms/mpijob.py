@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
@@ -17,7 +18,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES
 from ranklaunch.showing import show
-from ranklaunch.values import replace
 
 HOST_FILE = kubernetes.MPI_HOST_FILE
 LAUNCHER, WORKER = "launcher", "worker"

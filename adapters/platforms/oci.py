@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.files import text_of
@@ -11,7 +12,6 @@ from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR
-from ranklaunch.typed import Any
 
 FILE = Variable(
     "oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), parse.text, "", "file with rank and address of each node, as JSON", "platform",

@@ -11,6 +11,8 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.files import absolute, join
@@ -20,8 +22,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
-from ranklaunch.typed import Any
-from ranklaunch.values import replace
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
 SM_HOSTS = HOSTS.also("SM_HOSTS", agree=True)

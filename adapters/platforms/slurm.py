@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared import batch, hostlist
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
@@ -15,8 +17,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import clipped, show
-from ranklaunch.typed import Any
-from ranklaunch.values import replace
 
 
 def _gpus(value: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.read import parse
@@ -11,7 +12,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import NODE_INDEX
 from ranklaunch.showing import clipped
-from ranklaunch.typed import Any
 
 _CLUSTER, _POOLS = "CLUSTER_SPEC", ("workerpool0", "workerpool1")
 _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool0", "index": 0}}'

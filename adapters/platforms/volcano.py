@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
@@ -17,8 +19,6 @@ from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
 from ranklaunch.read.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
-from ranklaunch.typed import Any, NamedTuple
-from ranklaunch.values import replace
 
 _FOLDER = "/etc/volcano"
 INDEX = Variable(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
-
-from ranklaunch.typed import Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-
-from ranklaunch.typed import TypeVar, cast
+from typing import TypeVar, cast
 
 M = TypeVar("M")
 

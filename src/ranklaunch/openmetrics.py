@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
+from dataclasses import dataclass
+from typing import Any
 
 GAUGE, COUNTER = "gauge", "counter"
 _NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -16,7 +15,8 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 Samples = Iterable[tuple[Mapping[str, Any], float]]
 
 
-class Family(Value):
+@dataclass(frozen=True)
+class Family:
     """A metric, with its samples: labels and a number. unit: the end of its name, where it has one. What counts ends in _total, which its
     name here does not say."""
 

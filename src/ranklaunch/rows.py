@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from ranklaunch.errors import nearest
 from ranklaunch.files import Files
-from ranklaunch.typed import Any
 
 MOST_BYTES = 1024 * 1024  # of a file
 MOST_PARTS = 32  # of a TOML key; of thousands, tomllib takes gigabytes

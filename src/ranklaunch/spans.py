@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ranklaunch.errors import runs
-from ranklaunch.values import Value
 
 HIGHEST = 9_999_999
 MOST = 10_000  # spans in one text
 _SPAN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
 
 
-class Spans(Value):
+@dataclass(frozen=True)
+class Spans:
     """A set of numbers, however many they are."""
 
     of: tuple[tuple[int, int], ...]

@@ -17,7 +17,7 @@ from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.row import Row, names_in
 from ranklaunch.entrypoints import check
 from ranklaunch.errors import ConfigError
-from ranklaunch.values import as_dict
+from ranklaunch.fields import as_dict, names
 
 CASES = recorded_cases()
 TONY = {"TASK_INDEX": "1", "TASK_NUM": "2", "RANK": "1", "WORLD": "2"}
@@ -147,7 +147,7 @@ def test_the_same_as_json_comes_before_what_is_shipped() -> None:
 
 def test_every_shipped_row_without_a_module_may_stand_in_a_file_of_a_users() -> None:
     rows = [row for row in PLATFORMS.rows.values() if not row.module and not row.begins]
-    plain = ({name: value for name, value in as_dict(row).items() if name in Row._fields and value} for row in rows)
+    plain = ({name: value for name, value in as_dict(row).items() if name in names(Row) and value} for row in rows)
     fields = [{**each, "name": f"own_{each['name']}"} for each in plain]
     assert len(rows) > 25
     assert (

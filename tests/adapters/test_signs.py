@@ -13,7 +13,7 @@ from recorded_places import recorded_cases
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
-from ranklaunch.values import NOTHING
+from ranklaunch.fields import NOTHING
 
 
 class Sample(NamedTuple):

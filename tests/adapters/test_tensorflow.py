@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -16,7 +17,6 @@ from ranklaunch.plan.planning import Request
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
-from ranklaunch.values import replace
 
 JOB = helpers.JOB
 POD = "MA_CURRENT_INSTANCE_NAME"

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ranklaunch.command.launch import begin
 from ranklaunch.supervise import guardian
@@ -19,7 +20,6 @@ from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
-from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 

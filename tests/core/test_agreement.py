@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -13,7 +14,6 @@ from ranklaunch.plan.agreement import Agreement, Teller
 from ranklaunch.plan.facts import LONGEST
 from ranklaunch.plan.model import Limits, Plan, Process
 from ranklaunch.read.job import Job, Program, make_nodes
-from ranklaunch.values import replace
 
 
 def plan(*args: str, env: dict[str, str] | None = None, unset: tuple[str, ...] = ()) -> Plan:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import helpers
 
 from ranklaunch.muster.node_0 import gone
-from ranklaunch.values import replace
 from ranklaunch.verdict import avoid
 from ranklaunch.verdict.model import Culprit, KnownError, Verdict
 from ranklaunch.watch import who

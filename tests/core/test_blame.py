@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from ranklaunch.catalogue import shipped
 from ranklaunch.muster import wire
 from ranklaunch.muster.node_0 import gone
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame, endings, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -19,7 +20,6 @@ from ranklaunch.ends.model import (
     Sent,
 )
 from ranklaunch.supervise.words import Catalogue
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame, decided
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from ranklaunch.plan import facts
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.values import replace
 
 CWD = "/workspace"
 PATH = "/opt/venv/bin:/usr/local/bin:/usr/bin"

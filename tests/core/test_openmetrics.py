@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ranklaunch.openmetrics import COUNTER, Family, text
 from ranklaunch.supervise.telling import metrics
-from ranklaunch.values import replace
 
 RANKS = [
     {"rank": 0, "state": "running", "cpu_s": 12.5, "rss_kb": 2, "output_bytes": 7, "last_output_s": None},

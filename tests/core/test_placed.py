@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import helpers
 
 from ranklaunch.placed import rules, success
 from ranklaunch.placed.model import OURS, Head, Key, Launcher, placed
 from ranklaunch.placed.rules import Job
 from ranklaunch.placed.success import Node
-from ranklaunch.values import replace
 
 SHELL, AGENT = (10, 1), (11, 1)  # the program, and a torchrun that it started
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -17,7 +18,6 @@ from ranklaunch.plan.hints import behind, own_templates
 from ranklaunch.plan.planning import Request
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Program, make_nodes
-from ranklaunch.values import replace
 
 NODES = 10_000
 

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from ranklaunch.ends import model
-from ranklaunch.values import as_dict
+from ranklaunch.fields import as_dict, defaults, names
 from ranklaunch.verdict.blame import Judgement
 
 FOLDER = Path(__file__).resolve().parent / "cases"
@@ -77,7 +77,7 @@ def of_judgement(judgement: Judgement) -> dict[str, Any]:
 
 
 USUAL: dict[str, dict[str, Any]] = {
-    kind.__name__: {name: as_dict(kind(**dict.fromkeys(set(kind._fields) - set(kind._defaults))))[name] for name in kind._defaults}
+    kind.__name__: json.loads(json.dumps(defaults(kind), default=as_dict))
     for kind in (model.RankEnd, model.Launcher, model.Decided, model.JobFacts, model.MemoryKills, model.Tail)
 }
 PARTS = {"job": "JobFacts", "ending": "Decided", "memory": "MemoryKills"}
@@ -122,7 +122,7 @@ def without_records(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole_end(end: Mapping[str, Any]) -> dict[str, Any]:
-    required = dict.fromkeys(set(model.RankEnd._fields) - set(model.RankEnd._defaults))
+    required = dict.fromkeys(set(names(model.RankEnd)) - set(defaults(model.RankEnd)))
     found = {**required, **USUAL["RankEnd"], **end}
     if found["launcher"] is not None:
         found["launcher"] = {**USUAL["Launcher"], **found["launcher"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import helpers
@@ -13,7 +14,6 @@ import pytest
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.plan import fold, show
 from ranklaunch.plan.model import as_json
-from ranklaunch.values import replace
 
 ENV = helpers.modelarts(3, 2, 1)
 

@@ -13,11 +13,11 @@ import pytest
 from muster_helpers import CUT, HUB, KEY, Bench, Clock
 from muster_machines import FACTS, STAMP, muster, suspect
 
+from ranklaunch.fields import names
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import Calls, MemberDriver
 from ranklaunch.muster.node_0 import gone
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import fields
 from ranklaunch.verdict import reading
 from testbench.waiting import DEADLINE_S
 
@@ -40,7 +40,7 @@ class Fake:
         self.listener.listen(64)
         self.listener.setblocking(False)
         self.loop.on_readable(self.listener.fileno(), self.accept)
-        told = [lambda value=None, name=name: self.events.append((name, value)) for name in fields(Calls)]
+        told = [lambda value=None, name=name: self.events.append((name, value)) for name in names(Calls)]
         self.muster = muster(2, 1, self.listener.getsockname()[1])
         self.node = MemberDriver(self.muster, KEY, self.loop, self.said.append, Calls(*told))
         self.member = self.node.member
@@ -183,7 +183,7 @@ def test_a_node_finds_node_0_in_the_end() -> None:
     nodes = []
     try:
         for node in range(2):
-            told = [lambda value=None, name=name, node=node: events[node].append((name, value)) for name in fields(Calls)]
+            told = [lambda value=None, name=name, node=node: events[node].append((name, value)) for name in names(Calls)]
             calls = Calls(*told)
             plan = muster(2, node, b.muster.port)
             nodes.append(MemberDriver(plan, KEY, b.loop, b.said.append, calls, 3 + node, None if node else b.node_0))
@@ -216,7 +216,7 @@ def test_a_node_finds_node_0_in_the_end() -> None:
 def test_why_a_node_that_says_too_much_is_not_with_node_0_is_said() -> None:
     """What ends the connection then is no error of the system's, which would have words of its own."""
     b = Bench(2)
-    calls = Calls(*[lambda value=None: None for _ in fields(Calls)])
+    calls = Calls(*[lambda value=None: None for _ in names(Calls)])
     node = MemberDriver(muster(2, 1, b.muster.port), KEY, b.loop, b.said.append, calls)
     try:
         node.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 
 import helpers
 import pytest
@@ -13,7 +14,6 @@ from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
 
 TWO = {"PATH": "/usr/bin", "RANKLAUNCH_HOSTS": "127.0.0.1,127.0.0.2", "RANKLAUNCH_NODE": "0"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,6 @@ from ranklaunch.report.formats import html, prom, text
 from ranklaunch.report.model import Report, Seen, Span
 from ranklaunch.report.painting import painted
 from ranklaunch.report.rounds import Together, regained
-from ranklaunch.values import replace
 
 
 def seconds(report: Report) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import reports
 from ranklaunch.report import whole
 from ranklaunch.report.formats import html
 from ranklaunch.report.formats.page import axis, markup
-from ranklaunch.values import replace
 
 VOID = {"meta", "link", "input"}
 ELEMENTS = VOID | {

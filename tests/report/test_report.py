@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import helpers
@@ -17,7 +18,6 @@ from ranklaunch.report.formats import html, prom, text, words
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
 from ranklaunch.tune import results
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import KnownError, Verdict
 from testbench.judges import formats

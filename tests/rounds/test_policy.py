@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import helpers
@@ -10,7 +11,6 @@ import pytest
 from ranklaunch.errors import WaitError
 from ranklaunch.rounds import progress
 from ranklaunch.rounds.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
-from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +35,6 @@ from ranklaunch.supervise.desk.desk import Asked, Desk
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
 from testbench.jobs.users import as_user, needs_root, open_to_all
 
 Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from ranklaunch.supervise.ranks.below import Announced, Watcher
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.tree import Identity
-from ranklaunch.values import replace
 
 FILES = {
     "torchrun": "run/attempt_0/{local}/stdout.log",

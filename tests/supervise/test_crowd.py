@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import helpers
@@ -22,7 +23,6 @@ from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
 from testbench.judges import formats
 
 

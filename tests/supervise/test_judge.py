@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,6 @@ from ranklaunch.supervise.ranks.below import Below, Watched
 from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
 from ranklaunch.verdict.model import Culprit

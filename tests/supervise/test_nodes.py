@@ -15,8 +15,8 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.muster.node_0 import gone
-from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, code_of, codes
 from testbench.places import child

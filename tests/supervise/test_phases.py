@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,6 @@ from ranklaunch.plan.model import Process
 from ranklaunch.supervise.given import After
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
 
 
 class Nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import helpers
@@ -15,7 +16,6 @@ from ranklaunch.plan.model import Rounds
 from ranklaunch.supervise.rounds import seen
 from ranklaunch.supervise.rounds.deciding import Decider
 from ranklaunch.system import bounded
-from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 

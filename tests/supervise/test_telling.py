@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.fields import NOTHING
 from ranklaunch.plan.model import Tell
 from ranklaunch.supervise.given import Seen
 from ranklaunch.supervise.ranks.children import Children
@@ -26,7 +28,6 @@ from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
 from ranklaunch.supervise.telling.telling import POST, Telling
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import NOTHING, replace
 from ranklaunch.verdict.model import Verdict, as_json
 from testbench.jobs.job import Starter
 from testbench.judges import formats

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ranklaunch.tune import memory
@@ -10,7 +12,6 @@ from ranklaunch.tune.memory import Need, states
 from ranklaunch.tune.model import OK, PROFILE, PRUNED, Result, Settings
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import needs
-from ranklaunch.values import replace
 
 GIB = 1024**3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import results
 from ranklaunch.tune.model import STOPPED, TUNERS, Experiment, Result, Settings
 from ranklaunch.tune.search import Search
-from ranklaunch.values import replace
 
 LANDSCAPE = LANDSCAPES["micro-batches"]
 

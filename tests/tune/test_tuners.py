@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import pytest
 from tune_landscapes import LANDSCAPES, Landscape, experiments
@@ -10,7 +11,6 @@ from tune_landscapes import LANDSCAPES, Landscape, experiments
 from ranklaunch.tune.model import GRID, MODEL, OK, RANDOM, TUNERS, Candidate, Result
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.surrogate import Surrogate
-from ranklaunch.values import replace
 
 SEEDS = range(20)
 

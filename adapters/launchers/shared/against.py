@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Optional
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.parsers import PARSERS
 from ranklaunch.adapters.launchers.shared.starters import Found
 from ranklaunch.errors import number
+from ranklaunch.fields import NOTHING
 from ranklaunch.read.parse import is_loopback
-from ranklaunch.typed import Optional
-from ranklaunch.values import NOTHING, Value
 
 # Options for the ranks of one node, and for those of all nodes, by the launcher whose options a command has.
 _RANKS_HERE = {
@@ -28,7 +29,8 @@ _STATIC = "static"  # rendezvous by which node 0 is told, and each node its inde
 Config = Callable[[str], Optional[Mapping[str, object]]]  # values of a configuration file of accelerate's; None if it cannot be read
 
 
-class Place(Value):
+@dataclass(frozen=True)
+class Place:
     """This node in the job. nodes: how many there are. node: its index. master: host of node 0. config: reads a configuration of
     accelerate's, "" for the usual one. host: the name of this host, where it is known; then an address of it is another host only on other
     nodes than node 0."""
@@ -36,7 +38,7 @@ class Place(Value):
     nodes: int
     node: int
     master: str
-    config: Optional[Config] = None
+    config: Config | None = None
     host: str = ""
 
     @property
@@ -45,7 +47,8 @@ class Place(Value):
         return is_loopback(self.master)
 
 
-class _Told(Value):
+@dataclass(frozen=True)
+class _Told:
     """What a launcher is told. values: the last value of each option, "" for a switch. is_open: unknown words may add to it."""
 
     values: Mapping[str, str]

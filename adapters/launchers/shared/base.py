@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import communication
@@ -19,6 +21,7 @@ from ranklaunch.adapters.launchers.shared.launcher import (
     Started,
 )
 from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
+from ranklaunch.fields import NOTHING
 from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
 from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
@@ -40,8 +43,6 @@ from ranklaunch.read.settings import (
     spread,
 )
 from ranklaunch.render.templates import Templates
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
@@ -55,7 +56,7 @@ __all__ = [
     "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN",
     "RENEWED", "SETTLE_S", "WAIT_S", "WHERE_IT_STANDS", "After", "ConfigError", "Failure", "File",
     "Files", "FromNode0", "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
-    "RanksFirst", "Reader", "Signals", "Started", "Templates", "Value", "Variable", "Wait", "WaitError", "absolute", "counted",
+    "RanksFirst", "Reader", "Signals", "Started", "Templates", "Variable", "Wait", "WaitError", "absolute", "counted",
     "folder_of", "folders", "join", "make_nodes", "misleading", "nearest", "number", "own_program", "parse", "replace", "showing",
     "spread", "text_of", "unreadable", "which",
 ]  # fmt: skip

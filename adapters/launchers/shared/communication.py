@@ -8,6 +8,8 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TypeVar
 
 from ranklaunch.files import absolute, join, rankside, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
@@ -15,8 +17,6 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BELOW, RECORDS_DIR
-from ranklaunch.typed import TypeVar
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 
 INTERFACE = Variable(

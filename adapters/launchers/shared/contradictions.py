@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import RANK_PREFIX, SLOTS
-from ranklaunch.typed import Protocol
-from ranklaunch.values import Value
 
 RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
 RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
@@ -21,7 +21,8 @@ INDEX = "the index of this node; remove it"
 NUMBER = re.compile(r"\s*[-+]?[0-9]{1,9}\s*")
 
 
-class Count(Value):
+@dataclass(frozen=True)
+class Count:
     """A number of the plan. option: as launcher and messages call it. of: one of the texts above. as_range: MIN:MAX is a number too."""
 
     option: str

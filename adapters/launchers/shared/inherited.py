@@ -7,12 +7,12 @@ TORCH_NCCL_*, HIGH_AVAILABILITY, TTP_PORT, ...) do not match and stay.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ranklaunch.plan.model import Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import OF_KEY
-from ranklaunch.values import replace
 
 # Names, or with * at the end all that begin so; and why they go.
 MISLEADING = {

@@ -8,13 +8,13 @@ it, and calls its methods when ranks are to be stopped. docs/launchers.md tells 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
-from ranklaunch.typed import Any, Protocol
-from ranklaunch.values import Value
 from ranklaunch.verdict.model import Failure
 
 PROOF_BEGUN = "begun"  # in the file of Launcher.proof, until an exit code is
@@ -24,7 +24,8 @@ ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that signals its ranks one after t
 SETTLE_S = 1.0  # for ranks that end at once: a launcher that saw it would end the others, which may be saving
 
 
-class Need(Value):
+@dataclass(frozen=True)
+class Need:
     """A program that a plan starts. comes_with: the hint where it is missing. least: a package, and its oldest version that will do."""
 
     comes_with: str

@@ -16,7 +16,6 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import SLOTS, usable_devices
 from ranklaunch.secrets import redact
-from ranklaunch.typed import Optional
 
 
 def of(job: Job, reader: Reader) -> Place:
@@ -59,7 +58,7 @@ def _room(job: Job, reader: Reader) -> tuple[int, str]:
     return (job.node.slots, slots) if job.accelerator != "cpu" else (0, "")
 
 
-def _config(job: Job, reader: Reader, path: str) -> Optional[Mapping[str, object]]:
+def _config(job: Job, reader: Reader, path: str) -> Mapping[str, object] | None:
     """Return the values of a configuration of accelerate's, None if it cannot be read. path: "" for the usual one."""
     path = absolute(path, job.folder or reader.cwd) if path else usual.path(reader)
     try:

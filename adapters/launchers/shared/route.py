@@ -10,6 +10,8 @@ import base64
 import gzip
 import json
 import zlib
+from dataclasses import dataclass
+from typing import NoReturn
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import (
@@ -20,7 +22,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     Job,
     Process,
     Reader,
-    Value,
     Variable,
     Wait,
     attempt_dir,
@@ -32,7 +33,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     unreadable,
 )
 from ranklaunch.ranktable import RankTable
-from ranklaunch.typed import NoReturn
 
 TOPOLOGY = Variable(
     "topology", ("TOPO_FILE_PATH",), parse.text, "/user/config/ranktable_tor.json", "the network's topology, from the platform", "platform",
@@ -53,7 +53,8 @@ _REMEDY = (
 _TABLE, _OUTCOME = "jobstart_routeplan.json", "route_plan.json"
 
 
-class Route(Value):
+@dataclass(frozen=True)
+class Route:
     """A table for the ranks, with this node's entry in it, and the steps before another table can replace it."""
 
     table: RankTable

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import (
     File,
@@ -34,7 +35,6 @@ from ranklaunch.adapters.launchers.shared.base import (
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.read.settings import WAIT_S
-from ranklaunch.typed import Any
 
 PORT = Variable(
     "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",

@@ -11,6 +11,8 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
@@ -18,8 +20,6 @@ from ranklaunch.adapters.launchers.shared.words import PIECE, UNKNOWN
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.read.job import SHELLS, WRAPPERS, Program
 from ranklaunch.secrets import redact
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, replace
 
 MOST_BYTES = 1024 * 1024  # of a script, or of a file of rows
 MOST_DEPTH = 3  # scripts that call each other
@@ -30,7 +30,8 @@ _OTHER_SCRIPT = re.compile(r"\.sh\b")
 _SET = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)=")  # variables that a script sets
 
 
-class Starter(Value):
+@dataclass(frozen=True)
+class Starter:
     """A row of starters.toml, which says what each field is."""
 
     names: tuple[str, ...]
@@ -54,7 +55,8 @@ class Starter(Value):
         return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
 
 
-class Found(Value):
+@dataclass(frozen=True)
+class Found:
     """A command that starts ranks. name: how messages call it. words: what follows its name."""
 
     name: str
@@ -77,7 +79,8 @@ class Found(Value):
         return f"ranklaunch run {method}-- {' '.join(program)}"
 
 
-class Start(Value):
+@dataclass(frozen=True)
+class Start:
     """A command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
 
     found: Found
@@ -230,7 +233,7 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 
 def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
-    from ranklaunch import rows  # few users have rows of their own
+    from ranklaunch import fields, rows  # few users have rows of their own
     from ranklaunch.adapters.launchers.shared.parsers import PARSERS
 
     found = rows.read(files, path, "starter")
@@ -238,7 +241,7 @@ def read(files: Files, path: str) -> tuple[Starter, ...]:
         if not isinstance(row, dict) or not row.get("names"):
             msg = f'row {at}: expected names = ["COMMAND"]'
             raise ValueError(msg)
-        rows.check(row, {"names": (), **Starter._defaults}, f"row {at}")
+        rows.check(row, {"names": (), **fields.defaults(Starter)}, f"row {at}")
         if row.get("options", "") not in ("", *PARSERS):
             msg = f"row {at}: options: expected {', '.join(PARSERS)}"
             raise ValueError(msg)

@@ -4,8 +4,7 @@ option's name, as it was written and without =VALUE, into its whole name."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 Spell = Callable[[str], str]
 UNKNOWN = "\0"  # among the words of a script: any number of words that are known only when the script runs

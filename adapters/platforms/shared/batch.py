@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ranklaunch.adapters.platforms.shared import base, own_place, unrecognised
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
@@ -16,8 +18,6 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, PLACING, SLOTS, VISIBLE_GPUS, devices, make_job
-from ranklaunch.typed import NamedTuple
-from ranklaunch.values import replace
 
 _MOST_BYTES = 16 * 1024 * 1024
 

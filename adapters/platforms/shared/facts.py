@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Variable
 from ranklaunch.read.settings import HOSTS, NODES, SLOTS
-from ranklaunch.typed import Any
 
 Fact = tuple[Variable[Any], Candidate]
 FIRST = Variable("first_host", (), parse.text, "", "host of node 0", "platform")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared.facts import Fact
@@ -12,8 +14,6 @@ from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX
-from ranklaunch.typed import NamedTuple, TypeVar
-from ranklaunch.values import replace
 
 T = TypeVar("T")
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch import rows
 from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
 from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipped, made
 from ranklaunch.errors import ConfigError
+from ranklaunch.fields import defaults
 from ranklaunch.files import absolute
 from ranklaunch.read.reader import Reader
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 
-class PlatformFile(Value):
+@dataclass(frozen=True)
+class PlatformFile:
     """Places of a user's own, in the order in which they are asked."""
 
     platform: tuple[Row, ...]
@@ -49,12 +51,12 @@ def _checked(fields: Any, at: int) -> Shipped:
         msg = f'row {at}: expected name = "small_letters_and_digits" and sign = ["VARIABLE"]'
         raise ValueError(msg)
     where, refuse = f"row {at} ({fields['name']})", fields.get("refuse", [])
-    rows.check({**fields, "refuse": []}, {"name": "", **Row._defaults}, where)
+    rows.check({**fields, "refuse": []}, {"name": "", **defaults(Row)}, where)
     if not isinstance(refuse, list) or not all(isinstance(each, dict) and each.get("when") and each.get("text") for each in refuse):
         msg = f'{where}: refuse: expected tables with when = ["CONDITION"] and text = "MESSAGE"'
         raise ValueError(msg)
     for each in refuse:
-        rows.check(each, {"when": (), "text": "", **Refusal._defaults}, f"{where}: refuse")
+        rows.check(each, {"when": (), "text": "", **defaults(Refusal)}, f"{where}: refuse")
     found = made(Shipped, fields)
     wrong = next(_wrong(found), "")
     if wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import tasks
@@ -11,7 +12,6 @@ from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
 from ranklaunch.read.tasks import PS, PS_HOSTS, STAND_IN, TASK, WORKER_HOSTS, Tasks
-from ranklaunch.values import replace
 
 
 def job(reader: Reader, program: Program, platform: str, attempt: Callable[[Reader, int, int], int], pod: str = "") -> Job | None:

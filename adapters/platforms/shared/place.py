@@ -10,6 +10,8 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes, own_place, parameter_servers
 from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
@@ -36,8 +38,6 @@ from ranklaunch.read.settings import (
     spread,
 )  # fmt: skip
 from ranklaunch.showing import clipped
-from ranklaunch.typed import Any, TypeVar
-from ranklaunch.values import replace
 
 T = TypeVar("T")
 _MOST_BYTES = 16 * 1024 * 1024

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ranklaunch.errors import number
-from ranklaunch.typed import Any, TypeVar
-from ranklaunch.values import Value
 
 VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
 _PLUS = re.compile(r" \+ ([0-9]+)$")
 
 
-class Refusal(Value):
+@dataclass(frozen=True)
+class Refusal:
     """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
     node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
 
@@ -22,7 +23,8 @@ class Refusal(Value):
     unless: tuple[str, ...] = ("nodes", "node_index", "hosts")
 
 
-class Row(Value):
+@dataclass(frozen=True)
+class Row:
     """A platform, as a user's own file may have it too.
 
     A condition is NAME (set), A|B (one of them set), NAME=VALUE, NAMES ~ REGEX (the values with blanks between match), /PATH (exists), or !
@@ -102,6 +104,7 @@ class Row(Value):
 R = TypeVar("R", bound=Row)
 
 
+@dataclass(frozen=True)
 class Shipped(Row):
     """A row of platforms.toml. module: part for a module that adds facts to the row, batch for one of a batch system (shared/batch.py),
     whole for one that does all, "" for none. begins: for a platform that its module recognises, how names of its variables begin. ps: true

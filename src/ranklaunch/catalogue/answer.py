@@ -7,12 +7,12 @@ import itertools
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from ranklaunch import showing
 from ranklaunch.catalogue.matcher import Finding, findings
 from ranklaunch.errors import quoted
-from ranklaunch.values import Value
 
 SCHEMA: Final = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
@@ -27,14 +27,16 @@ _OURS = re.compile(r"^ranklaunch: (?:last lines of .*(?:\n  .*)*|.*)$", re.MULTI
 _LINES = bytes.maketrans(b"\r", b"\n")
 
 
-class Log(Value):
+@dataclass(frozen=True)
+class Log:
     """End of a log. skipped: bytes before the text."""
 
     text: str
     skipped: int
 
 
-class Answer(Value):
+@dataclass(frozen=True)
+class Answer:
     """What is known of the line that explains a log best, and of further lines.
 
     kind: "cause"; "consequence" of a failure elsewhere; "stopped" by somebody; "unknown": no line is known, and all texts are empty.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 from ranklaunch import showing
 from ranklaunch.catalogue.literals import counts_groups, in_scope, needed
-from ranklaunch.typed import Any, NamedTuple
 
 KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
 # Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.

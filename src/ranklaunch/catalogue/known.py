@@ -11,12 +11,12 @@ import functools
 import json
 from collections.abc import Iterable
 from pkgutil import get_data
+from typing import Any
 
 from ranklaunch import rows
 from ranklaunch.catalogue.entry import SAYS_LESS, STANDINGS, KnownError, of_family
 from ranklaunch.errors import unreadable
 from ranklaunch.files import Files, absolute, join
-from ranklaunch.typed import Any
 
 _SHIPPED = "known.json"
 MOST_BYTES = 4 * 1024 * 1024  # of a user's file

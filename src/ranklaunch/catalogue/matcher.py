@@ -16,6 +16,7 @@ import signal
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from ranklaunch.catalogue.entry import (
     AFTERMATH,
@@ -38,7 +39,6 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.output import BEGINS, BESIDE, HOOKED, Line, Output, Traceback, end_of, read, with_message
 from ranklaunch.catalogue.progress import counts, is_harmless, shows_work, tried_again, warns, went_on
 from ranklaunch.showing import in_lines
-from ranklaunch.typed import NamedTuple
 
 Matches = dict[int, KnownError]  # by the line's number
 

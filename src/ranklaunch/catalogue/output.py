@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ranklaunch.showing import in_lines
-from ranklaunch.typed import NamedTuple
 
 LONGEST = 65536  # characters, of the end
 MOST_LINES = 3000

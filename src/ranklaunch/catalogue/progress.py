@@ -6,9 +6,9 @@ import functools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ranklaunch.catalogue.output import Line
-from ranklaunch.typed import NamedTuple
 
 _LONGEST = 600  # characters of a line that are looked at
 _MOST_LINES = 40  # that are not empty, of the end

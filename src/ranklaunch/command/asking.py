@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ranklaunch import showing
 from ranklaunch.adapters import platforms
@@ -17,7 +18,6 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import LOG_DIR
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.typed import Any, TypeVar
 from ranklaunch.verdict import folders
 
 T = TypeVar("T")

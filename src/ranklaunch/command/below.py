@@ -7,12 +7,12 @@ import os
 import socket
 import sys
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
-from ranklaunch.typed import Any
 
 Variables = Collection["Variable[Any]"]  # a class of ours that is no generic one when it runs
 

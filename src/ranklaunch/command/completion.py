@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command.options import Option
-from ranklaunch.values import Value, replace
 
 LINE = "\\\n" + " " * 16
 NAMES: Mapping[str, Mapping[str, object]] = {"--method": LAUNCHERS, "--platform": PLATFORMS}
@@ -15,7 +15,8 @@ MANY = 1000
 HELP = Option("--help", "help", "show what the command does, and its options", "")
 
 
-class Command(Value):
+@dataclass(frozen=True)
+class Command:
     """words: the few that may stand where no option does; where there are none, files may. runs: what follows its options is a program with
     arguments of its own."""
 

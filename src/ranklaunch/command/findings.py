@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE
@@ -26,13 +27,13 @@ from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import disk, lookup
 from ranklaunch.system.ports import holder
-from ranklaunch.values import Value
 
 LOOKED_UP_AT_ONCE = 32  # names
 OF_RANKS = "of the rendezvous"
 
 
-class Finding(Value):
+@dataclass(frozen=True)
+class Finding:
     """code: of run's exit, 0 for what need not make it fail."""
 
     text: str

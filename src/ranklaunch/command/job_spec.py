@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import Any
 
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
@@ -15,7 +16,6 @@ from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.typed import Any
 
 MOST_BYTES = 4 * 1024 * 1024
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
@@ -22,8 +24,6 @@ from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals
-from ranklaunch.typed import TYPE_CHECKING, Any, TypeVar
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.command.options import Given
@@ -11,7 +12,6 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ENV_FILE, HOSTS, WAIT_S
 from ranklaunch.supervise.waits import asked
 from ranklaunch.system.signals import Signals
-from ranklaunch.values import replace
 
 
 def with_hosts(request: Request, signals: Signals | None = None) -> Request:

@@ -9,6 +9,8 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
@@ -20,15 +22,14 @@ from ranklaunch.read.job import Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.typed import Any, NoReturn
-from ranklaunch.values import Value
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
 _EXPORT = r"export[ \t]+"  # as in a file for a shell
 _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
 
-class Option(Value):
+@dataclass(frozen=True)
+class Option:
     """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives
     "true". may_take: what help calls a number that may follow a switch, and is its text then. legal: the few texts that it takes, where
     there are so few."""
@@ -170,7 +171,8 @@ class JobParser(Parser):
         return of_variable(self._near[name]) if name in self._near else super().find(name)
 
 
-class Given(Value):
+@dataclass(frozen=True)
+class Given:
     """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
 
     request: Request

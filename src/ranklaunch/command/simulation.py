@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
@@ -34,7 +35,6 @@ from ranklaunch.supervise.session import Session
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
-from ranklaunch.values import Value
 from ranklaunch.verdict import folders, reading
 from ranklaunch.verdict.blame import Judgement
 
@@ -71,7 +71,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     return session.run(start).exit_code
 
 
-class Cluster(Value):
+@dataclass(frozen=True)
+class Cluster:
     """The containers that are played. job: its name. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, ()
     for a job of workers alone. table: path of the rank table, "" where the method has none. on_modelarts: variables are that platform's."""
 

@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from ranklaunch import ranktable, showing
 from ranklaunch.errors import ConfigError, UsageError, unreadable
@@ -14,7 +15,6 @@ from ranklaunch.ranktable.check import MOST_RANKS
 from ranklaunch.read import parse
 from ranklaunch.supervise.record import write_file
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.typed import TypeVar
 
 MOST_BYTES = 1 << 20  # of a file of --hccn
 _BLOCK = r"[0-9A-Fa-f.:]+/[0-9]+"

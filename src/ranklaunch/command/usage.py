@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse  # for its layout; it is slow to import, and asked for an option slower
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.typed import Any, Protocol
 
 # Those of a job, by name; what is in none is of some methods, or of the command.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ranklaunch.diagnose import outputs
 from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, RankEnd
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict.model import Failure
 
 RANK, EXPERIMENT = "rank", "experiment"  # roles of children
@@ -23,7 +23,8 @@ OF_SIGNALS = range(128, 128 + 65)
 _BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)), _SIGTERM, _SIGKILL)
 
 
-class Failed(Value):
+@dataclass(frozen=True)
+class Failed:
     """A process that failed, or may have.
 
     node, pid: None where only a launcher's report tells of the process. at: seconds since 1970 by node 0's clock. job_code: exit code of

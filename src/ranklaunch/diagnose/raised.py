@@ -8,11 +8,11 @@ The time of the failure is the time of the exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.model import NodeEnds, OtherProcess, RankEnd
-from ranklaunch.typed import Any, NamedTuple, Optional
-from ranklaunch.values import Value
 from ranklaunch.verdict.model import Because, Of
 
 SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
@@ -20,7 +20,8 @@ CHILD_S = 5.0  # from the exception of a child to the end of its rank
 UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
 
 
-class Explanation(Value):
+@dataclass(frozen=True)
+class Explanation:
     """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: type and message. text: the exception as
     Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
 
@@ -35,11 +36,11 @@ class Exceptions(NamedTuple):
     """Last exceptions of a process and of the processes below it, as records; None for none. nested: the first of ranks below it.
     program: of the first Python below a shell."""
 
-    main: Optional[Mapping[str, Any]]
-    thread: Optional[Mapping[str, Any]]
-    child: Optional[Mapping[str, Any]]
-    nested: Optional[Mapping[str, Any]] = None
-    program: Optional[Mapping[str, Any]] = None
+    main: Mapping[str, Any] | None
+    thread: Mapping[str, Any] | None
+    child: Mapping[str, Any] | None
+    nested: Mapping[str, Any] | None = None
+    program: Mapping[str, Any] | None = None
 
 
 Rule = Callable[[RankEnd, Exceptions], Optional[Mapping[str, Any]]]

@@ -7,7 +7,9 @@ and wins: it needs all failures of the node, in the order of time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from ranklaunch import errors, showing
 from ranklaunch.diagnose import failures, outputs, raised
@@ -16,8 +18,6 @@ from ranklaunch.diagnose.failures import AFTER_S, Failed
 from ranklaunch.diagnose.raised import UNCAUGHT, Explanation
 from ranklaunch.ends.model import DAEMON, NodeEnds, RankEnd
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import NamedTuple, Optional, Protocol
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Because, Culprit, KnownError, Of
@@ -47,8 +47,8 @@ class Evidence(NamedTuple):
 
     failed: Failed
     known: Known
-    exception: Optional[Explanation] = None
-    error: Optional[KnownError] = None
+    exception: Explanation | None = None
+    error: KnownError | None = None
 
 
 def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:

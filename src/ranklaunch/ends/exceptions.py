@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ranklaunch import errors, showing
 from ranklaunch.ends.records import Frame, Raised, Record
-from ranklaunch.values import replace
 
 MOST_LINE = 300  # characters
 MOST_MESSAGE = 200

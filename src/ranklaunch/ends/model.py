@@ -6,10 +6,11 @@ Times are seconds since 1970 by node 0's clock. Texts are without secrets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ranklaunch.ends import records as recorded
-from ranklaunch.typed import Any
-from ranklaunch.values import NOTHING, Value, as_dict, replace
+from ranklaunch.fields import as_dict
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Because, Culprit, Failure
 
@@ -21,14 +22,16 @@ _GIB = 1 << 30
 BELOW, DAEMON = "below", "daemon"  # roles besides those of children: a rank that a launcher started; a killed carrier of ranks
 
 
-class Sent(Value):
+@dataclass(frozen=True)
+class Sent:
     """A signal that ranklaunch sent to a process. signal: its number. at: None where nobody noted the time."""
 
     signal: int
     at: float | None = None
 
 
-class Tail(Value):
+@dataclass(frozen=True)
+class Tail:
     """The last bytes of an output at some moment. text: None where the last bytes at the end of the process are the same. at: when the
     last of them came; None where nobody knows."""
 
@@ -36,7 +39,8 @@ class Tail(Value):
     at: float | None = None
 
 
-class Launcher(Value):
+@dataclass(frozen=True)
+class Launcher:
     """A process that starts ranks, or did the work of several. says_failing: its output tells when it ends its ranks after a failure.
     own_pid: the pid that it writes of itself, 0 where that is not known. fails_as: exit code of the job if it fails; 0: its own. watched:
     how ranklaunch knew its ranks: "announced", "files", or "". expected: ranks that it was to start, where they are watched. reported:
@@ -57,7 +61,8 @@ class Launcher(Value):
     by_host: tuple[Failure, ...] = ()
 
 
-class RankEnd(Value):
+@dataclass(frozen=True)
+class RankEnd:
     """How one process ended. rank, local_rank: None for what is no rank. pid: None where the process was never seen. start: clock ticks
     after boot, as /proc has them, so that pid and start are one process for good. role: rank, launcher, service, step or experiment for a
     child of ranklaunch; below for a rank that a launcher started; daemon for a killed process that carried ranks of another node. parent:
@@ -89,7 +94,8 @@ class RankEnd(Value):
     records: tuple[Mapping[str, Any], ...] = ()
 
 
-class OtherProcess(Value):
+@dataclass(frozen=True)
+class OtherProcess:
     """A process with records that is no child of ranklaunch and no rank whose pid was known: the Python below a shell, a helper, a child of
     multiprocessing, a launcher that the program started. rank: number of the rank that its own variables name, None where they name none
     or where it is a launcher."""
@@ -100,7 +106,8 @@ class OtherProcess(Value):
     records: tuple[Mapping[str, Any], ...]
 
 
-class Decided(Value):
+@dataclass(frozen=True)
+class Decided:
     """What decided on this node; nothing that follows changes it. reason: "" where the end of a process says it. pid: of the child whose
     end decided. culprit: who is to blame, where no process of this node decided. killed:
     ranklaunch itself was killed. hung: the job hung. from_elsewhere: another node decided. because: rules that named suspects of a hang."""
@@ -117,14 +124,16 @@ class Decided(Value):
     because: tuple[Because, ...] = ()
 
 
-class Stop(Value):
+@dataclass(frozen=True)
+class Stop:
     """The first stop request. signal: its number."""
 
     signal: int
     at: float
 
 
-class MemoryKills(Value):
+@dataclass(frozen=True)
+class MemoryKills:
     """The kernel's count of processes killed for memory. kills: since the attempt began. peak, limit: bytes, 0 where the kernel does not
     say. counted: False where it counts nothing. seen: when the count was read, and how many it was."""
 
@@ -148,7 +157,8 @@ class MemoryKills(Value):
         return f" ({self.kills} killed; at most {self.peak / _GIB:.2f} GiB in use of {self.limit / _GIB:.2f} GiB allowed)"
 
 
-class NodeFacts(Value):
+@dataclass(frozen=True)
+class NodeFacts:
     """A node of the job. slots: ranks on it."""
 
     index: int
@@ -157,7 +167,8 @@ class NodeFacts(Value):
     first_rank: int
 
 
-class Outputs(Value):
+@dataclass(frozen=True)
+class Outputs:
     """Where ranks of a launcher write. ranks: None for what is no rank. marks: what the launcher puts before each line, in the
     same order."""
 
@@ -165,7 +176,8 @@ class Outputs(Value):
     marks: tuple[str, ...] = ()
 
 
-class RestartSettings(Value):
+@dataclass(frozen=True)
+class RestartSettings:
     """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
     again."""
 
@@ -174,7 +186,8 @@ class RestartSettings(Value):
     restarted_outside: bool = False
 
 
-class JobFacts(Value):
+@dataclass(frozen=True)
+class JobFacts:
     """What the ends belong to. run: id of the job, "" where this node never learned it. attempt: from 1. restart: how often ranks were
     started again in place before. runs: ranks, program (one on each node) or nodes (each played by a process). node_index: this node. idle:
     nodes without part in the job. program: its path or module, and its arguments. module: whether it is a module. outputs: of ranks below a
@@ -200,7 +213,8 @@ class JobFacts(Value):
     hang: str = "observe"
 
 
-class NodeEnds(Value):
+@dataclass(frozen=True)
+class NodeEnds:
     """All ends of one node in one round. stop: None if nobody asked. state: what this node told node 0 for its decision about a restart.
     lost: what the start barrier (the muster) says of nodes that never reported. ends: children in the order of their ends, and then
     the ranks below them. others: further processes that wrote down something of themselves."""
@@ -209,7 +223,7 @@ class NodeEnds(Value):
     ending: Decided
     stop: Stop | None
     memory: MemoryKills
-    state: Mapping[str, Any] = NOTHING
+    state: Mapping[str, Any] = field(default_factory=dict)
     lost: tuple[Suspect, ...] = ()
     ends: tuple[RankEnd, ...] = ()
     others: tuple[OtherProcess, ...] = ()

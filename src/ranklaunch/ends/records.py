@@ -10,11 +10,12 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
 
 from ranklaunch import errors
+from ranklaunch.fields import defaults, names
 from ranklaunch.secrets import redact
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, replace
 
 SCHEMA = "ranklaunch.record/1"
 RANK, LAUNCHER, EXCEPTION, EXIT = "rank", "launcher", "exception", "exit"
@@ -31,7 +32,8 @@ _HOST = re.compile(r"[\w.-]{1,255}")
 _NAME = re.compile(r"(rank|launcher|exception|exit)-([0-9]{1,7})-([0-9]{1,10})-([0-9]{1,19})(?:-([0-9]{1,2}))?\.json")
 
 
-class Process(Value):
+@dataclass(frozen=True)
+class Process:
     """pid and start (clock ticks since boot) are one process for good. argv: () where it was not recorded."""
 
     pid: int
@@ -39,13 +41,15 @@ class Process(Value):
     argv: tuple[str, ...] = ()
 
 
-class Frame(Value):
+@dataclass(frozen=True)
+class Frame:
     file: str
     line: int
     function: str
 
 
-class Raised(Value):
+@dataclass(frozen=True)
+class Raised:
     """One exception of a chain. link: "" for the one that nobody caught; cause, context or group for those behind it. frames: of the
     user's code, the innermost last. library: the last frame, where that is a library's."""
 
@@ -56,7 +60,8 @@ class Raised(Value):
     library: Frame | None = None
 
 
-class Record(Value):
+@dataclass(frozen=True)
+class Record:
     """What one process wrote down of itself at one moment. kind: rank, launcher, exception or exit. at: seconds since 1970 by the host's
     clock. monotonic: seconds by the host's monotonic clock. argv: of a rank or launcher. variables: rank variables at exec, of a rank.
     top: the topmost process with equal variables, of a rank; for a launcher, that of the rank that started it. within: the
@@ -295,12 +300,12 @@ def _hidden(text: str) -> str:
     return "\n".join(errors.quoted(text.split("\n"))) if text else ""
 
 
-def _without_defaults(value: Value) -> dict[str, Any]:
-    found = {name: getattr(value, name) for name in value._fields}
-    return {name: _plain(each) for name, each in found.items() if name not in value._defaults or each != value._defaults[name]}
+def _without_defaults(value: Any) -> dict[str, Any]:
+    usual, found = defaults(type(value)), {name: getattr(value, name) for name in names(type(value))}
+    return {name: _plain(each) for name, each in found.items() if name not in usual or each != usual[name]}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Value):
+    if is_dataclass(value):
         return _without_defaults(value)
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -13,10 +13,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.evidence import pickles
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 # Of these every rank must give tensors of the same sizes; of others, such as all_to_all, they may differ.
 _SAME_SIZES = re.compile("all_?reduce|broadcast|_?all_?gather(_base|_into_tensor)?|_?reduce_scatter(_base|_tensor)?|reduce")
@@ -33,7 +33,8 @@ MOST_MEMBERS = 64  # of a group, told in a message
 MOST_TEXT = 200
 
 
-class Standing(Value):
+@dataclass(frozen=True)
+class Standing:
     """Where one rank stands in one group. done, entered: the last collective that it has finished, and entered; 0 for none. at: the lowest
     that it has entered and not finished, 0 where there is none; op, sizes: of that."""
 
@@ -46,7 +47,8 @@ class Standing(Value):
     description: str = ""
 
 
-class Stuck(Value):
+@dataclass(frozen=True)
+class Stuck:
     """A group that waits. at: the number of the collective; op: what most have entered there, "" where it is not the same of most.
     missing: members that have not entered it. differing: those that entered something else there, with what; all, where op is "".
     unknown: members of which nothing is known."""

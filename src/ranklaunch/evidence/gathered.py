@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ranklaunch import errors, showing
 from ranklaunch.evidence import flight
 from ranklaunch.files import join
-from ranklaunch.typed import Any
-from ranklaunch.values import NOTHING, Value
 
 MOST_RANKS = 65536
 MOST_FRAMES = 20
@@ -18,7 +18,8 @@ MOST_MUTE = 2  # ranks, of which that says something
 GONE = "gone"
 
 
-class OfRank(Value):
+@dataclass(frozen=True)
+class OfRank:
     """state: as in /proc, GONE where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
     file: where its stacks are. exception: that it wrote down of itself by then, "" for none. call: source line of the innermost frame.
     names: ranks that did not answer, by its last time-out message."""
@@ -32,7 +33,8 @@ class OfRank(Value):
     names: tuple[int, ...] = ()
 
 
-class Named(Value):
+@dataclass(frozen=True)
+class Named:
     """Ranks that a recorder names, and what it says of them. file: where that is. differs: they are in another operation than others, and
     not only late."""
 
@@ -42,19 +44,20 @@ class Named(Value):
     differs: bool = False
 
 
-class Gathered(Value):
+@dataclass(frozen=True)
+class Gathered:
     """recorded: by flight recorders; behind: by NCCL's RAS; mute: where few recorders have not answered and those of others have. silent:
     nodes that have not answered. failed: why nodes could take none. folders: by node."""
 
     number: int
     why: str
-    ranks: Mapping[int, OfRank] = NOTHING
+    ranks: Mapping[int, OfRank] = field(default_factory=dict)
     recorded: tuple[Named, ...] = ()
     behind: tuple[Named, ...] = ()
     mute: tuple[Named, ...] = ()
     silent: tuple[int, ...] = ()
-    failed: Mapping[int, str] = NOTHING
-    folders: Mapping[int, str] = NOTHING
+    failed: Mapping[int, str] = field(default_factory=dict)
+    folders: Mapping[int, str] = field(default_factory=dict)
 
 
 class Gathering:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-
-from ranklaunch.typed import Any
+from typing import Any
 
 MOST_BYTES = 32 * 1024 * 1024
 MOST_VALUES = 4_000_000  # opcodes: each makes one value at most. A dump of 2,000 collectives with their stacks has some hundred thousand

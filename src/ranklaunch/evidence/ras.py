@@ -8,8 +8,7 @@ of the connection. The report is text: JSON (SET FORMAT json) is new in 2.28, an
 from __future__ import annotations
 
 import re
-
-from ranklaunch.values import Value
+from dataclasses import dataclass
 
 HELLO = "CLIENT PROTOCOL 2\n"
 ANSWER = "SERVER PROTOCOL "
@@ -23,7 +22,8 @@ _LISTED = re.compile(r"^  Rank ([0-9]+) -- ")
 _PROCESS = re.compile(r"managed by process ([0-9]{1,10}) on node (\S{1,100})")
 
 
-class Behind(Value):
+@dataclass(frozen=True)
+class Behind:
     """A rank of a communicator, by its number there, that has launched fewer operations than others. pid, address: of its process, 0 and
     "" where the report does not tell them."""
 

@@ -6,8 +6,7 @@ Sources of the forms: Python's page "faulthandler", and the output of `py-spy du
 from __future__ import annotations
 
 import re
-
-from ranklaunch.values import Value
+from dataclasses import dataclass
 
 MOST_FRAMES = 20  # innermost, of a thread
 _LATER = r"(?: \[(?P<name>[^\]\n]{0,64})\])?"  # the name of a thread, since Python 3.14
@@ -21,13 +20,15 @@ _JOINS = (_SHUTDOWN, "join", "_wait_for_tstate_lock")
 FATAL = "Fatal Python error: "
 
 
-class Frame(Value):
+@dataclass(frozen=True)
+class Frame:
     function: str
     file: str
     line: int
 
 
-class Thread(Value):
+@dataclass(frozen=True)
+class Thread:
     """frames: innermost first."""
 
     name: str

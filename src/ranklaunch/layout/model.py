@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.plan.megatron import Layout, Stages, as_json
-from ranklaunch.values import Value
 
 # Kinds of groups in the order in which they are shown, each with what its ranks have to do with each other.
 KINDS = {
@@ -25,7 +25,8 @@ KINDS = {
 }
 
 
-class Picture(Value):
+@dataclass(frozen=True)
+class Picture:
     """slots: ranks of each node. stages: None where nobody said how many layers there are."""
 
     layout: Layout

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ranklaunch import showing
-from ranklaunch.values import Value
 
 _ORDINARY = bytes([*range(0x20, 0x7F), 0x09, 0x0A])
 _RANK = re.compile(r"rank_([0-9]{1,7})\.log")
@@ -14,7 +14,8 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # as on the console
 PLAIN = "\x1b[0m"
 
 
-class Look(Value):
+@dataclass(frozen=True)
+class Look:
     """wanted: which lines are shown, None for all. terminal: it has to bear whatever the logs have. colours: of tags. clock: text of the
     microseconds since 1970 that stand before each line, None for none."""
 

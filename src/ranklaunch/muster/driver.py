@@ -7,7 +7,10 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.muster import events, words
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
@@ -18,8 +21,6 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import Any
-from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
@@ -223,7 +224,8 @@ class Inside:
         self._feed = lambda event: None
 
 
-class Calls(Value):
+@dataclass(frozen=True)
+class Calls:
     """What a member calls, in a turn of the loop of its own. released: all may start, and who was late. stop: another node has failed.
     judged: what the job died of, or that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others
     long enough. word: of node 0. again: all start once more."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Union
 
 from ranklaunch.muster.wire import Message
-from ranklaunch.typed import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
-from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
 
@@ -23,26 +23,17 @@ class Now(NamedTuple):
         return self.wall - (self.clock - clock)
 
 
-class Quick(Value):
-    """One that is made thousands of times."""
-
-    if not TYPE_CHECKING:
-
-        def __init__(self, *args: Any, **named: Any) -> None:
-            if len(args) == len(self._fields) and not named:
-                self.__dict__.update(zip(self._fields, args))
-            else:
-                super().__init__(*args, **named)
-
-
-class Event(Quick):
+@dataclass(frozen=True)
+class Event:
     """What happens. link: the number of a connection; a member has one at a time, which is 0."""
 
 
+@dataclass(frozen=True)
 class Start(Event):
     """The machine begins."""
 
 
+@dataclass(frozen=True)
 class First(Event):
     """A connection has signed its first message. address: where it comes from."""
 
@@ -51,6 +42,7 @@ class First(Event):
     message: Message
 
 
+@dataclass(frozen=True)
 class Heard(Event):
     """A later message, of one that was admitted; a member's first too."""
 
@@ -58,6 +50,7 @@ class Heard(Event):
     message: Message
 
 
+@dataclass(frozen=True)
 class Nonsense(Event):
     """What one that was admitted has sent is no message."""
 
@@ -65,6 +58,7 @@ class Nonsense(Event):
     why: str
 
 
+@dataclass(frozen=True)
 class Broken(Event):
     """A connection is over. error: None where the other side closed it. spoke: whether it had greeted as ranklaunch does."""
 
@@ -73,16 +67,19 @@ class Broken(Event):
     spoke: bool = True
 
 
+@dataclass(frozen=True)
 class Overdue(Event):
     """Time is up for a node whose connection broke."""
 
     instance: str
 
 
+@dataclass(frozen=True)
 class Tick(Event):
     """The hub looks after what has no event of its own."""
 
 
+@dataclass(frozen=True)
 class Resolved(Event):
     """A name was looked up. why: it was not found."""
 
@@ -91,6 +88,7 @@ class Resolved(Event):
     why: str
 
 
+@dataclass(frozen=True)
 class AtDoor(Event):
     """What keeps everybody out, and who was refused. patience_s: how long that may last before the job ends with it."""
 
@@ -99,43 +97,51 @@ class AtDoor(Event):
     patience_s: float = float("inf")
 
 
+@dataclass(frozen=True)
 class Planned(Event):
     """What is said when all have succeeded."""
 
     success: str
 
 
+@dataclass(frozen=True)
 class Dismiss(Event):
     """Node 0 leaves before the others; they go on without it."""
 
 
+@dataclass(frozen=True)
 class EndLate(Event):
     """Node 0 has succeeded and others do not end, in a job in which it cannot leave them alone. finished: what it has done."""
 
     finished: str
 
 
+@dataclass(frozen=True)
 class Hurry(Event):
     """Node 0 waits for nobody any more."""
 
 
+@dataclass(frozen=True)
 class Decided(Event):
     """The answer to Decide. again: all start once more; judgement: of what has ended. next: what the nodes are to know of the next round,
     as JSON has it."""
 
     again: bool
     judgement: Judgement
-    next: Mapping[str, Any] = NOTHING
+    next: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class Reached(Event):
     """Something answers at node 0's port."""
 
 
+@dataclass(frozen=True)
 class Greeted(Event):
     """It greets as node 0 does, and can be spoken to."""
 
 
+@dataclass(frozen=True)
 class Unreached(Event):
     """Nothing answers, or the name is not known. refused: it was node 0's port that did not answer; silent: nor did its host."""
 
@@ -144,28 +150,34 @@ class Unreached(Event):
     silent: bool = False
 
 
+@dataclass(frozen=True)
 class Retry(Event):
     """It is time to come again. again: to where node 0 was a moment ago."""
 
     again: bool = False
 
 
+@dataclass(frozen=True)
 class GreetingDue(Event):
     """What answers at the port should have welcomed this node by now."""
 
 
+@dataclass(frozen=True)
 class PingDue(Event):
     pass
 
 
+@dataclass(frozen=True)
 class Remind(Event):
     """It is time to say what is waited for."""
 
 
+@dataclass(frozen=True)
 class Busy(Event):
     doing: str
 
 
+@dataclass(frozen=True)
 class Ready(Event):
     """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own are
     for all."""
@@ -173,15 +185,17 @@ class Ready(Event):
     facts: Mapping[str, str]
     index: int
     host: str
-    offers: Mapping[str, str] = NOTHING
+    offers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class Fail(Event):
     """The first that went wrong here; Report says the rest."""
 
     suspect: Suspect
 
 
+@dataclass(frozen=True)
 class Done(Event):
     """unseen: how many of its ranks nobody saw."""
 
@@ -189,15 +203,17 @@ class Done(Event):
     unseen: int = 0
 
 
+@dataclass(frozen=True)
 class Report(Event):
     """How this node has ended. state: for whoever decides whether another round follows, as JSON has it."""
 
     suspects: tuple[Suspect, ...] = ()
     finishes: tuple[Finish, ...] = ()
     notes: tuple[Note, ...] = ()
-    state: Mapping[str, Any] = NOTHING
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class Word(Event):
     """What one side has to say to the other, in the words of whoever says it. body: as JSON has it. nodes: to whom, of node 0's; (): to
     all."""
@@ -207,14 +223,17 @@ class Word(Event):
     nodes: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
 class Leave(Event):
     """This node leaves: before the others, or with them, when it has written down how the job ended."""
 
 
-class Action(Quick):
+@dataclass(frozen=True)
+class Action:
     """What is to be done."""
 
 
+@dataclass(frozen=True)
 class Send(Action):
     """One message, to each of these connections."""
 
@@ -222,30 +241,36 @@ class Send(Action):
     links: tuple[int, ...] = (0,)
 
 
+@dataclass(frozen=True)
 class Close(Action):
     link: int = 0
 
 
+@dataclass(frozen=True)
 class Admit(Action):
     """A connection may stay, and may say more."""
 
     link: int
 
 
+@dataclass(frozen=True)
 class TurnAway(Action):
     """It may hear why, and not stay."""
 
     link: int
 
 
+@dataclass(frozen=True)
 class Listen(Action):
     """Where nobody listens at node 0's port yet."""
 
 
+@dataclass(frozen=True)
 class Sweep(Action):
     """Connections that have not signed in time go."""
 
 
+@dataclass(frozen=True)
 class LookUp(Action):
     """Ends in Resolved."""
 
@@ -253,16 +278,19 @@ class LookUp(Action):
     host: str
 
 
+@dataclass(frozen=True)
 class Dial(Action):
     """Ends in Reached or Unreached. again: where node 0 was a moment ago, without looking its name up."""
 
     again: bool = False
 
 
+@dataclass(frozen=True)
 class Say(Action):
     text: str
 
 
+@dataclass(frozen=True)
 class Wake(Action):
     """Feeds the event so many seconds from now, and not when an equal one was to be fed."""
 
@@ -270,30 +298,35 @@ class Wake(Action):
     seconds: float
 
 
+@dataclass(frozen=True)
 class Rest(Action):
     """The event is not to be fed any more."""
 
     event: Event
 
 
+@dataclass(frozen=True)
 class Released(Action):
     """All may start. text: who was late."""
 
     text: str
 
 
+@dataclass(frozen=True)
 class Stop(Action):
     """Another node has failed."""
 
     judgement: Judgement
 
 
+@dataclass(frozen=True)
 class Judged(Action):
     """The judgement of the whole job: its failure, or its success."""
 
     judgement: Judgement
 
 
+@dataclass(frozen=True)
 class Decide(Action):
     """A round has failed, and all that are there have ended; ends in Decided, soon. released: whether it had begun. away: a node that is
     gone, or has not said that it has ended. states: what the others say of themselves."""
@@ -305,6 +338,7 @@ class Decide(Action):
     states: tuple[Mapping[str, object], ...] = ()
 
 
+@dataclass(frozen=True)
 class Again(Action):
     """All start once more, as this round. judgement: of the one before. next: as in Decided."""
 
@@ -313,6 +347,7 @@ class Again(Action):
     next: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
 class Told(Action):
     """A word has come. node: from whom; a member hears node 0 alone."""
 
@@ -321,12 +356,14 @@ class Told(Action):
     body: Any
 
 
+@dataclass(frozen=True)
 class Lost(Action):
     """Node 0 is gone."""
 
     suspect: Suspect
 
 
+@dataclass(frozen=True)
 class Dismissed(Action):
     """Node 0 leaves, having waited for the others long enough."""
 

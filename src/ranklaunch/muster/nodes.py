@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import TYPE_CHECKING, Any, Protocol
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
@@ -30,7 +30,8 @@ OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, an
 PROGRESS_S = 30.0
 
 
-class OfNodes(Value):
+@dataclass(frozen=True)
+class OfNodes:
     """Who hears of the other nodes: all are released (who was late, and the seconds that this node waited); another has failed; how the
     job ended; node 0 is lost."""
 

@@ -18,10 +18,10 @@ import hashlib
 import hmac
 import itertools
 import json
+from typing import Any
 
 from ranklaunch import showing
 from ranklaunch.errors import quoted
-from ranklaunch.typed import Any
 
 PROTOCOL = 2
 GREETING = b"ranklaunch muster %d\n" % PROTOCOL

@@ -8,11 +8,11 @@ business here: a topic, and a body that JSON can hold.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from ranklaunch.muster import events, wire
 from ranklaunch.muster.events import Machine
 from ranklaunch.muster.wire import Message
-from ranklaunch.typed import Any
 
 LARGE = 10**12  # a number as large as any that is sent
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import BIND, BIND_CORES
-from ranklaunch.typed import NamedTuple
 
 MOST_BYTES = 65536
 STATUS, CPUS, NODES = "/proc/self/status", "/sys/devices/system/cpu", "/sys/devices/system/node"

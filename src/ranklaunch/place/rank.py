@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.files import own_program
@@ -16,7 +17,6 @@ from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import BIND, BIND_CORES, BIND_MEMORY, DEBUGPY, DEBUGPY_HOST, DEBUGPY_WAIT, NUMACTL, RANK_PREFIX
 from ranklaunch.render.templates import Templates
-from ranklaunch.values import replace
 
 STAND_IN = own_program("place_rank.py")
 VARIABLES = "RANKLAUNCH_PLACE_"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.settings import DEBUGPY
-from ranklaunch.typed import Any
 
 EVERYWHERE = ("0.0.0.0", "::")
 

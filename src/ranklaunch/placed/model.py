@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ranklaunch.ends import records
 from ranklaunch.ends.records import Process, Record
-from ranklaunch.typed import NamedTuple, Optional
-from ranklaunch.values import Value, replace
 
 Key = tuple[int, int]  # pid and start (clock ticks since boot): one process for good
 OURS = "ranklaunch"
@@ -36,7 +36,8 @@ VARIABLES = tuple(dict.fromkeys(name for family in _ANY for name in family if na
 _BY_LAUNCHER = {"mpirun": (_OPEN_MPI, _PMI), "srun": (_PMI,), "msrun": (_MINDSPORE,)}
 
 
-class Head(Value):
+@dataclass(frozen=True)
+class Head:
     """The first Python of a rank. top: the topmost process with the same rank variables. parent: of the top. launcher: what started the
     rank: ranklaunch, the name of a launcher, "" for something else. rank, world, local_rank, local_world: None where no variable tells.
     master, port: of the rendezvous. at: monotonic seconds of its start. argv: its command line. within: top of the rank or program
@@ -46,27 +47,28 @@ class Head(Value):
     top: Key
     parent: Key
     launcher: str
-    rank: Optional[int] = None
-    world: Optional[int] = None
-    local_rank: Optional[int] = None
-    local_world: Optional[int] = None
+    rank: int | None = None
+    world: int | None = None
+    local_rank: int | None = None
+    local_world: int | None = None
     master: str = ""
     port: str = ""
     at: float = 0.0
     argv: tuple[str, ...] = ()
-    within: Optional[Key] = None
+    within: Key | None = None
 
 
-class Launcher(Value):
+@dataclass(frozen=True)
+class Launcher:
     """A launcher that the program started. top: the topmost process of the rank that started the launcher, None for none. at: monotonic
     seconds of its start. code: its exit code, None where no record has one."""
 
     process: Key
     name: str
     argv: tuple[str, ...] = ()
-    top: Optional[Key] = None
+    top: Key | None = None
     at: float = 0.0
-    code: Optional[int] = None
+    code: int | None = None
 
 
 def head(record: Record) -> Head | None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.placed.model import OURS, Head, Key
 from ranklaunch.placed.success import Node
-from ranklaunch.values import NOTHING, Value
 
 STARTS_S = 60.0  # from the start of a rank to that of its launcher, where the rank does nothing else: later it may be an evaluation
 MOST_PLACES = 64  # rows that a node tells of its ranks
 _LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
 
 
-class Job(Value):
+@dataclass(frozen=True)
+class Job:
     """The plan, as far as places of ranks are compared with it. world: ranks of all nodes. slots: of this node. is_local: node 0's name is
     a loopback address, as in a simulated job."""
 
@@ -28,7 +30,8 @@ class Job(Value):
     is_local: bool = False
 
 
-class Alone(Value):
+@dataclass(frozen=True)
+class Alone:
     """The ranks of a launcher work alone on their node. launcher: its name; process: it, or what started the rank; argv: its command line,
     as far as it was recorded. why: the end of a sentence."""
 
@@ -39,7 +42,8 @@ class Alone(Value):
     argv: tuple[str, ...] = ()
 
 
-class Twice(Value):
+@dataclass(frozen=True)
+class Twice:
     """Ranks that start ranks of their own. ranks: their numbers. launcher: name of what they start; argv: its command line, as far as it
     was recorded. want: what both want."""
 
@@ -49,7 +53,8 @@ class Twice(Value):
     argv: tuple[str, ...] = ()
 
 
-class Place(Value):
+@dataclass(frozen=True)
+class Place:
     """Ranks of one job that follow each other: from first to last. master, port: of the rendezvous."""
 
     world: int

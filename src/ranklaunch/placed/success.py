@@ -6,20 +6,20 @@ A program's 0 is believed where nothing shows that it is wrong. Missing records 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ranklaunch.placed.model import OURS, Head, Key, Launcher
-from ranklaunch.typed import Optional
-from ranklaunch.values import Value, replace
 
 
-class Node(Value):
+@dataclass(frozen=True)
+class Node:
     """What is known of the processes of a node. heads, launchers: in the order of their starts. codes: exit codes that processes recorded.
     own: ranklaunch's own children, which placed the ranks or are the program. ranks: these children, or those of their launchers, are the
     ranks of the plan."""
 
     heads: tuple[Head, ...] = ()
     launchers: tuple[Launcher, ...] = ()
-    codes: Mapping[Key, int] = {}
+    codes: Mapping[Key, int] = field(default_factory=dict)
     own: frozenset[Key] = frozenset()
     ranks: bool = False
 
@@ -44,7 +44,7 @@ class Node(Value):
         """Return True for a rank of the program also if what started it is no launcher, or had ended before its Python began."""
         return self.is_placed(head) or (not self.ranks and head.rank is not None and not self._is_rank(head.within))
 
-    def _is_rank(self, top: Optional[Key]) -> bool:
+    def _is_rank(self, top: Key | None) -> bool:
         """Return True for the top of a rank, False for that of a program that is none, whatever variables it inherited."""
         if top is None or top in self.own:
             return top is not None and self.ranks
@@ -58,7 +58,8 @@ class Node(Value):
         return next((self.codes[head.process] for head in self.heads if head.parent == process and self.codes.get(head.process)), None)
 
 
-class Hidden(Value):
+@dataclass(frozen=True)
+class Hidden:
     """The last launcher that a program started failed, and the program ended with 0. ranks: those that recorded why."""
 
     launcher: Launcher

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar, Union
 
 from ranklaunch import errors
 from ranklaunch.files import absolute
@@ -18,7 +19,6 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Reader
 from ranklaunch.secrets import redact
-from ranklaunch.typed import TypeVar, Union
 
 ARGUMENTS = "arguments"
 PROGRAM = "program"  # whose arguments are its own, where nodes may have different ones

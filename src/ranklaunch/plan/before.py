@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import base
@@ -14,7 +15,6 @@ from ranklaunch.plan.model import Plan, Process, Wait
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
-from ranklaunch.values import replace
 
 MEASURE = own_program("measure.py")
 MEASURED = "same.json"

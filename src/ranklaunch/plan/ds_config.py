@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, absolute
 from ranklaunch.read.job import Job
 from ranklaunch.showing import clipped
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 MOST_BYTES = 1024 * 1024
@@ -26,7 +26,8 @@ _BESIDE_DATA = re.compile(rf"{_TEXT}|//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTA
 _LAST_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
-class Found(Value):
+@dataclass(frozen=True)
+class Found:
     """certain: DeepSpeed refuses it, unless the program changes the numbers by itself."""
 
     text: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.errors import counted
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 ORDER = "tp-cp-ep-dp-pp"
 ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
@@ -20,7 +20,8 @@ Groups = list[list[int]]
 _SEVERAL = {"mp": ("tp", "pp"), "dp_cp": ("dp", "cp"), "stage": ("tp", "cp", "dp")}
 
 
-class Layout(Value):
+@dataclass(frozen=True)
+class Layout:
     """Sizes: tp tensor, pp pipeline, cp context, ep expert parallelism; etp tensor parallelism of experts, 0 for that of the rest.
     What is left of the ranks is data parallelism. Groups are right only where `problems` finds none."""
 
@@ -101,7 +102,8 @@ class Layout(Value):
         return {"tp": self.expert_tp, "cp": 1, "ep": self.ep, "dp": self.expert_dp, "pp": self.pp}
 
 
-class Stages(Value):
+@dataclass(frozen=True)
+class Stages:
     """Which layers each stage of a pipeline has. chunks: virtual stages of each rank, through which a batch comes in turn. first, last:
     layers of the first and of the last stage, where these are not as many as the others have."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import counted
+from ranklaunch.fields import as_dict
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate, Reading
 from ranklaunch.secrets import redact
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:
     from ranklaunch.plan.megatron import Layout
@@ -20,7 +21,8 @@ SCHEMA = "ranklaunch.plan/2"
 RANKS, PROGRAM, NODES = "ranks", "program", "nodes"  # Plan.runs
 
 
-class File(Value):
+@dataclass(frozen=True)
+class File:
     """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
 
     path: str
@@ -33,7 +35,8 @@ TABLE = "rank_table"  # of the facts of a Muster: the digest of the one that the
 RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and never one that is mounted by subPath"
 
 
-class Wait(Value):
+@dataclass(frozen=True)
+class Wait:
     """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
     path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there
     is in its place so far. Ports, each of an SSH server, are waited for once this node's services have started."""
@@ -44,7 +47,8 @@ class Wait(Value):
     seen: str = ""
 
 
-class Process(Value):
+@dataclass(frozen=True)
+class Process:
     """One process that ranklaunch starts and supervises.
 
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
@@ -66,7 +70,7 @@ class Process(Value):
     log: str
     rank: int | None = None
     local_rank: int | None = None
-    env: Mapping[str, str] = NOTHING
+    env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     cwd: str | None = None
     tag: str = ""
@@ -85,7 +89,8 @@ class Process(Value):
     sessions: tuple[str, ...] = ()
 
 
-class RankLog(Value):
+@dataclass(frozen=True)
+class RankLog:
     """Where the lines of one rank go: the file `log`, and the console with `tag`. key: how the launcher's own files name it. rank: None
     for what is no rank (msrun's scheduler)."""
 
@@ -95,7 +100,8 @@ class RankLog(Value):
     tag: str
 
 
-class RankOutputs(Value):
+@dataclass(frozen=True)
+class RankOutputs:
     """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
     `pattern`, a regular expression; its group that matched is the key of one of `logs`. Where folder is "" they write through the
     launcher, which puts what matches the pattern before each piece."""
@@ -115,14 +121,16 @@ class RankOutputs(Value):
         return next(others, "") if rank is None else self.keys.get(rank, "")
 
 
-class Limits(Value):
+@dataclass(frozen=True)
+class Limits:
     """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""
 
     wait_s: float
     grace_s: float
 
 
-class Muster(Value):
+@dataclass(frozen=True)
+class Muster:
     """Where and how the nodes of the job meet before launch and stay in touch after it (docs/muster.md).
 
     node, hosts: this node's index and the names of all, in the platform's order, which a rank table may change afterwards. port: node
@@ -139,12 +147,13 @@ class Muster(Value):
     lost_after_s: float
     end_timeout_s: float
     secret: str = ""
-    facts: Mapping[str, str] = NOTHING
+    facts: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
     followers: int = 0
 
 
-class Save(Value):
+@dataclass(frozen=True)
+class Save:
     """How the ranks are asked to save: by a signal (USR1, USR2 or TERM) and by a file that is touched; "" for neither."""
 
     signal: str = ""
@@ -155,7 +164,8 @@ class Save(Value):
         return bool(self.signal or self.file)
 
 
-class Console(Value):
+@dataclass(frozen=True)
+class Console:
     """What the console shows of ranks. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
     bytes, after which it shows rank 0, warnings and errors alone; 0: no limit. victims: fold (after a failure, one line for the lines of
     ranks that are ended for it) or all."""
@@ -171,7 +181,8 @@ class Console(Value):
         return bool(self.ranks or self.merge or self.most)
 
 
-class Rounds(Value):
+@dataclass(frozen=True)
+class Rounds:
     """Restarts in place. most: without progress; never: exit codes after which there is none. restarted_outside: the platform counts its
     own starts of the job, so that a new start may get other devices."""
 
@@ -180,7 +191,8 @@ class Rounds(Value):
     restarted_outside: bool = False
 
 
-class Recorder(Value):
+@dataclass(frozen=True)
+class Recorder:
     """An environment variable of every process that is started, with the reason."""
 
     name: str
@@ -188,7 +200,8 @@ class Recorder(Value):
     why: str
 
 
-class Recorders(Value):
+@dataclass(frozen=True)
+class Recorders:
     """What makes processes record what they do. folder: a private one of this machine, where they keep it until it is evidence, "" where
     none is needed. fifo: the variable that names the beginning of the paths of fifos, by which a recorder is asked for a dump; processes
     get it only where a fifo can be made in the folder."""
@@ -198,7 +211,8 @@ class Recorders(Value):
     fifo: str = ""
 
 
-class Watch(Value):
+@dataclass(frozen=True)
+class Watch:
     """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
     of life, and the same before the first step. expect: the user's rules, as they were given. slow: factor above the usual step time from
     which on the job is reported as slow; 0 for never."""
@@ -215,7 +229,8 @@ class Watch(Value):
         return min(10.0, self.hang_s / 10)
 
 
-class Tell(Value):
+@dataclass(frozen=True)
+class Tell:
     """Tools that are told of the job (docs/observability.md). metrics_file: "" for none; {node} in it is this node's index. on_event: the
     words of a command, which node 0 runs with the event's name and the path of its JSON behind them. trainjob: its TrainJob's
     status is told of its steps."""
@@ -225,7 +240,8 @@ class Tell(Value):
     trainjob: bool = False
 
 
-class Trust(Value):
+@dataclass(frozen=True)
+class Trust:
     """How far a program's account of its success is believed (docs/supervision.md). exit: whole or program. left_ranks: wait or kill.
     silent_s: seconds without a sign of life after which ranks that a program left are not waited for any longer. alone_s: seconds that the
     ranks of a launcher may work alone on one of several nodes. each_node_alone: they may do so for good. nested: stop or allow."""
@@ -238,7 +254,8 @@ class Trust(Value):
     nested: str = "stop"
 
 
-class Plan(Value):
+@dataclass(frozen=True)
+class Plan:
     """gather: steps that bring facts, with which it is planned anew. prepare: steps run to their end, in order, before the processes.
     services: run beside the processes, and ended after them; a node that has only these follows the others. outputs: where a launcher's
     ranks write. kept: files that the user has them write. private: a folder for keys, for this account alone, made before the files are
@@ -265,7 +282,7 @@ class Plan(Value):
     outputs: RankOutputs | None = None
     kept: RankOutputs | None = None
     private: str = ""
-    offers: Mapping[str, str] = NOTHING
+    offers: Mapping[str, str] = field(default_factory=dict)
     by_address: bool = False
     followers: int = 0
     shows: tuple[str, ...] = ()

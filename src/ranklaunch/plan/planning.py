@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from ranklaunch import __version__, showing
 from ranklaunch.adapters import launchers, platforms
@@ -20,7 +21,6 @@ from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.showing import show
-from ranklaunch.values import NOTHING, Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
@@ -29,7 +29,8 @@ _ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one devic
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 
 
-class Request(Value):
+@dataclass(frozen=True)
+class Request:
     """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
     cwd: absolute folder that relative paths start from. arrived: what the start has brought so far. bounded: what renders a user's own
     templates. elsewhere: as the reader has it."""
@@ -39,10 +40,10 @@ class Request(Value):
     files: Files
     options: Mapping[str, str]
     cwd: str = "/"
-    arrived: Arrived = Arrived()
+    arrived: Arrived = field(default_factory=Arrived)
     account: Account = ROOT_ACCOUNT
     bounded: Bounded = unbounded
-    elsewhere: Mapping[str, str] = NOTHING
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_plan(request: Request) -> Plan:
@@ -88,8 +89,17 @@ def _planned(request: Request, reader: Reader) -> Plan:
         plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), noted=tuple(reader.noted)
     )
     needs = {**PYTHON, **launcher.needs()}
-    kinds = ("gather", "prepare", "services", "processes")
-    return replace(plan, **{kind: tuple(_with_origin(process, templates, needs) for process in getattr(plan, kind)) for kind in kinds})
+
+    def noted(processes: Iterable[Process]) -> tuple[Process, ...]:
+        return tuple(_with_origin(process, templates, needs) for process in processes)
+
+    return replace(
+        plan,
+        gather=noted(plan.gather),
+        prepare=noted(plan.prepare),
+        services=noted(plan.services),
+        processes=noted(plan.processes),
+    )
 
 
 def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ranklaunch.errors import number
 from ranklaunch.files import absolute, join, text_of
@@ -25,7 +26,7 @@ MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
 
 
-def of(plan: Plan, reader: Reader) -> dict[str, object]:
+def of(plan: Plan, reader: Reader) -> dict[str, Any]:
     """Fields of a plan."""
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),

@@ -6,8 +6,9 @@ Field by field: CANN's HCCL documentation of the rank table configuration file.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ranklaunch.files import Files, join
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.ranktable.model import NotReadyError, RankTable, Server, SuperPod

@@ -8,10 +8,10 @@ import json
 import operator
 import re
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ranklaunch.errors import ConfigError, reason
 from ranklaunch.ranktable.model import RankTable, Server, SuperPod
-from ranklaunch.typed import Any, TypeVar
 
 LOOKED_AT = 1000  # characters of a value, of which 60 are shown
 SHOWN = 20  # problems of one kind that are listed one by one

@@ -7,11 +7,11 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable.model import RankTable, Server
 from ranklaunch.ranktable.write import to_text
-from ranklaunch.typed import Any
 
 MOST_ADDRESSES = 1_000_000
 _HCCN = re.compile(r"address_([0-9]{1,4})\s*=\s*(\S+)")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from ranklaunch.typed import Any, NamedTuple
-from ranklaunch.values import NOTHING, Value
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 VERSIONS = ("0.1", "1.0", "1.2", "2.0")
 
@@ -31,14 +30,16 @@ class Server(NamedTuple):
         return len(self.ranks)
 
 
-class SuperPod(Value):
+@dataclass(frozen=True)
+class SuperPod:
     """Servers that one super node joins (version 1.2)."""
 
     super_pod_id: str
     server_ids: tuple[str, ...]
 
 
-class RankTable(Value):
+@dataclass(frozen=True)
+class RankTable:
     """A completed table. servers: in rank order of their first devices; two pods may share a server_id.
 
     source: the JSON that it was read from, whose unknown keys are kept when it is written. warnings: what is odd but not wrong.
@@ -47,11 +48,9 @@ class RankTable(Value):
     version: str
     servers: tuple[Server, ...]
     super_pods: tuple[SuperPod, ...] = ()
-    source: Mapping[str, Any] = NOTHING
-    text: str = ""
-    warnings: tuple[str, ...] = ()
-
-    _aside = ("source", "text", "warnings")
+    source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    text: str = field(default="", compare=False, repr=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def size(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
-from ranklaunch.values import Value
 
 
-class Container(Value):
+@dataclass(frozen=True)
+class Container:
     """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job.
     in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them.
     host_ip: the one of the addresses that is known to be the host's; "" where none is. nodes: of the job; 0 where they are not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import NoReturn
 
 from ranklaunch import showing
 from ranklaunch.errors import MANY_DIGITS, ConfigError, has_many_digits
@@ -11,7 +12,6 @@ from ranklaunch.files import Files
 from ranklaunch.ranktable import group_list, rank_list, server_list
 from ranklaunch.ranktable.document import Document, Json, shown
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable
-from ranklaunch.typed import NoReturn
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what it begins with
 MOST_BYTES = 256 * 1024 * 1024

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ranklaunch.ranktable.model import RankTable, Server
-from ranklaunch.typed import Any
 
 COLUMNS = ("rank", "node", "server", "pod", "device", "device ip")
 SCHEMA, SCHEMA_OF_DIFFERENCES = "ranklaunch.ranktable/1", "ranklaunch.ranktable-diff/1"

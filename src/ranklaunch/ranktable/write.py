@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable.model import RankTable, Server
-from ranklaunch.typed import Any
 
 
 def for_hccl(table: RankTable) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-
-from ranklaunch.typed import Any, NamedTuple, TypeVar
-from ranklaunch.values import Value
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 Accelerator = str  # "npu", "gpu" or "cpu"
 ACCELERATORS = ("npu", "gpu", "cpu")
@@ -51,7 +50,8 @@ WRAPPERS = (
 )  # fmt: skip
 
 
-class Program(Value):
+@dataclass(frozen=True)
+class Program:
     """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into. stands_for: the
     one that it starts in the end, where it is a program of ours."""
 
@@ -78,7 +78,8 @@ class Program(Value):
         return (*(("-m",) if self.module else ()), self.path, *self.args)
 
 
-class Job(Value):
+@dataclass(frozen=True)
+class Job:
     """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node. idle: nodes of the
     platform's that were asked to take no part: they have no ranks, come after the others, and end when these have."""
 

@@ -6,9 +6,9 @@ import functools
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ranklaunch.errors import nearest
-from ranklaunch.values import Value
 
 MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
@@ -203,7 +203,8 @@ def hosts(value: str) -> tuple[str, ...]:
         raise ValueError(msg) from None
 
 
-class Endpoint(Value):
+@dataclass(frozen=True)
+class Endpoint:
     """port: 0 where none is said."""
 
     host: str

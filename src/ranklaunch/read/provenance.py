@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ranklaunch.showing import shown
-from ranklaunch.values import Value
 
 
-class Candidate(Value):
+@dataclass(frozen=True)
+class Candidate:
     """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
 
     source: str
@@ -30,7 +31,8 @@ class Candidate(Value):
         return f"{self.source}={shown(self.source, self.value)!r}"
 
 
-class Reading(Value):
+@dataclass(frozen=True)
+class Reading:
     """How one value was found: the text that won, where it stood, and what it overrode. Secrets are hidden, long texts clipped."""
 
     name: str

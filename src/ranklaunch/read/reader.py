@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from ranklaunch.errors import Problems
+from ranklaunch.fields import NOTHING
 from ranklaunch.files import Files
 from ranklaunch.read.provenance import Candidate, Ledger
 from ranklaunch.showing import show
-from ranklaunch.typed import Generic, TypeVar
-from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -23,7 +24,8 @@ _COUNTS = ("nodes", "hosts")  # values by which nodes are counted
 _BY_DEFAULT = "for 1 nodes"  # in what is said of a count that fell back to its default
 
 
-class Variable(Value, Generic[T_co]):
+@dataclass(frozen=True)
+class Variable(Generic[T_co]):
     """One value of the job and where it may come from.
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
@@ -69,7 +71,8 @@ class Variable(Value, Generic[T_co]):
         return self.default_text or show(self.default)
 
 
-class Account(Value):
+@dataclass(frozen=True)
+class Account:
     """Whom processes run as. shell: which sshd gives its sessions; "" where that is unknown."""
 
     name: str
@@ -81,14 +84,15 @@ class Account(Value):
 ROOT_ACCOUNT = Account("root", "/root", True)
 
 
-class Arrived(Value):
+@dataclass(frozen=True)
+class Arrived:
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
     offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
     the names of hosts has written; None: it was not run. restart: how many times the ranks were started again in place.
     run_id: of the job, as node 0 has handed it over."""
 
-    addresses: Mapping[str, str] = NOTHING
-    shared: Mapping[int, Mapping[str, str]] = NOTHING
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
     named: str | None = None
     restart: int = 0

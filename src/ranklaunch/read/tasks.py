@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ranklaunch.read import parse
 from ranklaunch.read.job import Node
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, replace
 
 PS, WORKER = "ps", "worker"
 STAND_IN = Endpoint("localhost")  # where a list is malformed, which is said already
@@ -39,7 +39,8 @@ CONFIG = Variable(
 VARIABLES: tuple[Variable[object], ...] = (TASK, PS_HOSTS, WORKER_HOSTS, CONFIG)
 
 
-class Tasks(Value):
+@dataclass(frozen=True)
+class Tasks:
     """task, index: of this container."""
 
     workers: tuple[Endpoint, ...]

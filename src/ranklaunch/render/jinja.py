@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from jinja2 import (
     ChoiceLoader,
@@ -24,7 +25,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ranklaunch.errors import ConfigError
 from ranklaunch.render import quoting
 from ranklaunch.render.simple import OURS
-from ranklaunch.typed import TypeVar
 
 T = TypeVar("T")
 _MOST_SAID = 1000  # characters: an error may quote a value

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import BYTE_ORDER_MARK
-from ranklaunch.typed import Any, Union
-from ranklaunch.values import Value
 
 OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
 _CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}"}
@@ -30,13 +30,15 @@ class NotSimple(Exception):
     """Jinja is needed."""
 
 
-class Insert(Value):
+@dataclass(frozen=True)
+class Insert:
     """Of what a name and its attributes say."""
 
     path: tuple[str, ...]
 
 
-class Case(Value):
+@dataclass(frozen=True)
+class Case:
     """path: empty for an else."""
 
     negated: bool
@@ -44,11 +46,13 @@ class Case(Value):
     nodes: Nodes
 
 
-class Choice(Value):
+@dataclass(frozen=True)
+class Choice:
     cases: tuple[Case, ...]
 
 
-class Include(Value):
+@dataclass(frozen=True)
+class Include:
     name: str
 
 

@@ -13,10 +13,10 @@ import os.path
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.render.simple import NotSimple, Simple, require_files
-from ranklaunch.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ranklaunch.render.jinja import Jinja

@@ -4,12 +4,12 @@ to the wall time, whatever was seen or not. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ranklaunch.report import model
 from ranklaunch.report.model import Accounting, Buckets, Gap, Span
 from ranklaunch.report.painting import painted
 from ranklaunch.report.rounds import Place, Together, best_of, regained
-from ranklaunch.values import replace
 
 WAITING, STARTUP, PRODUCTIVE, REPEATED, SAVING, STALLED, STOPPING, GATE, RUNNING, UNKNOWN = model.BUCKETS
 LOST_AFTER_S = 20.0  # without a sign, after which the others take a node for lost

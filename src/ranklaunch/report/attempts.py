@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.report import given, model, nodes, rounds, verdicts
 from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
 from ranklaunch.report.nodes import ENDED, MISSING, UNFINISHED, UNREAD
 from ranklaunch.report.reading import Left
 from ranklaunch.report.rounds import Together
-from ranklaunch.values import NOTHING, Value, replace
 
 UNREAD_VERDICT = "what says how it ended cannot be read"
 MOST_EVIDENCE = 512
 MOST_ROUNDS = 10_000
 
 
-class Gathered(Value):
+@dataclass(frozen=True)
+class Gathered:
     """Of one attempt: what each node has left, by round and node, and what they tell together, by round. shift: of clocks, by node."""
 
     number: int

@@ -10,10 +10,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ranklaunch import showing
+from ranklaunch.fields import NOTHING
 from ranklaunch.report.model import Outcome
 from ranklaunch.secrets import said
 from ranklaunch.secrets.lines import shown
-from ranklaunch.values import NOTHING
 
 MOST_TEXT = 2000  # characters of a text
 MOST_LINES = 400

@@ -6,9 +6,10 @@ shown: secrets are hidden and control characters are escapes; whoever makes HTML
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ranklaunch.values import Value, as_dict
+from ranklaunch.fields import as_dict
 
 SCHEMA: Final = "ranklaunch.report/1"
 Outcome = Literal["succeeded", "failed", "stopped", "unfinished"]
@@ -52,7 +53,8 @@ BUCKETS = {
 }
 
 
-class Span(Value):
+@dataclass(frozen=True)
+class Span:
     """kind: of those above, or the name of a bucket. ended: None where nothing tells. text: what it waited for, or who came last."""
 
     kind: str
@@ -61,7 +63,8 @@ class Span(Value):
     text: str = ""
 
 
-class Mark(Value):
+@dataclass(frozen=True)
+class Mark:
     """rank: None for what is no rank's."""
 
     kind: str
@@ -70,7 +73,8 @@ class Mark(Value):
     rank: int | None = None
 
 
-class Seen(Value):
+@dataclass(frozen=True)
+class Seen:
     """A step of a rank: when its line came."""
 
     at: float
@@ -78,7 +82,8 @@ class Seen(Value):
     step: int
 
 
-class KnownError(Value):
+@dataclass(frozen=True)
+class KnownError:
     """What the catalogue says of the line that decided. kind: cause, consequence or stopped. retry: no, yes, elsewhere, "" where nobody
     knows."""
 
@@ -91,7 +96,8 @@ class KnownError(Value):
     retry: str = ""
 
 
-class Culprit(Value):
+@dataclass(frozen=True)
+class Culprit:
     """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: as the verdict has it.
     last_lines: of the verdict. meaning: what its end says where its words say nothing. log: the path of its log, relative to the report's
     folder, "" where it is not there."""
@@ -111,7 +117,8 @@ class Culprit(Value):
     log: str = ""
 
 
-class Suspect(Value):
+@dataclass(frozen=True)
+class Suspect:
     """Who holds a hanging job up, and why that is thought. file: where its stacks are."""
 
     rank: int
@@ -121,7 +128,8 @@ class Suspect(Value):
     log: str = ""
 
 
-class Raised(Value):
+@dataclass(frozen=True)
+class Raised:
     """An exception that a process wrote down of itself when nobody caught it; it explains an end only together with the exit code. rank:
     null for a helper, a child of multiprocessing or a launcher. at: when it was raised. where: main, thread, or process for a child of
     multiprocessing. thread: its name, "" for the main thread. launcher: name of the launcher that raised it, "" for none. text: type,
@@ -138,7 +146,8 @@ class Raised(Value):
     cause: str = ""
 
 
-class Stacks(Value):
+@dataclass(frozen=True)
+class Stacks:
     """Ranks whose main threads stand at one place. frames: of one of them, the innermost first. place: the collective, or the function that
     the program has called, and where."""
 
@@ -147,7 +156,8 @@ class Stacks(Value):
     place: str = ""
 
 
-class Hang(Value):
+@dataclass(frozen=True)
+class Hang:
     """An alarm. since: when the last thing moved. ended: when it moved again, None where it did not. signals: what did not move."""
 
     since: float | None
@@ -162,7 +172,8 @@ class Hang(Value):
         return "a rule was broken" if any(each.startswith("RANKLAUNCH_EXPECT:") for each in self.signals) else STILL
 
 
-class Evidence(Value):
+@dataclass(frozen=True)
+class Evidence:
     """Taken on one node at one time. folder: relative to the report's."""
 
     node: int
@@ -171,7 +182,8 @@ class Evidence(Value):
     why: str = ""
 
 
-class Process(Value):
+@dataclass(frozen=True)
+class Process:
     """A rank, or another process that was started: rank is None then. began, first_output, ended: None where nothing tells. steps: thinned,
     the first and the last among them. step_s: seconds of one step, on average. log: relative to the report's folder, "" where there is
     none."""
@@ -191,7 +203,8 @@ class Process(Value):
     log: str = ""
 
 
-class OnNode(Value):
+@dataclass(frozen=True)
+class OnNode:
     """One node in one round. host: "" where nothing tells. folder: relative to the report's. state: ended; unfinished where its events stop
     before the end; missing where it left nothing; unread where what it left cannot be read. clock_s: what was added to its own clock to
     have node 0's. troubles: such as a log that could not be written."""
@@ -209,7 +222,8 @@ class OnNode(Value):
     troubles: tuple[str, ...] = ()
 
 
-class Round(Value):
+@dataclass(frozen=True)
+class Round:
     """From one start of all ranks to their end; the first has the number 0. outcome: unfinished where nothing tells how it ended.
     late: who was last at the muster, in words; last: the node that was, None where nothing tells. decision: what followed it, and why.
     failed: when what decided came. best: the highest step (epoch, step) that was seen. output: how many bytes all ranks had written by
@@ -238,7 +252,8 @@ class Round(Value):
     output: tuple[tuple[float, int], ...] = ()
 
 
-class Buckets(Value):
+@dataclass(frozen=True)
+class Buckets:
     """Where the wall time went, in seconds; their sum is that time. running_s: in place of productive_s where no steps were seen.
     unknown_s: of which nothing tells."""
 
@@ -254,7 +269,8 @@ class Buckets(Value):
     unknown_s: float = 0.0
 
 
-class Accounting(Value):
+@dataclass(frozen=True)
+class Accounting:
     """wall_s: the sum of the buckets, so without what lies between attempts: gaps_s, which is the platform's. goodput: productive of the
     wall time, None where no steps were seen. time_to_recover_s: of each interruption that training came back from, from the failure to the
     next first step, gaps included. interruptions: rounds that ended in a failure or a stop. slow_s: part of the productive and repeated
@@ -271,7 +287,8 @@ class Accounting(Value):
     slow_s: float = 0.0
 
 
-class Gap(Value):
+@dataclass(frozen=True)
+class Gap:
     """Between two attempts, when nothing of the job ran. after: the attempt before it."""
 
     after: int
@@ -279,7 +296,8 @@ class Gap(Value):
     ended: float
 
 
-class SuspectHost(Value):
+@dataclass(frozen=True)
+class SuspectHost:
     """That should be left out the next time, and why that is thought."""
 
     host: str
@@ -287,7 +305,8 @@ class SuspectHost(Value):
     why: str
 
 
-class Attempt(Value):
+@dataclass(frozen=True)
+class Attempt:
     """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
     bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
     has it, in words. because: rules that decided, in their order, each with the thing that it saw."""
@@ -313,7 +332,8 @@ class Attempt(Value):
     because: tuple[str, ...] = ()
 
 
-class Node(Value):
+@dataclass(frozen=True)
+class Node:
     """As the plans have it."""
 
     index: int
@@ -322,14 +342,16 @@ class Node(Value):
     first_rank: int
 
 
-class Difference(Value):
+@dataclass(frozen=True)
+class Difference:
     """Something that is not the same on all nodes: its value, and the nodes that have it."""
 
     name: str
     values: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class Job(Value):
+@dataclass(frozen=True)
+class Job:
     """What ran, and where; empty where no plan was left. hang_s, first_step_s: limits of the hang alarm in seconds, 0 for none."""
 
     name: str = ""
@@ -345,7 +367,8 @@ class Job(Value):
     first_step_s: float = 0.0
 
 
-class Tail(Value):
+@dataclass(frozen=True)
+class Tail:
     """The last lines of a log that matters: the culprit's, and those of suspects."""
 
     log: str
@@ -353,7 +376,8 @@ class Tail(Value):
     lines: tuple[str, ...]
 
 
-class Report(Value):
+@dataclass(frozen=True)
+class Report:
     """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
     culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
     troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one. exceptions: of the last

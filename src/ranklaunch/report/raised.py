@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.records import Record
 from ranklaunch.report import given
 from ranklaunch.report.model import Raised
-from ranklaunch.values import replace
 
 MOST = 512
 Process = tuple[int, int, int]  # node, pid, start

@@ -9,16 +9,17 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ranklaunch.ends import records
 from ranklaunch.ends.records import Record
 from ranklaunch.errors import ConfigError
+from ranklaunch.fields import NOTHING
 from ranklaunch.logs.written import Point, Written
 from ranklaunch.report import given
 from ranklaunch.report.told import Told
 from ranklaunch.system import disk
-from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict import folders
 
 DEEPEST = 6  # folders between the one that was named and an attempt's
@@ -45,7 +46,8 @@ _EXPECTED = "expected a log folder of ranklaunch, a folder with several, or a ve
 _OURS = (folders.EVENTS, folders.VERDICT, folders.PLAN)
 
 
-class Place(Value):
+@dataclass(frozen=True)
+class Place:
     """A folder of an attempt. path: on the disk; below: what is below the folder that was named. node, attempt: None where its names do not
     tell. job: "" where there is no folder for one."""
 
@@ -56,7 +58,8 @@ class Place(Value):
     job: str
 
 
-class Left(Value):
+@dataclass(frozen=True)
+class Left:
     """By one node in one round. plan, verdict, round: empty where there is none. logs: names of files that end as logs do.
     evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file.
     unread: its folder, its events or its verdict are there and could not be read."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
 from ranklaunch.report.model import Outcome, Seen, Span
 from ranklaunch.report.reading import Left
 from ranklaunch.report.told import Told
-from ranklaunch.values import Value
 
 MOST_CLOCK_S = 1.0  # by which clocks of nodes differ that count as the same
 LATE_S = 1.0  # after the first, for a node that was waited for
 Place = tuple[int, int]  # epoch and step
 
 
-class Together(Value):
+@dataclass(frozen=True)
+class Together:
     """sign: the last thing that any node tells. failed: what decided, good or bad; ended: everything had ended, None where no node says so.
     best: the highest step; steps: of each rank. output: bytes by then. lost_node: not
     all of those that tell of it tell of its end."""

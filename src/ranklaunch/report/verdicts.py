@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ranklaunch.report import given
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
-from ranklaunch.values import replace
 from ranklaunch.verdict import endings
 from ranklaunch.verdict.model import MOST_RULES
 from ranklaunch.verdict.model import Culprit as Judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ranklaunch.errors import ConfigError, counted
 from ranklaunch.evidence import stacks
@@ -14,7 +15,6 @@ from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
 from ranklaunch.report.reading import Left, Place, Reader
 from ranklaunch.report.rounds import Place as Reached
 from ranklaunch.report.told import MOST_STEPS
-from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.watch import who
 from ranklaunch.watch.who import Known

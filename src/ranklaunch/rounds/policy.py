@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, UsageError, WaitError, counted
-from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import NO, Culprit
@@ -25,7 +25,8 @@ _FULL_DISK = r"the file system of .+ is full(?:$|:.*)"  # in a note
 Place = tuple[int, int]  # epoch and step
 
 
-class Settings(Value):
+@dataclass(frozen=True)
+class Settings:
     """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
     again."""
 
@@ -34,7 +35,8 @@ class Settings(Value):
     restarted_outside: bool = False
 
 
-class Seen(Value):
+@dataclass(frozen=True)
+class Seen:
     """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
     hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a node, which
     can begin no other. began: a step had been seen. place: the highest step in what ranks wrote. mark: the number of the newest checkpoint
@@ -56,7 +58,8 @@ class Seen(Value):
     device_fault: bool = False
 
 
-class Past(Value):
+@dataclass(frozen=True)
+class Past:
     """A round that has ended. signature: which failure it was and where, None where that is not known. best, mark: the highest step and
     checkpoint so far."""
 
@@ -67,7 +70,8 @@ class Past(Value):
     mark: int | None
 
 
-class Decision(Value):
+@dataclass(frozen=True)
+class Decision:
     """again: all start once more, after pause_s seconds. sentence: what was decided, and why. exit_code: of the job, None: the culprit's
     own."""
 

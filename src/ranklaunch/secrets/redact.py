@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ranklaunch.secrets.members import loose, pairs
 from ranklaunch.secrets.names import HIDDEN, hidden_as, is_secret, is_value_secret
 from ranklaunch.secrets.programs import in_words, programs
 from ranklaunch.secrets.web import headers, url
-from ranklaunch.typed import Any
 
 # How tokens begin that are told by their own form: a quick look, for few commands have any.
 _MAY_BE_TOKEN = (

@@ -10,7 +10,9 @@ import math
 import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
@@ -32,8 +34,6 @@ from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import memory, tree
 from ranklaunch.system.loop import Share
 from ranklaunch.system.signals import STOPPING, name_of
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note, Verdict

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors, showing
 from ranklaunch.errors import DEFECT
+from ranklaunch.fields import as_dict
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks.child import LAUNCHER, SERVICE
@@ -15,8 +18,6 @@ from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import STOPPING
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import as_dict, replace
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 

@@ -4,7 +4,9 @@ of a failure, or answers whoever asks how it stands. An attempt knows none of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
@@ -13,8 +15,6 @@ from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import Value
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
 
-class Attended(Value):
+@dataclass(frozen=True)
+class Attended:
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank.
     loop: what is asked of it ends with the attempt. say: a line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -14,8 +16,6 @@ from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import Value
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.rounds.cleaning import Held
 
 
-class After(Value):
+@dataclass(frozen=True)
+class After:
     """What came before a round. restarts: what verdict.json says of the rounds before. pause_s: until this one may start. held: what the
     last one had, and may have left. started: when the first began; "" of the first."""
 
@@ -52,7 +53,8 @@ class Teller:
         """Nothing runs any more, and the verdict is written there."""
 
 
-class Seen(Value):
+@dataclass(frozen=True)
+class Seen:
     """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. slow:
     whether the job is slow. asked: as in Surroundings. orphaned: everything is to end at once."""
 
@@ -70,7 +72,8 @@ class Seen(Value):
 Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 
 
-class Start(Value):
+@dataclass(frozen=True)
+class Start:
     """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. told: what a process that is itself a
     ranklaunch has found. companions: who goes along with it. decide: whether all start again after a failure; again: what they begin with
     then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
@@ -89,7 +92,8 @@ class Start(Value):
     tell: Tell | None = None
 
 
-class Surroundings(Value):
+@dataclass(frozen=True)
+class Surroundings:
     """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
     of the first stop request, and when it came, in monotonic seconds. teller: who tells tools of the job."""
 

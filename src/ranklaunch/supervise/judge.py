@@ -7,6 +7,8 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Optional
 
 from ranklaunch import errors
 from ranklaunch.plan.model import Plan, Process
@@ -15,8 +17,6 @@ from ranklaunch.supervise.record import now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import TYPE_CHECKING, Optional
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import WHOLE, Because, Culprit, Failure, Note, Verdict, Victim
@@ -33,7 +33,8 @@ Told = Callable[[Process], Optional[Judgement]]
 MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 
 
-class Ending(Value):
+@dataclass(frozen=True)
+class Ending:
     """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: that of a launcher's. culprit:
     who is to blame without one. from_elsewhere: another node said so. at: monotonic. killed: ranklaunch was. hung: the job was.
     because: rules that named the suspects of a hang."""
@@ -51,7 +52,8 @@ class Ending(Value):
     because: tuple[Because, ...] = ()
 
 
-class Circumstances(Value):
+@dataclass(frozen=True)
+class Circumstances:
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. told: what a process that is itself a ranklaunch has found. wall: monotonic
     seconds, as times are, to those since 1970, by node 0's. daemons: those that carried ranks here and were killed. stop:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.supervise.ranks.start import MARK
 from ranklaunch.system import tree
-from ranklaunch.values import Value
 
 
-class Outer(Value):
+@dataclass(frozen=True)
+class Outer:
     """A run that started, directly or not, what runs here. start: as in tree.Identity. job: its name. logs: its log folder, in which that
     of its attempt is."""
 

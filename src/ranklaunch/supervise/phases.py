@@ -6,7 +6,9 @@ Each phase may bring facts from which the plan is made anew; what is launched is
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import Files, folder_of
@@ -19,8 +21,6 @@ from ranklaunch.supervise.ranks.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import TYPE_CHECKING, TypeVar
-from ranklaunch.values import replace
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.given import After

@@ -7,10 +7,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
 from ranklaunch.system import disk
-from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 

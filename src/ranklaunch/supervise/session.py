@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.muster.nodes import Nodes, OfNodes
@@ -17,8 +19,6 @@ from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
-from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
 from ranklaunch.supervise.record import bequeath
@@ -20,7 +21,6 @@ from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
-from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.unread import Unread

@@ -13,11 +13,11 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 from ranklaunch.errors import ConfigError, refused
 from ranklaunch.system import tree
 from ranklaunch.system.signals import OURS
-from ranklaunch.typed import Any, NoReturn
 
 CPU_S = 2
 MEMORY = 256 * 1024**2  # bytes beyond what this process has

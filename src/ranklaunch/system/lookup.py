@@ -9,9 +9,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import Any, NamedTuple
 
 
 class Address(NamedTuple):

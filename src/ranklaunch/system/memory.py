@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-
-from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import Value, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.system.loop import Loop
@@ -28,7 +27,8 @@ LOOK_S = 15.0  # between two looks at the kernel's count
 _NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
 
 
-class Memory(Value):
+@dataclass(frozen=True)
+class Memory:
     """The kernel's count of processes of this container that were killed for memory. kills: since a start. peak, limit: bytes, 0 where the
     kernel does not say. counted: False where the kernel counts nothing. seen: (time of a look, kills until then), oldest first; kills after
     the last look are missing."""

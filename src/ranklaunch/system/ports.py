@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ranklaunch.secrets import redact
-from ranklaunch.values import Value
 
 LISTENS = "0A"  # a state, as /proc/net/tcp writes it
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -15,7 +15,8 @@ MOST_SHOWN = 60  # characters of a command
 PROGRAM_WORDS = 4  # of a command, among which is the program's name where an interpreter runs it
 
 
-class Holder(Value):
+@dataclass(frozen=True)
+class Holder:
     """uid: of the socket. pid: 0 where its process cannot be seen. command: of that process."""
 
     uid: int

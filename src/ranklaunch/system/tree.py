@@ -10,8 +10,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 NAME_BYTES = 15
 SHELLS = ("sh", "bash", "dash")

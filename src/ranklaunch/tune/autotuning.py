@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ranklaunch.errors import MANY_DIGITS, NESTED, ConfigError, nearest, unreadable
+from ranklaunch.fields import NOTHING
 from ranklaunch.plan import ds_config
 from ranklaunch.showing import clipped
 from ranklaunch.tune import words
 from ranklaunch.tune.model import GRID, METRICS, THROUGHPUT, TUNERS, Settings
-from ranklaunch.values import NOTHING, replace
 
 SECTION = "autotuning"
 DEEPEST = 50  # levels of a configuration; DeepSpeed's own has five

@@ -14,10 +14,10 @@ the sum as a fixed overhead.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.tune.model import Candidate, Settings
-from ranklaunch.values import Value
 
 OPTIMIZER_STAGE, GRADIENTS_STAGE, PARAMETERS_STAGE = 1, 2, 3
 BUCKETS = ("reduce_bucket_size", "allgather_bucket_size")
@@ -27,7 +27,8 @@ SLACK = 1.05  # DeepSpeed tries a micro-batch so much above the largest that it 
 GIB = 1024**3
 
 
-class Need(Value):
+@dataclass(frozen=True)
+class Need:
     """Bytes of one device. activation: of one sample of the micro-batch."""
 
     parameters: float = 0.0

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ranklaunch.files import join
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
 from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, Experiment, as_object, is_figure
-from ranklaunch.values import NOTHING, Value
 from ranklaunch.watch import shapes
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
@@ -35,15 +35,17 @@ _TIMER = re.compile(rf"\| ([\w-]+): ({_NUMBER})")
 _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
 
 
-class Measured(Value):
+@dataclass(frozen=True)
+class Measured:
     """metrics: as Result has them. source: what tells them, "" where nothing does. steps: how many were measured."""
 
-    metrics: Mapping[str, float] = NOTHING
+    metrics: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
     steps: int = 0
 
 
-class Speed(Value):
+@dataclass(frozen=True)
+class Speed:
     """step: 0 where the line does not say. seconds: of one step of the optimizer; samples, tokens: in a second, of all ranks."""
 
     step: int = 0

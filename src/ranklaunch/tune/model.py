@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
-
-from ranklaunch.values import NOTHING, Value
 
 GRID, RANDOM, MODEL = TUNERS = ("gridsearch", "random", "model_based")
 THROUGHPUT, LATENCY, FLOPS = METRICS = ("throughput", "latency", "flops")
@@ -31,7 +30,8 @@ def is_figure(value: float) -> bool:
     return _LEAST < value < _MOST
 
 
-class Experiment(Value):
+@dataclass(frozen=True)
+class Experiment:
     """One start of the program. name: stable from one start of the search to the next, and fit for a folder. config: complete, but for
     the paths that `ranklaunch.tune.metrics.placed` puts in once the folder is known. args: what options of the program have to be for it,
     {"--per_device_train_batch_size": "4"}."""
@@ -41,30 +41,32 @@ class Experiment(Value):
     config: Mapping[str, Any]
     nodes: int
     slots: int  # ranks on each node
-    args: Mapping[str, str] = NOTHING
+    args: Mapping[str, str] = field(default_factory=dict)
 
 
-class Result(Value):
+@dataclass(frozen=True)
+class Result:
     """metrics: throughput in samples a second of all ranks (in tokens with TOKENS), latency in seconds a step of the optimizer, flops in
     operations a second and device; those that are known. info: of a profile run, in parameters and bytes."""
 
     name: str
     kind: str
     status: str  # of STATUSES
-    metrics: Mapping[str, float] = NOTHING
-    info: Mapping[str, float] = NOTHING
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    info: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0  # how long the experiment took
     reason: str = ""  # in words, where it is not OK
     exit_code: int | None = None
     folder: str = ""
 
 
-class Settings(Value):
+@dataclass(frozen=True)
+class Settings:
     """What a search follows from; the same settings, seed and results make the same search. `ranklaunch.tune.autotuning.settled` makes
     them of the user's file and options."""
 
     config: Mapping[str, Any]  # the user's, without its section "autotuning"
-    section: Mapping[str, Any] = NOTHING  # that section
+    section: Mapping[str, Any] = field(default_factory=dict)  # that section
     words: tuple[str, ...] = ()  # the program's arguments
     nodes: int = 1  # of each experiment
     slots: int = 1  # ranks on each of them
@@ -80,8 +82,8 @@ class Settings(Value):
     end_step: int = 13  # the last that is measured, after which the experiment ends
     seed: int = 0
     mp_size: int = 1  # ranks that share one model
-    arg_mappings: Mapping[str, str] = NOTHING  # {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size"}
-    info: Mapping[str, float] = NOTHING  # of the model, where the user says it: no profile run is needed then
+    arg_mappings: Mapping[str, str] = field(default_factory=dict)  # {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size"}
+    info: Mapping[str, float] = field(default_factory=dict)  # of the model, where the user says it: no profile run is needed then
     confirm: bool = True  # the best is run a second time
     warnings: tuple[str, ...] = ()
     of: str = ""  # whatever else measurements depend on: the program, and how it is started
@@ -96,7 +98,8 @@ class Settings(Value):
         return max(1, self.ranks // self.mp_size)
 
 
-class Candidate(Value):
+@dataclass(frozen=True)
+class Candidate:
     """A point of the space. offload: device of the optimizer's states, and "+" device of the parameters, "" where both stay: "cpu",
     "none+cpu", "cpu+nvme". others: values of lists, by the key's path: {"zero_optimization.overlap_comm": True}. reserve: slower for
     certain, tried where nothing else fits. config: complete, without "autotuning"."""
@@ -111,7 +114,8 @@ class Candidate(Value):
     reserve: bool = False
 
 
-class Row(Value):
+@dataclass(frozen=True)
+class Row:
     """A candidate, as tables show it. status: of STATUSES, or one of those below."""
 
     name: str
@@ -119,7 +123,7 @@ class Row(Value):
     micro: int
     steps: int
     offload: str
-    others: Mapping[str, Any] = NOTHING
+    others: Mapping[str, Any] = field(default_factory=dict)
     status: str = "waiting"
     value: float | None = None  # of the metric
     reason: str = ""

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ranklaunch.fields import as_dict
 from ranklaunch.files import Files, join, text_of
 from ranklaunch.tune import words
 from ranklaunch.tune.model import CONFIRM, KINDS, OK, STATUSES, STOPPED, Result, Settings, as_object
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.space import digest
-from ranklaunch.values import as_dict
 
 SCHEMA = 1
 EXPERIMENTS, RESULT, RESULTS, SUMMARY, PLOT, OPTIMAL = (

@@ -9,14 +9,15 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.fields import names
 from ranklaunch.plan.ds_config import MICRO, STEPS, TRAIN
 from ranklaunch.tune import words
 from ranklaunch.tune.autotuning import MOST, is_whole, shown
 from ranklaunch.tune.model import Candidate, Settings
-from ranklaunch.values import Value
 
 ZERO = "zero_optimization"
 STAGES = (0, 1, 2, 3)
@@ -41,7 +42,8 @@ BEYOND_FAST: dict[int, dict[str, list[Any]]] = {
 }  # fmt: skip
 
 
-class Sizes(Value):
+@dataclass(frozen=True)
+class Sizes:
     """Batch sizes that fit each other."""
 
     micro: int
@@ -49,7 +51,8 @@ class Sizes(Value):
     train: int
 
 
-class Kept(Value):
+@dataclass(frozen=True)
+class Kept:
     """Where the states of the optimizer and the parameters are kept, as the configuration has it; None: on the device."""
 
     optimizer: Mapping[str, Any] | None = None
@@ -88,7 +91,7 @@ def _reserve(
         return
     one = Kept({"device": "cpu"})
     for made in _of_stage(settings, max(stages), one, lists, sizes):
-        yield Candidate(**{name: getattr(made, name) for name in made._fields if name != "reserve"}, reserve=True)
+        yield Candidate(**{name: getattr(made, name) for name in names(Candidate) if name != "reserve"}, reserve=True)
 
 
 def _of_stage(settings: Settings, stage: int, kept: Kept, lists: Sequence[Any], sizes: Sequence[Sizes]) -> Iterator[Candidate]:

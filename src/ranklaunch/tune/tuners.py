@@ -6,10 +6,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.tune.model import GRID, LATENCY, MODEL, OK, OUT_OF_MEMORY, RANDOM, Candidate, Result, Settings, is_figure
 from ranklaunch.tune.surrogate import Surrogate
-from ranklaunch.values import Value
 
 FIRST = 4  # candidates of a model-based search before there is a model
 LOOKED_AT = 600  # candidates that a model is asked of, of more a sample
@@ -18,7 +18,8 @@ FAILURES = 3  # trials without any that ends well, after which a program is take
 TWICE_FITS, HARDLY_FITS = 0.65, 0.1
 
 
-class View(Value):
+@dataclass(frozen=True)
+class View:
     """What a choice is made from. told: trials with their results, pending: those that run, both in the order of their choice. left:
     what may be tried, in the order of the grid. space: all candidates, and features: where each of them is, for a model."""
 
@@ -30,7 +31,8 @@ class View(Value):
     features: Mapping[str, tuple[float, ...]]
 
 
-class Choice(Value):
+@dataclass(frozen=True)
+class Choice:
     """candidate: None where the search is over, and reason says why."""
 
     candidate: Candidate | None

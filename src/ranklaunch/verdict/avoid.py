@@ -4,9 +4,9 @@ program's own failure would find it anywhere. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import ELSEWHERE, Verdict
 
@@ -17,7 +17,8 @@ OF_MACHINE = (
 )  # fmt: skip
 
 
-class SuspectHost(Value):
+@dataclass(frozen=True)
+class SuspectHost:
     """host: as the platform calls it. node: its index in this job. why: one sentence."""
 
     host: str

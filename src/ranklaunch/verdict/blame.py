@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ranklaunch import errors, showing
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, as_dict, replace
+from ranklaunch.fields import as_dict
 from ranklaunch.verdict.model import ELSEWHERE, LATE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Note, Of
 
 CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"
@@ -46,7 +47,8 @@ SAID = 2000  # characters of a reason
 SEEN = 300  # characters of the line that says why
 
 
-class Suspect(Value):
+@dataclass(frozen=True)
+class Suspect:
     """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
     culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
     records; () where the rules of verdict.decided do."""
@@ -66,7 +68,8 @@ class Suspect(Value):
         return bool(culprit and culprit.error and not tells_why(culprit.error) and not culprit.out_of_memory)
 
 
-class Finish(Value):
+@dataclass(frozen=True)
+class Finish:
     """A rank (None: all of a node's) that ended with 0 by itself. at: as in Suspect."""
 
     node: int
@@ -74,7 +77,8 @@ class Finish(Value):
     at: float
 
 
-class Judgement(Value):
+@dataclass(frozen=True)
+class Judgement:
     """What is the same in the verdicts of all nodes."""
 
     outcome: str

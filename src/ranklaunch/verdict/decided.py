@@ -7,8 +7,8 @@ culprit before the other suspects. In both lists the first rule that matches is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Optional
 
-from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.verdict.model import Because, Of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Those who read the file go by this table, and the documentation shows it. Fields
 
 from __future__ import annotations
 
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 
 class Field(NamedTuple):

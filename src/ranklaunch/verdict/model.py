@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from ranklaunch.typed import Any
-from ranklaunch.values import NOTHING, Value, as_dict
+from ranklaunch.fields import as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 MOST_RULES = 8  # of a verdict
@@ -14,7 +15,8 @@ LATE, WAITING, WHOLE = "late", "waiting", "whole"
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 
 
-class KnownError(Value):
+@dataclass(frozen=True)
+class KnownError:
     """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's failure,
     "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line. source: where that can be read. retry:
     whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
@@ -28,7 +30,8 @@ class KnownError(Value):
     retry: str = ""
 
 
-class Culprit(Value):
+@dataclass(frozen=True)
+class Culprit:
     """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it. rank: None for a launcher, a preparing
     step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
 
@@ -45,7 +48,8 @@ class Culprit(Value):
     error: KnownError | None = None
 
 
-class Victim(Value):
+@dataclass(frozen=True)
+class Victim:
     """A process that ranklaunch ended because of the culprit. signal: the last one it was sent."""
 
     node: int
@@ -54,7 +58,8 @@ class Victim(Value):
     name: str = ""
 
 
-class Of(Value):
+@dataclass(frozen=True)
+class Of:
     """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's code; "" and 0 where nobody knows."""
 
     node: int
@@ -63,7 +68,8 @@ class Of(Value):
     line: int = 0
 
 
-class Because(Value):
+@dataclass(frozen=True)
+class Because:
     """rule: its name. says: what the rule saw, in one line."""
 
     rule: str
@@ -71,7 +77,8 @@ class Because(Value):
     of: Of
 
 
-class Note(Value):
+@dataclass(frozen=True)
+class Note:
     """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more: further ranks of the kind that have no
     note."""
 
@@ -81,7 +88,8 @@ class Note(Value):
     more: int = 0
 
 
-class Verdict(Value):
+@dataclass(frozen=True)
+class Verdict:
     """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
     did not decide. because: rules that decided, in their order. notes: what else is worth knowing. more: what companions of the attempt
     have to say, by key. victims and more are this node's; all but them, started and ended is the same on every node of the job."""
@@ -96,10 +104,11 @@ class Verdict(Value):
     failures: tuple[Culprit, ...] = ()
     notes: tuple[str, ...] = ()
     because: tuple[Because, ...] = ()
-    more: Mapping[str, Any] = NOTHING
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Failure(Value):
+@dataclass(frozen=True)
+class Failure:
     """What a launcher's own output says of the rank that failed first.
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ranklaunch import showing
-from ranklaunch.typed import Any
-from ranklaunch.values import fields
+from ranklaunch.fields import names
 from ranklaunch.verdict.blame import LINE, MOST_NOTES, Finish, Judgement, Suspect, code_of
 from ranklaunch.verdict.model import MOST_RULES, Because, Culprit, KnownError, Note, Of
 
@@ -90,7 +90,7 @@ def _culprit(data: Any) -> Culprit | None:
         name=_get(data, "name", str),
         host=_get(data, "host", str),
         time=_get(data, "time", str),
-        error=None if error is None else KnownError(*(_get(error, name, str) for name in fields(KnownError))),
+        error=None if error is None else KnownError(*(_get(error, name, str) for name in names(KnownError))),
     )
 
 

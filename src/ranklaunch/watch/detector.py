@@ -14,8 +14,8 @@ node does not have is left out. A node of which nothing is heard is never silent
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Frame, Rule, ranks_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
+from typing import NamedTuple
 
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch.limits import Limit, number
 
 BY, EVERY, NUMBER, LIMIT = "by", "every", "is number", "limit"

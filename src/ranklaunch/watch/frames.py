@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
-from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.watch.sample import Seen
 from ranklaunch.watch.who import Raised
 

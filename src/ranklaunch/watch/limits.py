@@ -11,8 +11,7 @@ import math
 import operator
 import re
 from collections import deque
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 LEAST_VALUES = 20  # values of a rank before its median counts
 MOST_VALUES = 200  # values that the median is taken of: the rank's last that kept the limit

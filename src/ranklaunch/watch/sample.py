@@ -6,8 +6,7 @@ A signal that this machine does not have is None: it is left out, and never coun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 LEAST_IO = 64 * 1024  # bytes in a window: less is what processes write and read while they wait
 LEAST_CPU = 0.08  # of a core

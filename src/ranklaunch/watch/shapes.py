@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 _MANY = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]*)?(?![0-9])|{_NUMBER})"  # commas between thousands

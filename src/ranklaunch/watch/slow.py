@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch.shapes import Place
 from ranklaunch.watch.steps import Step
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import shapes
 from ranklaunch.watch.shapes import Place
 

@@ -8,8 +8,7 @@ themselves: a data loader and a lock have them as well.
 from __future__ import annotations
 
 import re
-
-from ranklaunch.typed import NamedTuple
+from typing import NamedTuple
 
 MOST_FRAMES = 20  # of a stack, the innermost
 # As py-spy writes a frame, and as faulthandler does.

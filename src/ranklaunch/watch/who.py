@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from ranklaunch.errors import numbered
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import waiting
 
 FEW = 0.1  # share of the ranks that a group has at most to stand out, or

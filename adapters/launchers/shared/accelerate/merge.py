@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import Job, Reader, counted, showing
-from ranklaunch.typed import Any
 
 Config = dict[str, Any]
 

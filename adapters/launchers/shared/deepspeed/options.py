@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from ranklaunch.adapters.launchers.shared import parsers
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, Value, Variable, absolute, number, parse, showing, text_of
+from ranklaunch.adapters.launchers.shared.base import Job, Reader, Variable, absolute, number, parse, showing, text_of
 
 PARSER = parsers.DEEPSPEED
 spelled = PARSER.spelled
 
 
-class Option(Value):
+@dataclass(frozen=True)
+class Option:
     """An option with its value. name: whole and long; of a word that is no option, its beginning. words: as they were written."""
 
     name: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ranklaunch.adapters.launchers.shared import against, starters
 from ranklaunch.adapters.launchers.shared.against import Place
@@ -16,10 +17,10 @@ from ranklaunch.adapters.launchers.shared.starters import Found, Start, Starters
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.read.job import SHELLS, Job, Program
 from ranklaunch.read.reader import Reader
-from ranklaunch.values import Value, replace
 
 
-class Script(Value):
+@dataclass(frozen=True)
+class Script:
     """path: as the user wrote it. commands: those that start ranks, a command once for each way in which it may be written. env: variables
     that the script gets; unset: variables that it must not inherit."""
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ranklaunch.adapters.launchers.shared.words import HOSTNAME, PIECE, UNKNOWN
-from ranklaunch.typed import NamedTuple
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
 _MOST = 1_000_000  # characters of all values that are put into words; later ones are UNKNOWN

@@ -6,9 +6,9 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 
 DEEPEST = 5  # folders between what is named and an attempt: a bucket's own may lie between
@@ -19,7 +19,8 @@ _RESTART = re.compile(r"restart_([0-9]{1,6})")
 _LOG = re.compile(r"(?:rank_[0-9]+\.log|plan\.json|events\.jsonl)")
 
 
-class Folder(Value):
+@dataclass(frozen=True)
+class Folder:
     """Of an attempt of one node. job: the part of its path that tells of several jobs; "" for none."""
 
     path: str

@@ -10,12 +10,12 @@ import heapq
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from ranklaunch.command.logs import found
 from ranklaunch.command.logs.found import Folder
 from ranklaunch.command.logs.reading import Files, Round
 from ranklaunch.logs.times import Part
-from ranklaunch.typed import NamedTuple
 from ranklaunch.verdict import folders
 
 LOST_S = 30.0  # after the end of others, for a node whose end nobody will write down

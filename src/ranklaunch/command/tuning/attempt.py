@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ranklaunch.command.tuning.crew import Crew, Hands
 from ranklaunch.command.tuning.director import Director, Voice, failure
@@ -18,8 +20,6 @@ from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.ranks.child import EXPERIMENT, LAUNCHER, Child, Success
 from ranklaunch.system import memory, tree
 from ranklaunch.tune.search import Search
-from ranklaunch.typed import Any
-from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Finish
 from ranklaunch.verdict.model import Verdict
 

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ranklaunch.command.below import free_ports
 from ranklaunch.command.tuning import experiment, measure
 from ranklaunch.command.tuning.experiment import Order
 from ranklaunch.command.tuning.site import NODE_GRACE_S, Site
+from ranklaunch.fields import as_dict
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, as_dict, replace
 
 LOOK_S = 0.05
 LEFT_S = 1.0  # for what an experiment has left to end by itself, before it is killed
 
 
-class Hands(Value):
+@dataclass(frozen=True)
+class Hands:
     """What the attempt does for it. start: a process of the node. left: identities of processes below this one that run. tell: node 0.
     finish: the search is over, as node 0 says. best: starts the program with what was found. over: this node ends."""
 

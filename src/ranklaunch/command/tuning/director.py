@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.command.tuning.experiment import Order
 from ranklaunch.command.tuning.site import NAME, Site
 from ranklaunch.errors import ConfigError
+from ranklaunch.fields import as_dict, names
 from ranklaunch.files import join
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.tune import results, table
 from ranklaunch.tune.model import KINDS, OK, PROFILE, STATUSES, Experiment, Result
 from ranklaunch.tune.search import Search
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, as_dict
 
 UNITS = {"throughput": "samples/s", "latency": "s a step", "flops": "FLOPS a device"}
 
 
-class Voice(Value):
+@dataclass(frozen=True)
+class Voice:
     """tell: nodes, or all. end: the search is over. over: this node ends, whatever the search is at."""
 
     tell: Callable[[Mapping[str, Any], Sequence[int]], None]
@@ -168,7 +170,7 @@ def result_of(body: Mapping[str, Any], order: Order) -> Result:
 
 
 def _result(values: Mapping[str, Any]) -> Result:
-    result = Result(**{name: values[name] for name in Result._fields})
+    result = Result(**{name: values[name] for name in names(Result)})
     if result.kind not in KINDS or result.status not in STATUSES or not NAME.fullmatch(result.name):
         msg = f"{result.name!r:.80} is {result.kind!r:.80} and {result.status!r:.80}"
         raise ValueError(msg)

@@ -8,10 +8,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
 from ranklaunch.command.tuning.site import COMMAND, CONFIG, LOG, NAME, VERDICT, Site
+from ranklaunch.fields import names
 from ranklaunch.files import join
 from ranklaunch.plan.model import Process
 from ranklaunch.read import settings, tasks, tuning
@@ -19,8 +22,6 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import metrics, words
 from ranklaunch.tune.model import FAILED, HUNG, OK, OUT_OF_MEMORY, Experiment
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 
 # What tune says to each run by options, or has seen to itself.
@@ -43,7 +44,8 @@ MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_REASON = 300  # characters
 
 
-class Order(Value):
+@dataclass(frozen=True)
+class Order:
     """What node 0 has decided. nodes: by index, the first of them leads. ports: of the rendezvous and of the muster, free on that one."""
 
     name: str
@@ -65,7 +67,7 @@ class Order(Value):
 
 def read(body: Mapping[str, Any]) -> Order:
     """Of a word. Raises ValueError, TypeError or LookupError."""
-    order = Order(**{name: body[name] for name in Order._fields})
+    order = Order(**{name: body[name] for name in names(Order)})
     if not NAME.fullmatch(order.name) or type(order.config) is not dict:
         msg = f"an experiment called {order.name!r:.80}"
         raise ValueError(msg)

@@ -6,6 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ranklaunch.command.below import free_ports, own_command
 from ranklaunch.command.tuning import director
@@ -20,7 +21,6 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, plot, results, table, words
 from ranklaunch.tune.model import Result, Settings
 from ranklaunch.tune.search import Search
-from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 
 RUN_LOGS = folders.BEST  # in the log directory: of the program that is started with the best

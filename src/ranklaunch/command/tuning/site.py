@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+from dataclasses import dataclass, replace
 
 from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.files import absolute, join
@@ -16,7 +17,6 @@ from ranklaunch.read import settings, tuning
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.tune import autotuning
 from ranklaunch.tune.results import EXPERIMENTS
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict import folders
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
@@ -28,7 +28,8 @@ AUTOTUNING = "--autotuning"
 NODE_GRACE_S = 5.0  # more than an experiment has: it ends its own ranks first
 
 
-class Site(Value):
+@dataclass(frozen=True)
+class Site:
     """plan: of the user's whole job. config: the path of the user's DeepSpeed configuration; text: what is in it. timeout_s: of each
     experiment. key: from which each experiment's own follows. same: by what results of an earlier start are of the same search."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ranklaunch.command import launch, options
 from ranklaunch.command.tuning import site
@@ -19,7 +20,6 @@ from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.tune import table
 from ranklaunch.tune.search import Search
-from ranklaunch.values import replace
 
 DESCRIPTION = "The fastest DeepSpeed configuration that fits, by trying: each experiment is a run of its own."
 USAGE = "ranklaunch tune [OPTIONS] -- PROGRAM [ARGS...]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ranklaunch.errors import WaitError
-from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit
@@ -59,7 +59,8 @@ def beat_s(nodes: int, lost_after_s: float) -> float:
     return min(max(1.0, nodes / PINGS_PER_S), max(1.0, lost_after_s / 4))
 
 
-class Silence(Value):
+@dataclass(frozen=True)
+class Silence:
     """lost: when the node that is lost was last heard; others: when each of the other nodes was, whose connection stands or has fallen
     silent too; of a clock that says now."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
@@ -16,7 +17,6 @@ from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note

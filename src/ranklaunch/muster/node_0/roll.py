@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ranklaunch.errors import runs
 from ranklaunch.plan.agreement import ALL, ARGUMENTS, Agreement, Teller, is_of_ranks
 from ranklaunch.plan.facts import FIXED
 from ranklaunch.plan.model import TABLE
-from ranklaunch.typed import Any
 
 NAMED = 12  # nodes or values that one line names
 MOST_SLOTS_NAMED = 64  # nodes whose slots one line names

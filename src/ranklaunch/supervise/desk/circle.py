@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 ASK, DO, DID, SAID = "ask", "do", "did", "said"
 PAGE, PAGE_BYTES = 256, 64 * 1024  # of ranks, and of what is said of them
@@ -23,7 +23,8 @@ Judge = Callable[[Mapping[str, Any]], object]
 Told = Callable[[Mapping[int, Mapping[str, Any]]], None]
 
 
-class _Question(Value):
+@dataclass(frozen=True)
+class _Question:
     answers: dict[int, dict[str, Any]]
     of: int
     told: Told

@@ -14,10 +14,10 @@ import struct
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import Any
 
 MOST_ASKED = 64 * 1024  # bytes of one question
 MOST_GUESTS = 16  # at one time

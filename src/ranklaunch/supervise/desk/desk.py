@@ -7,6 +7,8 @@ its age.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.wire import WireError, text
 from ranklaunch.plan.model import Plan, Save
@@ -18,8 +20,6 @@ from ranklaunch.supervise.desk.saving import Offer, Saving
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ DO = "do"
 MOST_SETTING = 40  # characters of a setting's name
 
 
-class Asked(Value):
+@dataclass(frozen=True)
+class Asked:
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
     of_ranks: what else is known of ranks, by rank and key; present: of the job, by key. offer: as in Saving. stop: the job, as by SIGTERM.
     end_by: at that time, by the loop's clock, no stop of this node may last any longer; and how its ranks were asked to save before."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.records import Record
@@ -15,8 +17,6 @@ from ranklaunch.secrets import redact
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Identity
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 MOST_S = 0.01  # for reading, in one call
 MOST_WORDS, MOST_WORD = 16, 100  # of a launcher's command line
@@ -24,7 +24,8 @@ MOST_LAUNCHERS = 8 * 1024  # bytes of all launchers of a node, in an answer
 MOST_NAME = 60
 
 
-class _Head(Value):
+@dataclass(frozen=True)
+class _Head:
     """The first Python of a rank. placed_by: what started the rank: ranklaunch, a launcher, "" for something else."""
 
     process: Identity
@@ -33,7 +34,8 @@ class _Head(Value):
     parent: Identity
 
 
-class _Launcher(Value):
+@dataclass(frozen=True)
+class _Launcher:
     process: Identity
     name: str
     argv: tuple[str, ...]

@@ -6,11 +6,11 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ranklaunch.plan.model import Save
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.bounded import Apart
-from ranklaunch.typed import Any
 
 TOUCH_S = 0.5  # for the file, while nobody else is served; whoever asks waits for 0.8
 AGAIN_S = 5.0  # within which a request is the same one: a platform may warn every node of a job

@@ -6,11 +6,11 @@ Words between nodes: "stacks" to node 0 from the node that was asked; "stacked" 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise.companions import Attended
-from ranklaunch.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.gathered import Gathered

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
-from ranklaunch.typed import Any
 
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.desk import ends
 from ranklaunch.system import disk, tree
 from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

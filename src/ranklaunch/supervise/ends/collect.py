@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.ends import records
@@ -34,8 +36,6 @@ from ranklaunch.supervise.output.pipe import TAIL
 from ranklaunch.supervise.ranks.child import LAUNCHER, UNJUDGED
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system.signals import code_of, signal_of
-from ranklaunch.typed import TYPE_CHECKING, Any
-from ranklaunch.values import replace
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.judge import Circumstances, Ending

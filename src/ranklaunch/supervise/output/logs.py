@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
@@ -17,7 +18,6 @@ from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.showing import with_returns_told
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.logs import Times

@@ -16,15 +16,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from signal import SIGKILL
+from typing import Any
 
 from ranklaunch.plan.model import RankOutputs
 from ranklaunch.supervise.output.follow import key_and_round
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import TOLD, code_of, signal_of
-from ranklaunch.typed import Any
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict.model import Failure
 
 AT_ONCE_S = 0.05  # ends that are heard of so soon after each other may have been the other way round
@@ -66,7 +66,8 @@ class Watched:
         return Failure(self.rank, self.code or 0, self.signal, self.pid, at=self.ended_at, name=self.name)
 
 
-class Watcher(Value):
+@dataclass(frozen=True)
+class Watcher:
     """Who watches the ranks of a launcher. started: hears of a rank, with its pid and the folder of its files. ended: hears of its end.
     signalled: whether the ranks have been told to end. hear: takes in what the launcher has written by now."""
 

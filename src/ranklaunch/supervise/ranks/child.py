@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.errors import ConfigError
@@ -13,8 +15,6 @@ from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import code_of, signal_of
-from ranklaunch.typed import TYPE_CHECKING, NamedTuple
-from ranklaunch.values import Value
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
-class End(Value):
+@dataclass(frozen=True)
+class End:
     """End of a child. status: its wait status. at: monotonic seconds. max_rss_kb: peak resident memory, from the kernel's accounting.
     told: the signals that it was sent before."""
 
@@ -55,7 +56,8 @@ class End(Value):
         return signal_of(self.status)
 
 
-class Success(Value):
+@dataclass(frozen=True)
+class Success:
     """Success of a node, whose launchers and ranks all ended with 0. text: for people. unseen: number of ranks that were not seen. fewer:
     the reason if it counts as a failure after all, else "". code: exit code of that failure."""
 

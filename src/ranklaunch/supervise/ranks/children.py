@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.launchers import started
 from ranklaunch.plan.model import Plan, Process
@@ -16,15 +18,14 @@ from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
-from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import Value
 from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.logs import Logs
 
 
-class OfChildren(Value):
+@dataclass(frozen=True)
+class OfChildren:
     """Who hears of them: that one has started, has written something, has ended."""
 
     started: Callable[[Child], None]
@@ -36,7 +37,8 @@ MOST_ADOPTED = 65536
 FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
-class Daemon(Value):
+@dataclass(frozen=True)
+class Daemon:
     """What carries ranks of another node's launcher here, such as Open MPI's orted, and was killed. at: monotonic seconds."""
 
     name: str

@@ -9,13 +9,13 @@ import os
 import re
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, RankOutputs, everything
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.values import replace
 
 MOST_PROOF = 64  # bytes of the file of Launcher.proof
 KILLED = 128 + signal.SIGKILL

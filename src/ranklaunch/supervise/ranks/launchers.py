@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
@@ -18,8 +20,6 @@ from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import TYPE_CHECKING
-from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 

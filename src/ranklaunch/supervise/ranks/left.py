@@ -8,13 +8,13 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.secrets import redact
 from ranklaunch.supervise.ranks.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.children import Children

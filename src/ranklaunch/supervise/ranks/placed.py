@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ranklaunch.ends import records
 from ranklaunch.ends.records import Record
@@ -17,7 +18,6 @@ from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD
 from ranklaunch.supervise.ranks.child import DECIDING, Child
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system import tree
-from ranklaunch.values import replace
 
 MOST_ENVIRONMENT = 512 * 1024  # bytes
 

@@ -7,6 +7,7 @@ the failure of the job. docs/supervision.md has the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared.starters import file_of
@@ -24,7 +25,6 @@ from ranklaunch.supervise.ranks.left import apart, command_of
 from ranklaunch.supervise.ranks.placed import Placed, job_of
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of
-from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Culprit
 

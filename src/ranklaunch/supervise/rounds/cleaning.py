@@ -12,13 +12,13 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.settings import BY_MPI
 from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.watch import devices
 
@@ -35,7 +35,8 @@ USED_MB = 512  # what drivers keep of a device without any process
 Ask = Callable[[tuple[str, ...]], str]  # a program's output; "" where it is not there, fails or is silent
 
 
-class Held(Value):
+@dataclass(frozen=True)
+class Held:
     """What the processes of a round had. pids: theirs. files: in shared memory. before: what was there at their start, by name and
     number of the inode."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from ranklaunch import showing
 from ranklaunch.muster.events import Decide, Decided
 from ranklaunch.plan.model import Rounds
 from ranklaunch.rounds import policy
 from ranklaunch.rounds.policy import Decision, Past, Seen
-from ranklaunch.typed import Any
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import ELSEWHERE

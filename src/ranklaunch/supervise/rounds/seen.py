@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
@@ -14,7 +15,6 @@ from ranklaunch.rounds import progress
 from ranklaunch.supervise.judge import Ending, placed, stopped_by
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import within
-from ranklaunch.typed import Any
 from ranklaunch.verdict import blame
 from ranklaunch.watch.steps import Steps
 

@@ -12,10 +12,10 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from ranklaunch.evidence import flight
 from ranklaunch.supervise.taking.folder import Folder
-from ranklaunch.typed import Any
 
 # The names of stems for fifos, and for dumps with where they are where nothing is said.
 PIPES = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE")

@@ -7,10 +7,10 @@ import json
 import os
 import shutil
 import stat
+from typing import Any
 
 from ranklaunch.errors import number
 from ranklaunch.system import disk
-from ranklaunch.typed import Any
 
 MOST_BYTES = 50 * 1024 * 1024  # of a node, in all that is kept
 KEPT_LAST = 5  # of many times that evidence is taken, beside the first

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from ranklaunch.evidence.gathered import GONE
 from ranklaunch.secrets import redact
 from ranklaunch.system import tree
-from ranklaunch.typed import Any
 
 MOST_PROCESSES = 1024  # of a node
 MOST_THREADS = 64  # of a process

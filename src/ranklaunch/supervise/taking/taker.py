@@ -8,6 +8,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions
@@ -19,8 +21,6 @@ from ranklaunch.supervise.taking import asking, dumps, processes, tools
 from ranklaunch.supervise.taking.folder import Folder, reason
 from ranklaunch.system import bounded, disk, tree
 from ranklaunch.system.signals import OURS
-from ranklaunch.typed import Any, NoReturn
-from ranklaunch.values import Value
 
 TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes
 APART_S = 2.0  # between two looks at the processes
@@ -31,7 +31,8 @@ MOST_SOURCE = 4 << 20  # bytes of a source file in which a line is looked up
 MOST_CALL = 200  # characters of a source line
 
 
-class Order(Value):
+@dataclass(frozen=True)
+class Order:
     """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. env: of tools, and of ranks
     whose own is not known. began: of the attempt, in seconds since 1970, before which no dump is its own. own: the ranks of this node, also
     those that have died. records: the folder of this node's records, "" for none."""

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.evidence import flight, stacks
 from ranklaunch.evidence.gathered import GONE, Gathered, Gathering
@@ -20,7 +21,6 @@ from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking.folder import Folder, room_in
-from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import blame, folders
 from ranklaunch.watch import frames, who
 

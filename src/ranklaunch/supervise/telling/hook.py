@@ -6,12 +6,12 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import forked
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import OURS, name_of
-from ranklaunch.typed import NoReturn
 
 MOST_BYTES = 64 * 1024  # of what it writes, that are shown
 BLOCK = 65536

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ranklaunch.openmetrics import COUNTER, Family, text
-from ranklaunch.typed import Any
-from ranklaunch.values import Value
 
 PHASES = ("starting", "running", "done", "stopping", "ended")
 STATES = ("running", "sleeping", "uninterruptible", "stopped", "traced", "ended", "gone", "unknown")
 Rank = Mapping[str, Any]
 
 
-class Standing(Value):
+@dataclass(frozen=True)
+class Standing:
     """labels: of all samples. info: texts. ranks: of this node, and those of others that write through it, as its desk tells.
     exit_code: None while the job runs. began, now: seconds since 1970."""
 

@@ -8,7 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from ranklaunch.fields import as_dict
 from ranklaunch.files import own_program
 from ranklaunch.read.settings import OF_KEY
 from ranklaunch.secrets.redact import argv as without_secrets
@@ -20,8 +22,6 @@ from ranklaunch.supervise.telling.hook import Hook
 from ranklaunch.supervise.telling.metrics_file import MetricsFile
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import Any
-from ranklaunch.values import as_dict
 from ranklaunch.verdict import avoid, folders
 from ranklaunch.verdict.model import Verdict
 

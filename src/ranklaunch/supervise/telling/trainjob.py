@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from ranklaunch.typed import Any
+from typing import Any
 
 
 def status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool = False) -> dict[str, Any] | None:

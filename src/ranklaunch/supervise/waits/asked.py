@@ -8,12 +8,12 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from ranklaunch.errors import ConfigError, WaitError, refused
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import forked
 from ranklaunch.system.signals import STOPPING, Signals, code_of
-from ranklaunch.typed import NoReturn
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
@@ -15,7 +16,6 @@ from ranklaunch.plan.model import Plan, Wait
 from ranklaunch.system import lookup
 from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.typed import Protocol
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0

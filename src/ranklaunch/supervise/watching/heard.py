@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.watching import limited
 from ranklaunch.supervise.watching.step_reader import READ, step_reader
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Rule

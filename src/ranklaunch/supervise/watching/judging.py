@@ -5,11 +5,12 @@ Without a muster each node does so for itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.watching import uncaught
-from ranklaunch.typed import Any
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Because, Of
 from ranklaunch.watch import expect, who

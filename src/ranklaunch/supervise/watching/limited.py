@@ -6,8 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-
-from ranklaunch.typed import NoReturn
+from typing import NoReturn
 
 
 class TooLongError(Exception):

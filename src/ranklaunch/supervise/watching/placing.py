@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared import against
@@ -27,7 +28,6 @@ from ranklaunch.supervise.ranks.advice import Advice
 from ranklaunch.supervise.ranks.placed import Placed, job_of, variables_of
 from ranklaunch.supervise.watching.step_reader import step_reader
 from ranklaunch.system import tree
-from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 
 PLACES = "places"  # what nodes tell node 0

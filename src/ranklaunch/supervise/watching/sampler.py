@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ranklaunch.supervise.ranks.unnamed import Unnamed
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
-from ranklaunch.typed import NamedTuple
 from ranklaunch.watch.sample import Look, Traffic
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.system.loop import Timer
-from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.verdict import blame
 from ranklaunch.watch.slow import Change, Slow, median, slowest
 from ranklaunch.watch.steps import Step

@@ -6,7 +6,8 @@ running: the pace always runs, the hang detector only where hangs are watched, t
 
 from __future__ import annotations
 
-from ranklaunch.typed import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from ranklaunch.watch.pace import Saves
 from ranklaunch.watch.steps import MOST_LINE, Steps
 

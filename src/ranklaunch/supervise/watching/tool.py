@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import forked
 from ranklaunch.system.loop import Loop
-from ranklaunch.typed import NoReturn
 
 LIMIT_S = 5.0
 MOST = 1024 * 1024  # bytes of an answer

@@ -4,6 +4,7 @@ wait for the rank. The rank recorded the exception when it was raised (ranklaunc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions, records
@@ -11,7 +12,6 @@ from ranklaunch.ends.records import Record
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks.recorded import Records
 from ranklaunch.system.tree import Identity
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit
 from ranklaunch.watch.frames import MOST_OF_TRACEBACK

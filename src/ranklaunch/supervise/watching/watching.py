@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.output.pipe import Output
@@ -15,7 +16,6 @@ from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.tree import Identity
-from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 from ranklaunch.watch import devices, expect, shapes
 from ranklaunch.watch.detector import Limits, moved

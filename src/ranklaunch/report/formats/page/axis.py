@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.report.formats.words import long
 from ranklaunch.report.model import Span
-from ranklaunch.values import Value
 
 ZOOMS = (1, 4, 16, 64)
 TICKS = 6  # at most, in what is seen at once
@@ -15,7 +15,8 @@ ROUND = (*(m * 10.0**e for e in range(-3, 1) for m in (1, 2, 5)), 10.0, 15.0, 30
          7200.0, 10800.0, 21600.0, 43200.0, 86400.0)  # fmt: skip
 
 
-class Axis(Value):
+@dataclass(frozen=True)
+class Axis:
     began: float
     seconds: float
 

@@ -6,6 +6,7 @@ Places are shares of the width, so that the page's width and the zoom stretch ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.errors import numbered
 from ranklaunch.report import model
@@ -14,7 +15,6 @@ from ranklaunch.report.formats.page.axis import Axis, percent
 from ranklaunch.report.formats.page.markup import Html, joined, scrolling, tag
 from ranklaunch.report.formats.words import clock, long
 from ranklaunch.report.model import Attempt, Mark, OnNode, Report, Span
-from ranklaunch.values import Value
 
 MOST_NODES = 24  # that have a line of their own
 MOST_SPANS = 400  # of a line
@@ -23,7 +23,8 @@ MOST_ROUNDS = 12  # that are named
 HEIGHT, TOP, SIGNS = 30, 12, 9
 
 
-class Line(Value):
+@dataclass(frozen=True)
+class Line:
     """Of a node over all rounds. notable: why it is shown before others, "" where nothing is to be said."""
 
     node: int

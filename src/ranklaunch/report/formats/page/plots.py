@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.report.formats.page.axis import Axis, middle
 from ranklaunch.report.formats.page.lanes import lane
 from ranklaunch.report.formats.page.markup import Html, joined, tag
 from ranklaunch.report.model import Report, Round, Seen
-from ranklaunch.values import NOTHING, Value
 
 MOST_LINES = 16  # ranks that are drawn one by one
 BINS, LEAST_BINS = 240, 24
@@ -20,7 +21,8 @@ Point = tuple[float, float]  # when, how much
 Steps = Sequence[Seen]
 
 
-class Series(Value):
+@dataclass(frozen=True)
+class Series:
     """Of a rank in a round, or of all of them. ended: until when the last point stands."""
 
     rank: int
@@ -29,7 +31,8 @@ class Series(Value):
     name: str = ""
 
 
-class Drawn(Value):
+@dataclass(frozen=True)
+class Drawn:
     """odd: ranks that stand out, shown before others, each with its look. most: at the upper edge."""
 
     series: tuple[Series, ...]

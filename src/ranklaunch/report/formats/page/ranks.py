@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.axis import Axis, middle, percent
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag
 from ranklaunch.report.model import Process, Report
-from ranklaunch.values import Value
 
 MOST_ROWS = 64
 MOST_ODD = 24  # ranks that stand out
@@ -21,7 +21,8 @@ WIDE, HIGH = 10_000, 1000
 LABELS = {"failed": "failed", "suspect": "suspect", "stopped": "stopped before the others", "slow": "slow"}
 
 
-class Ranks(Value):
+@dataclass(frozen=True)
+class Ranks:
     """odd: of what looks strange, the look (a key of LABELS). middle_s: seconds of a step of the middle rank, None where none is known.
     slowest_s: of the slowest, 0 where none is known."""
 
