@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.command.tuning import tune
+from ranklaunch.cli.tuning import tune
 from ranklaunch.errors import ConfigError
 from ranklaunch.tune import words
 from ranklaunch.tune.autotuning import KEYS, loads, settled
