@@ -483,7 +483,7 @@ def test_short_words_hold_no_secret() -> None:
 
 def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ranklaunch.redact.output_text", None)
-    monkeypatch.delattr(ranklaunch.redact, "said", raising=False)
+    monkeypatch.delattr(ranklaunch.redact, "output_text", raising=False)
     assert errors.reason("stopped by SIGTERM") == "stopped by SIGTERM"
     assert errors.reason("bad --token hunter2").startswith("(left out: ")
     assert "hunter2" not in "".join((errors.reason("bad --token hunter2"), *errors.quoted(["a", "--token hunter2"])))
