@@ -16,7 +16,8 @@ from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
 from ranklaunch.restarts.decision import Decider
 from ranklaunch.supervise import judge, teardown
 from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.supervise.judge import Circumstances, Ending
+from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.judge import Circumstances
 from ranklaunch.system.memory import UNKNOWN
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Judgement, Suspect

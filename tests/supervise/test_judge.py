@@ -20,7 +20,8 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched
 from ranklaunch.supervise import diagnosis, judge, teardown
-from ranklaunch.supervise.judge import Circumstances, Ending
+from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.judge import Circumstances
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame

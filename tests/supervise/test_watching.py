@@ -32,7 +32,7 @@ from ranklaunch.hangs.sampler import Sampler
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.pipe import Output
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import Stopper

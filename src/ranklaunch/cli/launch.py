@@ -16,10 +16,9 @@ from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
-from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.plan.model import Plan
 from ranklaunch.processes.start import MARK, marked
 from ranklaunch.supervise.context import After, Start, Teller
-from ranklaunch.supervise.plugins import AtStop, Attended, Companion, Join, Later, OnCall
 from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
 from ranklaunch.system import tree
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.nested import Outer
 
 T = TypeVar("T")
-PACED_S = PLACED_S = 1.0  # after the launch
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
@@ -66,7 +64,7 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
-    return replace(start, companions=_companions(start.plan), tell=_tell if start.plan.tell else None), inherited
+    return replace(start, has_plugins=True, tell=_tell if start.plan.tell else None), inherited
 
 
 def _make_plan(request: planning.Request) -> Plan:
@@ -87,57 +85,6 @@ def _tell(*seen: Any) -> Teller:
     from ranklaunch.notify.notifications import Telling  # few jobs have tools that are told
 
     return Telling(*seen)
-
-
-def _companions(plan: Plan) -> tuple[Join, ...]:
-    """Who goes along with what is run."""
-    placing = () if plan.job.node.slots < 2 and plan.runs != PROGRAM else (_placing,)
-    return (_taking, _stops, _pacing, *placing, *((_watching,) if plan.watch.hang != "off" else ()))
-
-
-def _stops(attended: Attended) -> Companion:
-    def make(attended: Attended) -> Companion:
-        from ranklaunch.control.stops import Stops  # most jobs are never stopped
-
-        return Stops(attended)
-
-    return AtStop(attended, make)
-
-
-def _watching(attended: Attended) -> Companion:
-    def make(attended: Attended) -> Companion:
-        from ranklaunch.hangs.monitor import Watching  # most of what it needs, a short job does not
-
-        return Watching(attended)
-
-    return Later(attended, attended.plan().watch.look_s, make, "watches whether the job hangs")
-
-
-def _placing(attended: Attended) -> Companion:
-    def make(attended: Attended) -> Companion:
-        from ranklaunch.supervise.placement_check import Placing  # a job that ends sooner trains nobody twice
-
-        return Placing(attended)
-
-    return Later(attended, PLACED_S, make, "compares its ranks with the plan")
-
-
-def _pacing(attended: Attended) -> Companion:
-    def make(attended: Attended) -> Companion:
-        from ranklaunch.hangs.pace_record import Pacing  # in a short job nobody asks for steps
-
-        return Pacing(attended)
-
-    return Later(attended, PACED_S, make, "follows the steps of its ranks")
-
-
-def _taking(attended: Attended) -> Companion:
-    def make(attended: Attended) -> Companion:
-        from ranklaunch.evidence.collection import Taking  # most jobs leave no evidence
-
-        return Taking(attended)
-
-    return OnCall(attended, make, {("evidence", True): "on_asked", ("evidence", False): "on_order", ("taken", True): "on_taken"})
 
 
 def opened(

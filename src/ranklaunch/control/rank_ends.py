@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.processes.child import LAUNCHER, Child
-from ranklaunch.supervise import judge
+from ranklaunch.supervise import ending
 from ranklaunch.system.signals import name_of
 
 
@@ -31,7 +31,7 @@ def _found(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, in
     return {**{each.rank: (each.code, each.signal) for each in ends if each.rank is not None}, **own}
 
 
-def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes: bool = False) -> bool:
+def told_well(ended: Sequence[Child], explained: ending.Explain, *, of_all_nodes: bool = False) -> bool:
     """Whether launchers say of all their ranks that they have ended with 0, for none that has killed a rank ends so without a word of it.
     of_all_nodes: and there are launchers with ranks on all of them."""
     launchers = [child for child in ended if child.role == LAUNCHER and child.launcher.starts_ranks]
@@ -40,4 +40,4 @@ def told_well(ended: Sequence[Child], explained: judge.Explain, *, of_all_nodes:
 
 
 def _words(child: Child) -> str:
-    return judge.decoded(child.reader.output.tail) if child.reader else ""
+    return ending.decoded(child.reader.output.tail) if child.reader else ""

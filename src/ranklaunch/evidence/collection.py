@@ -20,7 +20,7 @@ from ranklaunch.hangs import frames, suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.child import UNJUDGED, Child
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.verdict import blame, folders
 

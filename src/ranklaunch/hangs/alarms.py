@@ -13,7 +13,7 @@ from ranklaunch.hangs.deaf import NOTICE, Deaf
 from ranklaunch.hangs.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.hangs.suspicion import Known, Missing, Suspect
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Because, Of

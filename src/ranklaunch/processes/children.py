@@ -16,21 +16,11 @@ from ranklaunch.processes.child import DECIDING, RANK, SERVICE, Child, End
 from ranklaunch.processes.start import environment, executable, require_below, start
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
-from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
 from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
-    from ranklaunch.output.logs import Logs
-
-
-@dataclass(frozen=True)
-class OfChildren:
-    """Who hears of them: that one has started, has written something, has ended."""
-
-    started: Callable[[Child], None]
-    wrote: Callable[[Child], None]
-    ended: Callable[[Child], None]
+    from ranklaunch.supervise.attempt import Attempt
 
 
 MOST_ADOPTED = 65536
@@ -52,18 +42,18 @@ class Children:
     ended as its children, by pid, with the signal's name. adopted: wait statuses of strangers, by pid. daemons: those of them that carried
     ranks."""
 
-    def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
+    def __init__(self, attempt: Attempt, env: Mapping[str, str], signals: Signals) -> None:
         self.running: dict[int, Child] = {}
         self.ended: list[Child] = []
         self.killed: dict[int, str] = {}
         self.adopted: dict[int, int] = {}
         self.daemons: list[Daemon] = []
-        self._hear = hear
+        self._attempt = attempt
         self.env = env
         self._own: Mapping[str, str] = {}
         self._signals = signals
-        self._loop = loop
-        self._logs = logs
+        self._loop = attempt.loop
+        self._logs = attempt.logs
         self._reaping = False
 
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
@@ -125,11 +115,11 @@ class Children:
         child.pidfd = _pidfd(child.identity.pid)
         if child.launcher.starts_ranks:
             bequeath(f"launcher_{child.identity.pid}", " ".join((f"{child.launcher.DEPTH:d}", *child.launcher.CARRIERS)))
-        child.reader = self._logs.read(readable, sink, lambda: self._hear.wrote(child))
+        child.reader = self._logs.read(readable, sink, lambda: self._attempt.on_child_output(child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:
             self._loop.on_readable(child.pidfd, lambda: self._reap_one(child.identity.pid))
-        self._hear.started(child)
+        self._attempt.on_child_start(child)
 
     def _reap(self) -> None:
         """Every child that has ended; most of them are orphans that this process inherited."""
@@ -174,7 +164,7 @@ class Children:
             child.reader.drain()
             if child.had_said_all and (child.said is None or not child.told):
                 child.said = child.last_words()
-        self._hear.ended(child)
+        self._attempt.on_child_end(child)
 
     def _note_stranger(self, pid: int, status: int) -> None:
         if len(self.adopted) < MOST_ADOPTED:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
 from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
-from ranklaunch.supervise import judge
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending, decoded, first_word, of_launcher
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
@@ -107,7 +106,7 @@ class Launchers:
         pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
         if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
-        failure = child.reported(judge.decoded(said))
+        failure = child.reported(decoded(said))
         child.dismissed = bool(failure and child.has_told_all(failure))
         if child.dismissed:
             tree.send(child.identity, signal.SIGKILL)
@@ -276,7 +275,7 @@ class Launchers:
         self._attempt.record.event("failing", name=child.process.name)
         plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
         self._attempt.companions.deciding(replace(ending, child=child))
-        self._attempt.nodes.fail(lambda: judge.first_word(plan, ending, self._attempt.nodes.wall))
+        self._attempt.nodes.fail(lambda: first_word(plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
@@ -325,8 +324,8 @@ class Launchers:
                 tree.send(target, signal.SIGKILL)
 
     def _said(self, child: Child, at: float) -> Suspect | None:
-        failure = self.explained(child, judge.decoded(child.reader.output.tail)) if child.reader else None
-        return judge.of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
+        failure = self.explained(child, decoded(child.reader.output.tail)) if child.reader else None
+        return of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
 
     # Without a failure
 

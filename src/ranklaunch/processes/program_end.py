@@ -22,7 +22,7 @@ from ranklaunch.plan.model import PROGRAM as EACH
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.orphans import apart, command_of
 from ranklaunch.processes.rank_heads import Placed, job_of
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of
 from ranklaunch.verdict import blame, folders
@@ -37,7 +37,7 @@ SHOWN = 8  # processes
 
 
 class Whole:
-    """notes: for the verdict of a success."""
+    """Decision about a program that ended with 0."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -47,7 +47,6 @@ class Whole:
         self._left: list[Key] = []
         self._alive_at = self._ended_at = 0.0
         self._sign: object = None
-        self.notes: list[str] = []
 
     def complete(self, go_on: Callable[[], None]) -> None:
         """Call go_on once the work is done; fail the job if it was not."""
@@ -63,7 +62,7 @@ class Whole:
         first = not self._left
         self._left += [process for process in left if process not in self._left]
         if self._plan.trust.left_ranks != WAIT:
-            self.notes.append(f"{self._program} left ranks at work, which were ended: {self._shown(left)}")
+            self._attempt.notes.append(f"{self._program} left ranks at work, which were ended: {self._shown(left)}")
             go_on()
         elif first:
             self._attempt.say(f"{self._program} ended with 0 and left ranks at work: {self._shown(left)}; waiting for them to end")
@@ -115,7 +114,7 @@ class Whole:
         believed = self._plan.trust.exit == PROGRAM
         failure = self._left_failure() or self._hidden_failure(believed=believed) or self._alone()
         if failure and believed:
-            self.notes.append(f"{failure.reason} (RANKLAUNCH_EXIT={PROGRAM})")
+            self._attempt.notes.append(f"{failure.reason} (RANKLAUNCH_EXIT={PROGRAM})")
         if failure and not believed:
             self._attempt.finishes.clear()  # the program's 0
             self._attempt.fail(failure)
@@ -140,14 +139,16 @@ class Whole:
         node = self._placed.node(self._attempt.children.ended)
         found, before = success.hidden(node), success.earlier(node)
         if before:
-            self.notes.append(f"an earlier {before.name} of {self._program} failed with exit code {before.code}; a later one succeeded")
+            self._attempt.notes.append(
+                f"an earlier {before.name} of {self._program} failed with exit code {before.code}; a later one succeeded"
+            )
         if not found:
             return None
         name, code = found.launcher.name, found.launcher.code or 1
         starts = self._advice.starts
         if not believed and (not starts or any(start.judged for start in starts)):
             why = "handles failures itself" if starts else "is no script in which that could be seen"
-            self.notes.append(f"{name} failed with exit code {code}, and {self._program} ended with 0: it {why}")
+            self._attempt.notes.append(f"{name} failed with exit code {code}, and {self._program} ended with 0: it {why}")
             return None
         if any(start.piped for start in starts):
             how = "set -o pipefail at its top passes it on"

@@ -13,7 +13,7 @@ from ranklaunch.errors import RanklaunchError
 from ranklaunch.hangs.steps import Steps
 from ranklaunch.plan.model import Plan
 from ranklaunch.restarts import progress
-from ranklaunch.supervise.judge import Ending, placed, stopped_by
+from ranklaunch.supervise.ending import Ending, placed, stopped_by
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import within
 from ranklaunch.verdict import blame

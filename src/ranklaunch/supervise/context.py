@@ -10,7 +10,7 @@ from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.judge import Told
+from ranklaunch.supervise.ending import Told
 from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.plugins import Attended, Join
 from ranklaunch.supervise.record import Record
@@ -75,7 +75,8 @@ Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
 @dataclass(frozen=True)
 class Start:
     """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. told: what a process that is itself a
-    ranklaunch has found. companions: who goes along with it. decide: whether all start again after a failure; again: what they begin with
+    ranklaunch has found. companions: plugins beside those of running.py. has_plugins:
+    running.py adds its plugins. decide: whether all start again after a failure; again: what they begin with
     then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
     is named."""
 
@@ -85,6 +86,7 @@ class Start:
     replan: Replan | None = None
     told: Told = lambda process: None
     companions: Sequence[Join] = ()
+    has_plugins: bool = False
     decide: Callable[[Decide], Decided] | None = None
     again: Callable[[Again, Held | None], Start] | None = None
     after: After = After()

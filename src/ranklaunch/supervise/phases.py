@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
-from ranklaunch.files import Files, folder_of
-from ranklaunch.muster.nodes import Nodes
+from ranklaunch.files import folder_of
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
 from ranklaunch.processes.child import STEP
-from ranklaunch.processes.children import Children
 from ranklaunch.processes.start import require_program
-from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
+from ranklaunch.supervise.record import bequeath, copied, make_private, offered, write_file
 from ranklaunch.system import disk
-from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.context import After
+    from ranklaunch.supervise.attempt import Attempt
     from ranklaunch.supervise.waits.table_renewal import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
@@ -32,28 +29,29 @@ Replan = Callable[[Arrived], Plan]
 
 
 class Phases:
-    """plan: the newest. replan: makes it anew from what is known by then; None: it stays. over: whether the end has begun, after which no
-    phase goes on. after: which rounds were before."""
+    """Phases of one attempt, up to its launch. plan: the newest. shared: contents of shared memory at the launch. waiting: the thing that a
+    wait is for, "" for none. No phase goes on once the end has begun."""
 
-    def __init__(
-        self, plan: Plan, replan: Replan | None, files: Files, record: Record, loop: Loop, say: Callable[[str], None], children: Children,
-        nodes: Nodes, over: Callable[[], bool], after: After,
-    ) -> None:  # fmt: skip
-        self.plan = plan
-        self.shared: frozenset[tuple[str, int]] = frozenset()  # what was in shared memory at the launch
-        self._replan = replan
-        self._files = files
-        self._record = record
-        self._loop = loop
-        self._say = say
-        self._children = children
-        self._nodes = nodes
-        self._over = over
-        self._after = after
+    def __init__(self, attempt: Attempt) -> None:
+        start = attempt.start
+        self.plan = start.plan
+        self.shared: frozenset[tuple[str, int]] = frozenset()
+        self.waiting = ""
+        self._attempt = attempt
+        self._replan = start.replan
+        self._files = start.files
+        self._record = attempt.record
+        self._loop = attempt.loop
+        self._say = attempt.say
+        self._children = attempt.children
+        self._nodes = attempt.nodes
+        self._after = start.after
         self._known = Arrived()
         self._private = ""  # the folder of that name that has been made
         self._waited: set[tuple[str, str]] = set()
-        self.waiting = ""  # for what, at this time
+
+    def _over(self) -> bool:
+        return self._attempt.ending is not None
 
     @property
     def all(self) -> tuple[Callable[[], None], ...]:

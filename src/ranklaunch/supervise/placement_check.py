@@ -25,7 +25,7 @@ from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
-from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.system import tree
 from ranklaunch.verdict import folders

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import Child
-from ranklaunch.supervise.judge import Ending, Explain
+from ranklaunch.supervise.ending import Ending, Explain
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
@@ -124,71 +124,6 @@ class Companion:
 Join = Callable[[Attended], Companion]
 
 
-class OnCall(Companion):
-    """Stands in for one that most attempts never need, which is made as soon as there is something to do for it: another node's word, or a
-    failure. words: (topic, whether nodes say it to node 0), with the name of who hears it."""
-
-    def __init__(self, attended: Attended, make: Join, words: Mapping[tuple[str, bool], str]) -> None:
-        self._attended = attended
-        self._make = make
-        self._made: Companion | None = None
-        for (topic, at_node_0), name in words.items():
-            attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
-
-    @property
-    def taking(self) -> bool:
-        return self._made is not None and self._made.taking
-
-    def take(self, why: str, ends: bool) -> None:
-        companion = self._companion()
-        if companion:
-            companion.take(why, ends)
-
-    def deciding(self, ending: Ending) -> None:
-        companion = self._companion()
-        if companion:
-            companion.deciding(ending)
-
-    def died(self, launcher: Child, rank: Watched) -> None:
-        companion = self._companion()
-        if companion:
-            companion.died(launcher, rank)
-
-    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
-        return self._made.before_stop(ending, go_on) if self._made else False
-
-    def hurried(self) -> None:
-        if self._made:
-            self._made.hurried()
-
-    def stopped(self) -> None:
-        if self._made:
-            self._made.stopped()
-
-    def facts(self) -> Mapping[str, Any]:
-        return self._made.facts() if self._made else {}
-
-    def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        return self._made.notes(ending, found) if self._made else ()
-
-    def close(self) -> None:
-        if self._made:
-            self._made.close()
-
-    def _hear(self, name: str, node: int, body: Any) -> None:
-        companion = self._companion()
-        if companion:
-            getattr(companion, name)(node, body)
-
-    def _companion(self) -> Companion | None:
-        """None where no descriptor is left to import it."""
-        try:
-            self._made = self._made or self._make(self._attended)
-        except (OSError, ImportError) as error:
-            self._attended.say(f"no evidence is taken: {error}")
-        return self._made
-
-
 class Companions:
     """All of an attempt's. hear_evidence: who hears, on node 0, what all nodes have found."""
 
@@ -210,6 +145,9 @@ class Companions:
         if self._joining:
             seen = attended()
             self._all += [join(seen) for join in self._joining]
+
+    def add(self, join: Join, attended: Attended) -> None:
+        self._all.append(join(attended))
 
     def taking(self) -> bool:
         return any(companion.taking for companion in self._all)
@@ -293,79 +231,3 @@ class Companions:
         self._waited_for.discard(i)
         if not self._waited_for:
             self.hurry()
-
-
-class StandIn(Companion):
-    """Stand-in for a companion that few jobs need. make: imports and returns it; raises OSError or
-    ImportError without a free descriptor."""
-
-    def __init__(self, attended: Attended, make: Join) -> None:
-        self._attended = attended
-        self._make = make
-        self._made = Companion()
-
-    @property
-    def slow(self) -> bool:
-        return self._made.slow
-
-    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
-        return self._made.before_stop(ending, go_on)
-
-    def on_stop_request(self, number: int) -> None:
-        self._made.on_stop_request(number)
-
-    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        return self._made.of_ranks()
-
-    def present(self) -> Mapping[str, Any]:
-        return self._made.present()
-
-    def stopped(self) -> None:
-        self._made.stopped()
-
-    def facts(self) -> Mapping[str, Any]:
-        return self._made.facts()
-
-    def close(self) -> None:
-        self._made.close()
-
-
-class AtStop(StandIn):
-    """Stand-in for a companion that joins at a stop request, or at the warning of a deadline."""
-
-    def on_deadline(self, ways: Sequence[str]) -> None:
-        self._join()
-        self._made.on_deadline(ways)
-
-    def on_stop_request(self, number: int) -> None:
-        self._join()
-        self._made.on_stop_request(number)
-
-    def on_stop_of_another(self, number: int) -> None:
-        self._join()
-        self._made.on_stop_of_another(number)
-
-    def _join(self) -> None:
-        if type(self._made) is not Companion:
-            return
-        try:
-            self._made = self._make(self._attended)
-        except (OSError, ImportError):
-            pass
-
-
-class Later(StandIn):
-    """Stand-in for a companion that joins after `seconds`. what: its work as a verb, for the message of a companion that cannot be made."""
-
-    def __init__(self, attended: Attended, seconds: float, make: Join, what: str) -> None:
-        super().__init__(attended, make)
-        self._what = what
-        attended.loop.after(seconds, self._join)
-
-    def _join(self) -> None:
-        if self._attended.ending():
-            return
-        try:
-            self._made = self._make(self._attended)
-        except Exception as error:  # no descriptor left; whatever it is, the job goes on
-            self._attended.say(f"nobody {self._what}: {type(error).__name__}: {error}")

@@ -36,7 +36,7 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
     hear of it, and there is a verdict."""
     assert start.again
     try:
-        return replace(start.again(again, held), companions=start.companions)
+        return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins)
     except RanklaunchError as error:
         failure = error
     except (OSError, MemoryError) as error:
@@ -44,7 +44,7 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
     record = start.record.of_attempt(type(failure)(f"restart {again.round} cannot begin: {failure}"))
     after = replace(start.after, restarts=(*start.after.restarts, again.next.get("restart", {})))
     plan = replace(start.plan, job=replace(start.plan.job, restart=again.round))
-    return replace(start, plan=plan, record=record, replan=None, again=None, companions=(), after=after)
+    return replace(start, plan=plan, record=record, replan=None, again=None, companions=(), has_plugins=False, after=after)
 
 
 def no_more(verdict: Verdict) -> Start | None:
@@ -160,7 +160,7 @@ class Session:
 
     def _end_by(self, due: float) -> None:
         self._due = min(self._due, due)
-        self._now().attended().stopper.end_by(self._due)
+        self._now().stopper.end_by(self._due)
 
     def _on_deadline(self, due: float, ways: Sequence[str]) -> None:
         self._end_by(due)

@@ -274,3 +274,18 @@ class DiskFiles:
             return tuple(sorted(os.listdir(self.real(path))))
         except (OSError, ValueError):
             return ()
+
+
+def spare_descriptors(count: int) -> list[int]:
+    """Return so many descriptors, or as many as there are left, to be closed where some are needed."""
+    spare: list[int] = []
+    try:
+        spare.extend(os.open("/", os.O_PATH | os.O_CLOEXEC) for _ in range(count))
+    except OSError:
+        pass
+    return spare
+
+
+def close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())

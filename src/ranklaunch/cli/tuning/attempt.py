@@ -17,7 +17,8 @@ from ranklaunch.plan.model import Process
 from ranklaunch.processes.child import EXPERIMENT, LAUNCHER, Child, Success
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Start, Surroundings
-from ranklaunch.supervise.judge import Circumstances, Ending
+from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.judge import Circumstances
 from ranklaunch.system import memory, tree
 from ranklaunch.tune.search import Search
 from ranklaunch.verdict.blame import Finish

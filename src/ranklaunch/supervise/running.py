@@ -1,0 +1,149 @@
+"""Everything that a running job needs beyond its start. The attempt imports this module once, right after its ranks have started and while
+they load, so that no import is in the path of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ranklaunch import catalogue
+from ranklaunch.control.stops import Stops
+from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.evidence.collection import Taking
+from ranklaunch.hangs.monitor import Watching
+from ranklaunch.hangs.pace_record import Pacing
+from ranklaunch.plan.model import PROGRAM
+from ranklaunch.processes.program_end import Whole
+from ranklaunch.restarts import cleaning, round_facts
+from ranklaunch.restarts.cleaning import Held
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.placement_check import Placing
+from ranklaunch.supervise.plugins import Join
+from ranklaunch.system import tree
+from ranklaunch.system.bounded import Apart
+from ranklaunch.verdict import avoid
+from ranklaunch.verdict.avoid import SuspectHost
+from ranklaunch.verdict.model import Note, Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.ends.model import NodeEnds
+    from ranklaunch.supervise.attempt import Attempt
+    from ranklaunch.supervise.ending import Ending
+    from ranklaunch.supervise.verdict import Circumstances
+    from ranklaunch.verdict.blame import Judgement, Suspect
+
+KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
+SOON_S = 1.0  # after the launch: a job that ends sooner needs neither its steps nor a comparison of places
+
+
+class Running:
+    """Work of one attempt beyond its start."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        if attempt.launched_at is not None:
+            self._join()
+
+    def prepare(self) -> None:
+        """Compile the patterns that a failure needs."""
+        catalogue.find("RuntimeError: no failure yet\n")
+
+    def hurry(self) -> None:
+        """Keep no stop waiting for plugins."""
+        self._attempt.companions.hurry()
+
+    def _join(self) -> None:
+        """Add the plugins of a job that people started: at once, or when the job has lasted for a while."""
+        attempt, plan = self._attempt, self._attempt.plan
+        if not attempt.start.has_plugins:
+            return
+        attempt.companions.add(Taking, attempt.attended())
+        attempt.companions.add(Stops, attempt.attended())
+        self._join_later(SOON_S, Pacing, "follows the steps of its ranks")
+        if plan.job.node.slots > 1 or plan.runs == PROGRAM:
+            self._join_later(SOON_S, Placing, "compares its ranks with the plan")
+        if plan.watch.hang != "off":
+            self._join_later(plan.watch.look_s, Watching, "watches whether the job hangs")
+
+    def _join_later(self, seconds: float, join: Join, work: str) -> None:
+        """Add a plugin after `seconds`, unless the end has begun. work: for the message of a plugin that cannot be made."""
+        attempt = self._attempt
+
+        def add() -> None:
+            if attempt.ending:
+                return
+            try:
+                attempt.companions.add(join, attempt.attended())
+            except Exception as error:  # no descriptor left; whatever it is, the job goes on
+                attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
+
+        attempt.loop.after(seconds, add)
+
+    def program_ended(self, go_on: Callable[[], None]) -> None:
+        """Call go_on once the work of a program that ended with 0 is done; fail the job if it was not."""
+        Whole(self._attempt).complete(go_on)
+
+    def keeps_node(self) -> str:
+        """Return why this node has succeeded with node 0: only programs that keep it for others run here, as a sleep, or an sshd for the
+        ranks of an mpirun; "" if anything else does."""
+        names = set(self._names())
+        keepers = sorted(names & {*KEEPERS})
+        is_kept = keepers and names <= {*tree.SHELLS, *KEEPERS}
+        return f"node 0 has ended, and nothing ran here but {' and '.join(keepers)}" if is_kept else ""
+
+    def _names(self) -> Iterator[str]:
+        """Yield the names of the processes that run here."""
+        for child in self._attempt.children.running.values():
+            for process in (child.identity, *tree.descendants(child.identity.pid)):
+                entry = tree.entry(process.pid)
+                if entry:
+                    yield entry.name
+
+    def held(self) -> Held:
+        """Return what the processes of this round hold, and may leave to the next one."""
+        held, before = cleaning.held(self._attempt.phases.shared), self._attempt.held
+        return held.and_more(before) if before else held
+
+    # After a failure
+
+    def look_at_disks(self) -> Apart | None:
+        return judge.look_at_disks(self._attempt.plan)
+
+    def suspects(self, node: NodeEnds | None) -> Sequence[Suspect]:
+        return judge.suspects(self._attempt.plan, self._ending, node, self._attempt.nodes.wall)
+
+    def notes_of_failure(self, node: NodeEnds | None, suspects: Sequence[Suspect]) -> tuple[Note, ...]:
+        attempt, ending = self._attempt, self._ending
+        return (
+            *judge.notes(attempt.plan, ending, suspects, attempt.disks),
+            *map(Note, attempt.companions.notes(ending, suspects)),
+            *judge.notes_of_stop(attempt.plan, ending, node, suspects, attempt.stopper.caught),
+        )
+
+    def alone(self, own: Judgement, state: Mapping[str, Any], circumstances: Circumstances) -> Judgement:
+        return judge.alone(own, state, self._attempt.plan, self._ending, circumstances)
+
+    def round_state(self) -> Mapping[str, Any]:
+        """Return the state of this node for the decision about another round."""
+        attempt, ending = self._attempt, self._ending
+        first = min(ending.at, attempt.launchers.failing_since or ending.at)
+        finished = attempt.success is not None or any(finish.at < attempt.nodes.wall(first) for finish in attempt.finishes)
+        state = round_facts.state(
+            attempt.plan, attempt.logs.kept, attempt.launched_at, attempt.loop.clock(), finished=finished, failure=attempt.record.failure
+        )
+        return {**state, **round_facts.asked(attempt.plan, ending, attempt.around.asked())}
+
+    def host_to_avoid(self, verdict: Verdict, facts: Mapping[str, Any]) -> SuspectHost | None:
+        hosts = [node.host for node in self._attempt.plan.job.everyone]
+        return avoid.suspect(verdict, hosts, facts.get("hang"), self._attempt.start.after.restarts)
+
+    def exceptions(self, node: NodeEnds) -> Iterator[str]:
+        return judge.exceptions_despite_success(self._attempt.plan, node)
+
+    def excerpt(self, lines: Sequence[str], most: int) -> Sequence[str]:
+        return last_lines("\n".join(lines), most)
+
+    @property
+    def _ending(self) -> Ending:
+        assert self._attempt.ending is not None
+        return self._attempt.ending
