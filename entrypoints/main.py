@@ -114,8 +114,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Of descriptors, memory, processes or disk, or of what is written to, which may go away."""
-    return isinstance(error, (MemoryError, NotTakenError)) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+    """Return True for a shortage of descriptors, memory, processes or disk, or of a reader of our output. Without memory, Python also
+    raises SystemError ("error return without exception set"), and ImportError for a library of its own."""
+    is_unmapped = isinstance(error, ImportError) and "failed to map segment" in str(error)
+    is_refused = isinstance(error, OSError) and error.errno in SHORTAGES
+    return is_unmapped or is_refused or isinstance(error, (MemoryError, SystemError, NotTakenError))
 
 
 def _command(argv: list[str]) -> Callable[[list[str], Mapping[str, str], object], int] | None:
