@@ -189,11 +189,11 @@ def test_changes_of_module_count_by_thread(walks: ModuleType) -> None:
 # By walk: modules in the order in which the walk first comes to them.
 ORDER = {
     "plan": ["plan.planning", "adapters.platforms.modelarts", "adapters.launchers.torchrun"],
-    "verdict": ["supervise.ranks.children", "supervise.attempt", "verdict.blame", "verdict.model"],
-    "line": ["supervise.output.pipe", "supervise.output.logs", "supervise.output.console"],
-    "round": ["supervise.ranks.children", "verdict.blame", "rounds.policy", "plan.planning"],
+    "verdict": ["processes.children", "supervise.attempt", "verdict.blame", "verdict.model"],
+    "line": ["output.pipe", "output.logs", "output.console"],
+    "round": ["processes.children", "verdict.blame", "restarts.policy", "plan.planning"],
 }
-LAST = {"verdict": "system.disk", "line": "supervise.output.console"}
+LAST = {"verdict": "system.disk", "line": "output.console"}
 
 
 @pytest.mark.processes

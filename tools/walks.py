@@ -140,7 +140,7 @@ WALKS = {
     "line": Walk(
         "a line of output -> the console",
         begins=CALLBACKS,
-        ends=("supervise.output.console:write",),
+        ends=("output.console:write", "supervise.output.console:write"),
         ends_with=LINE,
         program=SETTLE + PRINT,
         sign="line",
@@ -148,7 +148,7 @@ WALKS = {
     "round": Walk(
         "a failure -> the next round",
         begins=CALLBACKS,
-        ends=("supervise.ranks.children:_start",),
+        ends=("processes.children:_start", "supervise.ranks.children:_start"),
         env={"RANKLAUNCH_MAX_RESTARTS": "1"},
         program=SETTLE + FAIL,
         sign="status",
