@@ -17,6 +17,7 @@ import pytest
 
 from ranklaunch.ends import collect
 from ranklaunch.ends.model import as_json
+from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
 from ranklaunch.system import tree
 from ranklaunch.verdict import blame
@@ -62,7 +63,7 @@ class Recorder:
         for end in ends["ends"]:
             if end["launcher"]:
                 end["launcher"]["own_pid"] = 0  # these tests look at no pid
-        judged = judge.judgement(ending, found, (), (), circumstances)
+        judged = ending_of_node.judgement(ending, found, (), (), circumstances)
         pid, start = tree.identify(os.getpid())  # such tests take their own process for a child
         text = re.sub(rf"(?<=: )(?:{pid}|{start})(?=[,}}])", "4711", json.dumps(ends))
         self._calls.append({"ends": json.loads(text), "verdict": blame.as_message(judged), "call": True})

@@ -14,10 +14,10 @@ from ranklaunch.env.job import Job, Node, Program
 from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
 from ranklaunch.restarts.decision import Decider
-from ranklaunch.supervise import judge, teardown
+from ranklaunch.supervise import ending as ending_of_node
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.judge import Circumstances
+from ranklaunch.supervise.ending import Circumstances, Ending
 from ranklaunch.system.memory import UNKNOWN
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Judgement, Suspect
@@ -70,11 +70,11 @@ class JobReplay:
             again, decided = answer.again, answer.judgement
         if alone and decided is own:
             node = found[0]
-            decided = teardown.alone(own, node.state if self._decider else {}, node.plan, node.ending, node.circumstances)
+            decided = judge.alone(own, node.state if self._decider else {}, node.plan, node.ending, node.circumstances)
         return {node.index: decided if alone or not _is_cut_off(node) else _without_node_0(node) for node in found}, again
 
     def _alone(self, node: NodeReplay) -> Judgement:
-        return judge.judgement(node.ending, node.suspects(), (), (), node.circumstances)
+        return ending_of_node.judgement(node.ending, node.suspects(), (), (), node.circumstances)
 
 
 def _at_node_0(nodes: Sequence[NodeReplay]) -> Judgement:
@@ -85,7 +85,7 @@ def _at_node_0(nodes: Sequence[NodeReplay]) -> Judgement:
     for node in nodes:
         if node.ending.outcome != "succeeded" and not _is_cut_off(node):
             told += blame.ordered(node.suspects())[: 1 + blame.MOST_FAILURES]
-    return blame.judge(told) if told else judge.judgement(nodes[0].ending, (), (), (), nodes[0].circumstances)
+    return blame.judge(told) if told else ending_of_node.judgement(nodes[0].ending, (), (), (), nodes[0].circumstances)
 
 
 def _is_cut_off(node: NodeReplay) -> bool:

@@ -19,9 +19,9 @@ from ranklaunch.diagnose.excerpt import last_lines
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched
-from ranklaunch.supervise import diagnosis, judge, teardown
-from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.judge import Circumstances
+from ranklaunch.supervise import diagnosis, judge
+from ranklaunch.supervise import ending as ending_of_node
+from ranklaunch.supervise.ending import Circumstances, Ending
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
@@ -90,7 +90,7 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
     unseen.by_itself = seen.by_itself = caught.by_itself = False
     child.below = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
     ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
-    found = judge.verdict(plan, common, ending, [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]
 
 
@@ -105,7 +105,7 @@ def test_victims_of_a_launcher_are_its_ranks() -> None:
     child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
     child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
     common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
-    found = judge.verdict(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], circumstances(), "").victims
     assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
         ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
     ]  # fmt: skip
@@ -116,7 +116,7 @@ def test_a_culprit_is_no_victim() -> None:
     child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
     child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
     common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
-    found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 
@@ -127,8 +127,8 @@ def test_a_culprit_is_no_victim() -> None:
 def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status: int, waits: bool) -> None:
     child = Child(helpers.plan(helpers.local(), method="spawn").processes[0], tree.identify(os.getpid()), role)
     child.end = End(status, 1.0)
-    assert teardown.failure(child)
-    assert teardown.may_be_stopped(child) == waits
+    assert ending_of_node.ending_of(child)
+    assert ending_of_node.may_be_stopped(child) == waits
 
 
 @for_each(

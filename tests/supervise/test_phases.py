@@ -14,7 +14,7 @@ import pytest
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Process
-from ranklaunch.supervise.context import After
+from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.system.loop import Loop
 
@@ -38,13 +38,25 @@ class Nodes:
         return False
 
 
+class Attempt:
+    """Attempt that has not ended; whenever somebody asks for its ending, the wait of the moment is noted."""
+
+    def __init__(self, start: Start, children: Any, nodes: Nodes) -> None:
+        self.start, self.children, self.nodes = start, children, nodes
+        self.record, self.loop, self.say = start.record, Loop(), print
+
+    @property
+    def ending(self) -> None:
+        self.nodes.note()
+
+
 def phases(nodes: Nodes, env: Mapping[str, str] | None = None) -> Phases:
     plan = replace(helpers.plan(helpers.local(nodes=2)), offers={})
     record: Any = SimpleNamespace(event=lambda *words, **more: None)
     children: Any = SimpleNamespace(start=lambda *words: None, running={}, env=env or {})
-    given: Any = nodes
-    nodes.phases = Phases(plan, None, helpers.MemoryFiles(), record, Loop(), print, children, given, nodes.note, After())
-    return nodes.phases  # type: ignore[no-any-return]
+    attempt: Any = Attempt(Start(plan, record, helpers.MemoryFiles()), children, nodes)
+    begun = nodes.phases = Phases(attempt)
+    return begun
 
 
 def test_what_is_waited_for_is_said_while_it_is() -> None:

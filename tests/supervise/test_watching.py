@@ -18,7 +18,6 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.cli import launch
 from ranklaunch.ends.records import SCHEMA
 from ranklaunch.hangs import monitor
 from ranklaunch.hangs import rank_lines as heard_
@@ -26,12 +25,14 @@ from ranklaunch.hangs import uncaught as uncaught_
 from ranklaunch.hangs.device_tool import Tool
 from ranklaunch.hangs.expect import parse
 from ranklaunch.hangs.frames import Rule
+from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.rank_lines import Heard
 from ranklaunch.hangs.sample import Look
 from ranklaunch.hangs.sampler import Sampler
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.pipe import Output
+from ranklaunch.supervise import running
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import Record
@@ -455,8 +456,8 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Job]:
 
 
 def test_nobody_looks_where_that_is_not_wanted() -> None:
-    joining = [launch._companions(helpers.plan({"RANKLAUNCH_HANG": mode}, method="spawn")) for mode in ("off", "observe")]
-    assert [launch._watching in each for each in joining] == [False, True]
+    plans = [helpers.plan({"RANKLAUNCH_HANG": mode}, method="spawn") for mode in ("off", "observe")]
+    assert [Watching in [join for _, join, _ in running.later(plan)] for plan in plans] == [False, True]
 
 
 @pytest.mark.parametrize(("use", "hangs"), [("0, 500, 90.0, 700.0, 0", True), ("99, 500, 650.0, 700.0, 40", False)])

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from ranklaunch.processes.child import Child
     from ranklaunch.processes.child_ranks import Watched
     from ranklaunch.processes.children import Daemon
-    from ranklaunch.supervise.ending import Ending
-    from ranklaunch.supervise.verdict import Circumstances
+    from ranklaunch.supervise.ending import Circumstances, Ending
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.model import Failure
 

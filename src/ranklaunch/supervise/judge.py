@@ -15,8 +15,7 @@ from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan
 from ranklaunch.restarts import decision
 from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.supervise.ending import Ending, first_word, placed
-from ranklaunch.supervise.verdict import Circumstances
+from ranklaunch.supervise.ending import Circumstances, Ending, first_word, placed
 from ranklaunch.system import bounded, disk, tree
 from ranklaunch.system.bounded import Apart
 from ranklaunch.verdict import blame, endings, folders

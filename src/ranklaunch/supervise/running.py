@@ -12,7 +12,7 @@ from ranklaunch.diagnose.excerpt import last_lines
 from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.pace_record import Pacing
-from ranklaunch.plan.model import PROGRAM
+from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.processes.program_end import Whole
 from ranklaunch.restarts import cleaning, round_facts
 from ranklaunch.restarts.cleaning import Held
@@ -28,12 +28,20 @@ from ranklaunch.verdict.model import Note, Verdict
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.attempt import Attempt
-    from ranklaunch.supervise.ending import Ending
-    from ranklaunch.supervise.verdict import Circumstances
+    from ranklaunch.supervise.ending import Circumstances, Ending
     from ranklaunch.verdict.blame import Judgement, Suspect
 
 KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
 SOON_S = 1.0  # after the launch: a job that ends sooner needs neither its steps nor a comparison of places
+
+
+def later(plan: Plan) -> Iterator[tuple[float, Join, str]]:
+    """Yield the plugins of a job that lasts: seconds after the launch, the plugin, and its work for a message if it cannot be made."""
+    yield SOON_S, Pacing, "follows the steps of its ranks"
+    if plan.job.node.slots > 1 or plan.runs == PROGRAM:
+        yield SOON_S, Placing, "compares its ranks with the plan"
+    if plan.watch.hang != "off":
+        yield plan.watch.look_s, Watching, "watches whether the job hangs"
 
 
 class Running:
@@ -59,11 +67,8 @@ class Running:
             return
         attempt.companions.add(Taking, attempt.attended())
         attempt.companions.add(Stops, attempt.attended())
-        self._join_later(SOON_S, Pacing, "follows the steps of its ranks")
-        if plan.job.node.slots > 1 or plan.runs == PROGRAM:
-            self._join_later(SOON_S, Placing, "compares its ranks with the plan")
-        if plan.watch.hang != "off":
-            self._join_later(plan.watch.look_s, Watching, "watches whether the job hangs")
+        for seconds, join, work in later(plan):
+            self._join_later(seconds, join, work)
 
     def _join_later(self, seconds: float, join: Join, work: str) -> None:
         """Add a plugin after `seconds`, unless the end has begun. work: for the message of a plugin that cannot be made."""

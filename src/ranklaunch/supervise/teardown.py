@@ -13,8 +13,8 @@ from ranklaunch.ends.model import NodeEnds, as_json
 from ranklaunch.fields import as_dict
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.orphans import Leftovers, remove_sessions
+from ranklaunch.supervise.ending import Circumstances, judgement, verdict_of
 from ranklaunch.supervise.record import made_since
-from ranklaunch.supervise.verdict import Circumstances, judgement, of_node
 from ranklaunch.system import disk, tree
 from ranklaunch.system.signals import STOPPING
 from ranklaunch.verdict import blame, folders
@@ -54,14 +54,14 @@ class Teardown:
         needed = ending.outcome != "succeeded" or self._has_exceptions()
         node = self._node_ends(circumstances) if needed else None
         agreed = self._agree(circumstances, node)
-        verdict = of_node(attempt.plan, agreed, ending, attempt.children.ended, circumstances, attempt.began)
+        bare = verdict_of(attempt.plan, agreed, ending, attempt.children.ended, circumstances, attempt.began)
         unsignalled = tuple(_unsignalled(attempt.stopper.stuck))
-        of_success = self._notes_of_success(node) if verdict.outcome == "succeeded" else ()
-        notes = (*verdict.notes, *of_success, *attempt.plan.noted, *unsignalled)
-        verdict = replace(verdict, notes=notes, more=self._more(verdict))
-        self._report(verdict, unsignalled)
+        of_success = self._notes_of_success(node) if bare.outcome == "succeeded" else ()
+        notes = (*bare.notes, *of_success, *attempt.plan.noted, *unsignalled)
+        whole = replace(bare, notes=notes, more=self._more(bare))
+        self._report(whole, unsignalled)
         self._keep_ends(node or self._node_ends(circumstances))
-        return verdict
+        return whole
 
     def has_records(self) -> bool:
         """Return True if a process of this node recorded anything of itself."""
