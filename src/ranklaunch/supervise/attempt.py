@@ -47,7 +47,6 @@ TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
 NODE_0_DONE = "node_0_done"  # word: node 0's program ended with 0
 KEPT_S = 2.0  # between looks at whether this node is only kept for node 0
 LATER_S = 0.3  # after the launch: a job that succeeds sooner needs none of `running`
-SPARE_DESCRIPTORS = 3  # kept for imports, where a job takes all others
 
 
 class Attempt:
@@ -75,7 +74,6 @@ class Attempt:
         self.victims_from = math.inf
         self.disks: Apart | None = None  # a look at the file systems
         self._stop_requests: set[int] = set()
-        self._spare = disk.spare_descriptors(SPARE_DESCRIPTORS)
         self.loop = Share(around.loop)
         self.killed = memory.Kills(self.loop)
         self.logs = Logs(self.loop, start.record, around.terminal, start.plan, around.nodes.wall)
@@ -123,14 +121,13 @@ class Attempt:
     def running(self) -> Running:
         """Return what a job that lasts or fails needs. Its modules are imported here, once: LATER_S after the launch, or at an earlier
         failure."""
-        disk.close_all(self._spare)
+        disk.close_all(self.around.spare)
         from ranklaunch.supervise.running import Running
 
         return Running(self)
 
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
-        disk.close_all(self._spare)
         self.phases.close()
         if self.disks:
             self.disks.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch.files import Files
@@ -97,7 +97,8 @@ class Start:
 @dataclass(frozen=True)
 class Surroundings:
     """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
-    of the first stop request, and when it came, in monotonic seconds. teller: who tells tools of the job."""
+    of the first stop request, and when it came, in monotonic seconds. teller: who tells tools of the job. spare: descriptors
+    for imports."""
 
     loop: Loop
     terminal: Terminal
@@ -107,3 +108,4 @@ class Surroundings:
     take_signals: Callable[[], None]
     asked: Callable[[], tuple[int, float] | None]
     teller: Callable[[], Teller] = Teller
+    spare: list[int] = field(default_factory=list)

@@ -16,7 +16,7 @@ from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.record import bequeath
-from ranklaunch.system import tree
+from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
 from ranklaunch.verdict.model import Verdict
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 BEAT_S = 1.0
+SPARE_DESCRIPTORS = 3  # kept for imports at a failure: a job may take all others
 OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
@@ -62,6 +63,7 @@ class Session:
         self._has_desk = has_desk
         self._asked: tuple[int, float] | None = None
         self._due = math.inf  # when all has to have ended
+        self._spare = disk.spare_descriptors(SPARE_DESCRIPTORS)
         self._loop = Loop()
         self._terminal = Terminal(self._loop, env)
         self._attempt: Attempt | None = None
@@ -118,9 +120,8 @@ class Session:
             lost=lambda suspect: self._now().on_lost(suspect),
         )
         nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
-        return Surroundings(
-            self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked, lambda: self._teller
-        )
+        asked, teller = lambda: self._asked, lambda: self._teller
+        return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, asked, teller, self._spare)
 
     def _tell_of(self, start: Start) -> None:
         """Once there is something to tell of. Where no descriptor is left for that, nobody is told."""

@@ -277,13 +277,8 @@ class DiskFiles:
 
 
 def spare_descriptors(count: int) -> list[int]:
-    """Return so many descriptors, or as many as there are left, to be closed where some are needed."""
-    spare: list[int] = []
-    try:
-        spare.extend(os.open("/", os.O_PATH | os.O_CLOEXEC) for _ in range(count))
-    except OSError:
-        pass
-    return spare
+    """Return so many descriptors, to be closed where some are needed. Raise OSError if there are fewer."""
+    return [os.open("/", os.O_PATH | os.O_CLOEXEC) for _ in range(count)]
 
 
 def close_all(descriptors: list[int]) -> None:
