@@ -11,7 +11,7 @@ from ranklaunch.system.signals import Signals
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "tune needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
-    from ranklaunch.command.tuning import tune
+    from ranklaunch.tune.experiments import command
 
-    dry = tune.is_dry(argv, env)
-    return tune.show(dry) if dry else tune.main(argv, env, signals, guard)
+    dry = command.is_dry(argv, env)
+    return command.show(dry) if dry else command.main(argv, env, signals, guard)

@@ -22,7 +22,7 @@ OTHERS = ("programs", "rankside")  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
-    "muster/nodes.py", "report/reading.py", "api",
+    "muster/nodes.py", "report/reading.py", "api", "tune/experiments",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -142,7 +142,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},
-    "tune": {"plan", "watch"},
+    "tune": {"adapters", "command", "muster", "plan", "read", "supervise", "system", "verdict", "watch"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
@@ -150,11 +150,11 @@ MAY_KNOW: dict[str, set[str]] = {
         "adapters", "catalogue", "diagnose", "ends", "evidence", "muster", "placed", "plan", "read", "rounds", "system", "verdict",
         "watch",
     },
-    "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
     "api": {"catalogue", "command", "plan", "render", "report", "specs"},
     "entrypoints": {
         "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
-        "verdict",
+        "tune", "verdict",
     },
 }  # fmt: skip
 ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
@@ -207,7 +207,7 @@ LAUNCHER = re.compile(
     re.IGNORECASE,
 )
 MAY_NAME_LAUNCHERS = (
-    "tune/", "command/tuning/",  # a search of DeepSpeed configurations
+    "tune/",  # a search of DeepSpeed configurations
     "specs/model.py", "specs/slurm.py",  # srun is part of a job's specification
 )  # fmt: skip
 

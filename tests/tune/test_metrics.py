@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tune_landscapes import LANDSCAPES, experiments
 
-from ranklaunch.command.tuning import measure
 from ranklaunch.tune import metrics, plot, results, table
+from ranklaunch.tune.experiments import measure
 from ranklaunch.tune.model import PROFILE, TRIAL, TUNERS, Experiment, Result
 from ranklaunch.tune.search import Search
 

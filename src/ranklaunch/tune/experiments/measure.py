@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from ranklaunch.command.tuning import experiment
-from ranklaunch.command.tuning.experiment import Order
-from ranklaunch.command.tuning.site import LOG, Site
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join, text_of
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import metrics
+from ranklaunch.tune.experiments import experiment
+from ranklaunch.tune.experiments.experiment import Order
+from ranklaunch.tune.experiments.site import LOG, Site
 from ranklaunch.tune.model import NO_METRIC, OK, PROFILE, Result
 from ranklaunch.verdict import folders
 

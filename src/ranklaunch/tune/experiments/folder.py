@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ranklaunch.command.below import free_ports, own_command
-from ranklaunch.command.tuning import director
-from ranklaunch.command.tuning.site import CONFIG, Site, reader_of
 from ranklaunch.files import join
 from ranklaunch.plan.model import Process
 from ranklaunch.plan.planning import every_variable
@@ -19,6 +17,8 @@ from ranklaunch.secrets import redact
 from ranklaunch.system import disk, memory
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, plot, results, table, words
+from ranklaunch.tune.experiments import coordinator
+from ranklaunch.tune.experiments.site import CONFIG, Site, reader_of
 from ranklaunch.tune.model import Result, Settings
 from ranklaunch.tune.search import Search
 from ranklaunch.verdict import folders
@@ -133,7 +133,7 @@ class Searches:
     def summary(self, search: Search) -> str:
         best, metric = search.best, search.settings.metric
         assert best
-        told = f"{best.metrics[metric]:.4g} {table.unit(metric, best, director.UNITS)}"
+        told = f"{best.metrics[metric]:.4g} {table.unit(metric, best, coordinator.UNITS)}"
         again = results.difference(search)
         confirmed = f", in a second run {again:+.1%}" if again is not None else ""
         return (

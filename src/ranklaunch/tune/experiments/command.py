@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ranklaunch.command import launch, options
-from ranklaunch.command.tuning import site
-from ranklaunch.command.tuning.attempt import Tuning
-from ranklaunch.command.tuning.search import Searches
 from ranklaunch.muster import wire
 from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.model import Plan
@@ -19,6 +16,9 @@ from ranklaunch.supervise import nested
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.tune import table
+from ranklaunch.tune.experiments import site
+from ranklaunch.tune.experiments.folder import Searches
+from ranklaunch.tune.experiments.work import Tuning
 from ranklaunch.tune.search import Search
 
 DESCRIPTION = "The fastest DeepSpeed configuration that fits, by trying: each experiment is a run of its own."

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ranklaunch.command.tuning.experiment import Order
-from ranklaunch.command.tuning.site import NAME, Site
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import as_dict, names
 from ranklaunch.files import join
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.tune import results, table
+from ranklaunch.tune.experiments.experiment import Order
+from ranklaunch.tune.experiments.site import NAME, Site
 from ranklaunch.tune.model import KINDS, OK, PROFILE, STATUSES, Experiment, Result
 from ranklaunch.tune.search import Search
 

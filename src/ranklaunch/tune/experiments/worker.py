@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ranklaunch.command.below import free_ports
-from ranklaunch.command.tuning import experiment, measure
-from ranklaunch.command.tuning.experiment import Order
-from ranklaunch.command.tuning.site import NODE_GRACE_S, Site
 from ranklaunch.fields import as_dict
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.tune.experiments import experiment, measure
+from ranklaunch.tune.experiments.experiment import Order
+from ranklaunch.tune.experiments.site import NODE_GRACE_S, Site
 
 LOOK_S = 0.05
 LEFT_S = 1.0  # for what an experiment has left to end by itself, before it is killed

@@ -7,10 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ranklaunch.command.tuning.crew import Crew, Hands
-from ranklaunch.command.tuning.director import Director, Voice, failure
-from ranklaunch.command.tuning.search import Searches
-from ranklaunch.command.tuning.site import TOPIC, Site
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.muster.wire import WireError
 from ranklaunch.plan.model import Process
@@ -19,6 +15,10 @@ from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.ranks.child import EXPERIMENT, LAUNCHER, Child, Success
 from ranklaunch.system import memory, tree
+from ranklaunch.tune.experiments.coordinator import Director, Voice, failure
+from ranklaunch.tune.experiments.folder import Searches
+from ranklaunch.tune.experiments.site import TOPIC, Site
+from ranklaunch.tune.experiments.worker import Crew, Hands
 from ranklaunch.tune.search import Search
 from ranklaunch.verdict.blame import Finish
 from ranklaunch.verdict.model import Verdict

@@ -13,7 +13,6 @@ from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
-from ranklaunch.command.tuning.site import COMMAND, CONFIG, LOG, NAME, VERDICT, Site
 from ranklaunch.fields import names
 from ranklaunch.files import join
 from ranklaunch.plan.model import Process
@@ -21,6 +20,7 @@ from ranklaunch.read import settings, tasks, tuning
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import metrics, words
+from ranklaunch.tune.experiments.site import COMMAND, CONFIG, LOG, NAME, VERDICT, Site
 from ranklaunch.tune.model import FAILED, HUNG, OK, OUT_OF_MEMORY, Experiment
 from ranklaunch.verdict import folders
 
