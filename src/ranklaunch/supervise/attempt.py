@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
-from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.companions import Attended, Companions
@@ -90,6 +90,7 @@ class Attempt:
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
         self.companions = Companions(start.companions, self.loop)
         self._launchers = Launchers(self)
+        self._work = start.work(self) if start.work else None
 
     @property
     def plan(self) -> Plan:
@@ -100,7 +101,8 @@ class Attempt:
         """To the end, with nothing left running that it has started."""
         try:
             self.nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
-            for phase in (self.record.require, *self._phases.all, self._launch, self._watch):
+            launch = self._work.begin if self._work else self._launch
+            for phase in (self.record.require, *self._phases.all, launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
                     break
@@ -147,6 +149,20 @@ class Attempt:
         self.companions.close()
         self.loop.close()
         self.record.close()
+
+    # For work in place of the plan's processes
+
+    def start(self, process: Process, role: str) -> Child:
+        """Start one process, and return the child."""
+        before = set(self.children.running)
+        self.children.start((process,), role)
+        (pid,) = self.children.running.keys() - before
+        return self.children.running[pid]
+
+    def succeed(self, text: str) -> None:
+        """Report the success of this node, which has no process left; the job succeeds when all nodes have."""
+        if self.ending is None:
+            self._take(Success(text))
 
     # From the launch on
 
@@ -322,6 +338,8 @@ class Attempt:
             self.finishes.append(Finish(self.plan.job.node_index, child.process.rank, self.nodes.wall(end.at)))
         if not self.ending and child.role not in UNJUDGED:
             self._decide(child)
+        elif not self.ending and self._work:
+            self._work.on_end(child)
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
@@ -483,12 +501,15 @@ class Attempt:
     def _circumstances(self) -> judge.Circumstances:
         assert self.ending
         return judge.Circumstances(
-            memory=self._killed.since(self.nodes.wall), explain=self._launchers.explained, told=self._told,
+            memory=memory.UNKNOWN if self._work else self._killed.since(self.nodes.wall),
+            explain=self._launchers.explained, told=self._told,
             tail_of_rank=self.logs.tail_of, wall=self.nodes.wall, stop=self._around.asked(), daemons=self.children.daemons,
         )  # fmt: skip
 
     def _report(self, verdict: Verdict, own: Collection[str]) -> None:
         """own: notes about this node alone."""
+        if self._work:
+            self._work.close()
         culprit = verdict.culprit
         rank = culprit.rank if culprit and culprit.node == self.plan.job.node_index else None
         most = blame.LINES if rank is None or self.logs.hides(rank) else closing.AGAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -20,6 +20,8 @@ from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
+    from ranklaunch.supervise.attempt import Attempt
+    from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.rounds.cleaning import Held
 
 
@@ -53,6 +55,21 @@ class Teller:
         """Nothing runs any more, and the verdict is written there."""
 
 
+class Work(Protocol):
+    """Work of an attempt in place of the plan's processes: a search starts processes one after the
+    other, for example. Made with the attempt, before the nodes meet. Processes with a role of
+    `child.UNJUDGED` decide nothing; their deaths by the kernel for memory are not counted."""
+
+    def begin(self) -> None:
+        """Start, once the nodes have met and the steps before the launch are done."""
+
+    def on_end(self, child: Child) -> None:
+        """Handle the end of a process that decides nothing. Not called after the attempt's ending."""
+
+    def close(self) -> None:
+        """Write results: all processes have ended, and the verdict follows."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. slow:
@@ -77,7 +94,7 @@ class Start:
     """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. told: what a process that is itself a
     ranklaunch has found. companions: who goes along with it. decide: whether all start again after a failure; again: what they begin with
     then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
-    is named."""
+    is named. work: makes the work that is done in place of the plan's processes."""
 
     plan: Plan
     record: Record
@@ -90,6 +107,7 @@ class Start:
     after: After = After()
     run_id: str = ""
     tell: Tell | None = None
+    work: Callable[[Attempt], Work] | None = None
 
 
 @dataclass(frozen=True)

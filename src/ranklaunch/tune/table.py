@@ -14,6 +14,7 @@ from ranklaunch.tune.tuners import order
 
 MOST_ROWS = 60  # of candidates that were not tried
 UNITS = {THROUGHPUT: "samples/s", LATENCY: "s/step", FLOPS: "TFLOPS/device"}
+CONSOLE_UNITS = {THROUGHPUT: "samples/s", LATENCY: "s a step", FLOPS: "FLOPS a device"}
 HEAD = ("", "configuration", "stage", "micro", "steps", "offload", "others", "status")
 
 

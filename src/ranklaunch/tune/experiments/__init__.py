@@ -1,3 +1,5 @@
-"""ranklaunch tune: experiments of a search for the fastest DeepSpeed configuration, each a run of its own. Node 0 decides what is tried
-(director), every node starts and ends its part of it (crew), by words over the muster; what is tried, and why, is said by
-ranklaunch.tune."""
+"""Experiments of `ranklaunch tune`: each is a `ranklaunch run` on the nodes of the job.
+
+Node 0 decides (`coordinator`); every node starts its runs and reports their ends (`worker`). The
+messages between them go over the muster. What is tried next follows from `ranklaunch.tune.search`.
+"""

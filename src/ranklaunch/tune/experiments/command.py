@@ -1,4 +1,4 @@
-"""The supervisor's side of tune: from the command line to the verdict of the search."""
+"""The command `ranklaunch tune`: from its command line to the verdict of the search."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ranklaunch.supervise import nested
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.tune import table
-from ranklaunch.tune.experiments import site
-from ranklaunch.tune.experiments.folder import Searches
+from ranklaunch.tune.experiments import site as sites
+from ranklaunch.tune.experiments.folder import Folder
 from ranklaunch.tune.experiments.work import Tuning
 from ranklaunch.tune.search import Search
 
@@ -25,45 +25,45 @@ DESCRIPTION = "The fastest DeepSpeed configuration that fits, by trying: each ex
 USAGE = "ranklaunch tune [OPTIONS] -- PROGRAM [ARGS...]"
 
 
-def parser() -> options.JobParser:
-    return options.JobParser("tune", DESCRIPTION, USAGE, tuning.VARIABLES)
-
-
 def is_dry(argv: list[str], env: Mapping[str, str]) -> options.Given | None:
-    """What is given, where it is only to be shown."""
-    given = options.read(parser(), argv, env)
-    given = replace(given, request=replace(given.request, account=options.own_account()))
-    return given if site.reader_of(given.request).get(tuning.DRY_RUN) else None
+    """Return the options if the search is only to be shown, else None."""
+    given = _read(argv, env)
+    return given if sites.reader_of(given.request).get(tuning.DRY_RUN) else None
+
+
+def _read(argv: list[str], env: Mapping[str, str]) -> options.Given:
+    parser = options.JobParser("tune", DESCRIPTION, USAGE, tuning.VARIABLES)
+    given = options.read(parser, argv, env)
+    return replace(given, request=replace(given.request, account=options.own_account()))
 
 
 def show(given: options.Given) -> int:
-    """The space, what is left out of it, and the order; starts and writes nothing."""
-    searches = Searches(site.make(given.request))
-    settings = searches.settings()
-    found = Search(settings, searches.known(settings))
-    sys.stdout.write("".join(f"{line}\n" for line in table.described(found)))
+    """Print the space, pruned candidates with the reason, and the order; start and write nothing."""
+    site = sites.make(given.request)
+    settings = sites.settings(site)
+    search = Search(settings, sites.known(site, settings))
+    sys.stdout.write("".join(f"{line}\n" for line in table.described(search)))
     return 0
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    given = options.read(parser(), argv, env)
-    given = replace(given, request=replace(given.request, account=options.own_account()))
-    searches: list[Searches] = []
+    given = _read(argv, env)
+    kept: list[Folder] = []
 
     def make_plan(request: Request) -> Plan:
-        """The places of a newer plan are those that count."""
-        found = site.make(request)
-        muster = found.plan.muster
-        key = wire.job_key(secret(muster, request.env), found.plan.job.name) if muster else b""
-        found = replace(found, key=key)
-        if searches:
-            searches[0].site = found
+        """Return the plan of the search; called again when a rank table changes the nodes' places."""
+        site = sites.make(request)
+        muster = site.plan.muster
+        key = wire.job_key(secret(muster, request.env), site.plan.job.name) if muster else b""
+        site = replace(site, key=key)
+        if kept:
+            kept[0].site = site
         else:
-            searches.append(Searches(found))
-            searches[0].settings()  # what is wrong with it is said before anything is waited for
-        return site.tuned(found)
+            sites.settings(site)  # refuse wrong settings before anything is waited for
+            kept.append(Folder(site))
+        return sites.plan_of_search(site)
 
     start, _ = launch.opened(given, env, make_plan)
-    inherited = nested.unmarked(given.request.env)
-    session = Session(signals, inherited, guard)
-    return session.run(start, kind=lambda start, around: Tuning(start, around, searches[0])).exit_code
+    start = replace(start, work=lambda attempt: Tuning(attempt, kept[0]))
+    session = Session(signals, nested.unmarked(given.request.env), guard)
+    return session.run(start).exit_code

@@ -1,4 +1,4 @@
-"""Where a search takes place: the job on whose nodes experiments run, and the places of what they leave behind."""
+"""The site of a search: the user's job, on whose nodes experiments run, and the paths of their files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import NODES, Plan
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read import settings, tuning
+from ranklaunch.read import settings as job_settings
+from ranklaunch.read import tuning
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.tune import autotuning
-from ranklaunch.tune.results import EXPERIMENTS
+from ranklaunch.system import memory
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.tune import autotuning, results
+from ranklaunch.tune.model import Result, Settings
 from ranklaunch.verdict import folders
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
-FOLDER = folders.TUNE  # in the log directory, which platforms keep
+FOLDER = folders.TUNE  # in the log directory
 VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", folders.COMMAND, "log"
-TOPIC = "tune"  # of words over the muster
-NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment, and so of its folder
+TOPIC = "tune"  # of messages over the muster
+NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment and its folder
 AUTOTUNING = "--autotuning"
-NODE_GRACE_S = 5.0  # more than an experiment has: it ends its own ranks first
+NODE_GRACE_S = 5.0  # beyond the grace of an experiment, which ends its own ranks first
 
 
 @dataclass(frozen=True)
 class Site:
-    """plan: of the user's whole job. config: the path of the user's DeepSpeed configuration; text: what is in it. timeout_s: of each
-    experiment. key: from which each experiment's own follows. same: by what results of an earlier start are of the same search."""
+    """plan: of the user's whole job. config: path of the user's DeepSpeed configuration. text: its
+    content. exps: folder of the experiments. results: folder of the results. timeout_s: for each
+    experiment. run: start the program with the best. key: secret of the job, from which the
+    secret of each experiment is derived. same: digest that results of an earlier start must have.
+    """
 
     plan: Plan
     request: Request
@@ -46,7 +52,7 @@ class Site:
 
     @property
     def grace_s(self) -> float:
-        """Of one experiment."""
+        """Seconds that an experiment has to end."""
         return self.plan.limits.grace_s
 
     def folder(self, name: str) -> str:
@@ -61,21 +67,21 @@ def reader_of(request: Request) -> Reader:
 
 
 def make(request: Request, key: bytes = b"") -> Site:
-    """Raises ConfigError."""
+    """Read a request. Raises ConfigError."""
     reader = reader_of(request)
-    # Its batch sizes need not fit: they are what is looked for.
-    plan = make_plan(replace(request, options={**request.options, settings.CHECK_BATCH.value: "off"}))
+    # The batch sizes need not fit: the search replaces them.
+    plan = make_plan(replace(request, options={**request.options, job_settings.CHECK_BATCH.value: "off"}))
     _require(plan)
     values = {variable: reader.get(variable) for variable in tuning.VARIABLES}
     reader.check()
     path, text = _config(reader, plan)
-    logs = absolute(reader.get(settings.LOG_DIR), reader.cwd)
+    logs = absolute(reader.get(job_settings.LOG_DIR), reader.cwd)
     return Site(
         plan=plan,
         request=request,
         config=path,
         text=text,
-        exps=absolute(str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), EXPERIMENTS)), reader.cwd),
+        exps=absolute(str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), results.EXPERIMENTS)), reader.cwd),
         results=absolute(str(values[tuning.RESULTS] or join(logs, FOLDER)), reader.cwd),
         timeout_s=float(str(values[tuning.TIMEOUT_S])),
         run=bool(values[tuning.RUN]),
@@ -84,10 +90,11 @@ def make(request: Request, key: bytes = b"") -> Site:
     )
 
 
-def tuned(site: Site) -> Plan:
-    """The plan of the search itself: the nodes meet as those of the job would, and what runs then is not planned."""
+def plan_of_search(site: Site) -> Plan:
+    """Return the plan of the search itself: the nodes meet as the nodes of the job would; it has no
+    processes, as these follow from the search."""
     plan = site.plan
-    wanted = {variable.value: value for variable in tuning.VARIABLES if (value := _said(site, variable))}
+    wanted = {variable.value: value for variable in tuning.VARIABLES if (value := _compared(site, variable))}
     facts = {"command": "tune", "ds_config": site.same, **wanted}
     return replace(
         plan,
@@ -108,11 +115,11 @@ def tuned(site: Site) -> Plan:
     )
 
 
-def _said(site: Site, variable: Variable[object]) -> str:
-    """What the nodes must be told alike; where each has its own folders, or shows what it would do, is its own affair."""
+def _compared(site: Site, variable: Variable[object]) -> str:
+    """Return the value of a setting that must be equal on all nodes, "" for other settings."""
     reader = reader_of(site.request)
-    own = (tuning.EXPS_DIR, tuning.RESULTS, tuning.DS_CONFIG, tuning.DRY_RUN)
-    return "" if variable in own or not reader.given(variable) else str(reader.get(variable))
+    local = (tuning.EXPS_DIR, tuning.RESULTS, tuning.DS_CONFIG, tuning.DRY_RUN)
+    return "" if variable in local or not reader.given(variable) else str(reader.get(variable))
 
 
 def _require(plan: Plan) -> None:
@@ -131,12 +138,12 @@ def _require(plan: Plan) -> None:
 
 
 def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
-    """The path of the user's DeepSpeed configuration, and its text."""
-    given = reader.get(tuning.DS_CONFIG) or ds_config.path_of(plan.job.program.args)
-    if not given:
+    """Return the path of the user's DeepSpeed configuration, and its text."""
+    named = reader.get(tuning.DS_CONFIG) or ds_config.path_of(plan.job.program.args)
+    if not named:
         msg = f"no DeepSpeed configuration: neither does the program have --deepspeed_config FILE, nor does {tuning.DS_CONFIG.both} say one"
         raise ConfigError(msg)
-    path = absolute(given, plan.job.folder or reader.cwd)
+    path = absolute(named, plan.job.folder or reader.cwd)
     try:
         text = reader.files.text(path, ds_config.MOST_BYTES)
     except ValueError as error:
@@ -150,7 +157,58 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
 
 
 def _digest(plan: Plan, text: str) -> str:
-    """What the nodes must agree on, and an earlier start too, for its results to count."""
+    """Return the digest that all nodes must have, and an earlier start whose results are to count."""
     own = {key: value for key, value in autotuning.loads(text, "").items() if key != autotuning.SECTION}
-    said = [own, plan.job.program.path, plan.method, plan.job.accelerator]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode(errors="surrogateescape")).hexdigest()[:16]
+    facts = [own, plan.job.program.path, plan.method, plan.job.accelerator]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+# Settings of the search
+
+
+def settings(site: Site) -> Settings:
+    """Return the settings of the search. Raises ConfigError."""
+    reader, job = reader_of(site.request), site.plan.job
+    options = {variable.option: reader.get(variable) for variable in tuning.OF_SEARCH if reader.given(variable)}
+    nodes = reader.get(tuning.EXP_NODES) or len(job.nodes)
+    least = min(node.slots for node in job.nodes)
+    slots = reader.get(tuning.EXP_SLOTS) or least
+    if nodes > len(job.nodes):
+        reader.problem(f"{reader.told(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
+    if 1 < nodes < len(job.nodes) and not all(node.host for node in job.nodes):
+        reader.problem(f"{reader.told(tuning.EXP_NODES)}: nodes other than node 0 cannot meet where {job_settings.HOSTS.both} names none")
+    if slots > least:
+        reader.problem(f"{reader.told(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
+    reader.check()
+    size, _ = device_memory(site, slots)
+    return autotuning.settled(
+        autotuning.loads(site.text, site.config),
+        job.program.args,
+        nodes,
+        slots,
+        options,
+        memory=size,
+        device=job.accelerator,
+        seed=reader.get(tuning.SEED),
+        width=len(job.nodes) // nodes,
+        of=site.same,
+    )
+
+
+def device_memory(site: Site, slots: int) -> tuple[int, str]:
+    """Return the memory of each device in bytes, and the source of the number."""
+    reader = reader_of(site.request)
+    if reader.given(tuning.MEMORY):
+        return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
+    return memory.of_devices(site.plan.job.accelerator, site.request.env, slots)
+
+
+def known(site: Site, settings: Settings) -> tuple[Result, ...]:
+    """Return the results of earlier starts."""
+    return results.known(DiskFiles(), site.results, settings, site.exps)
+
+
+def program_words(site: Site) -> tuple[str, ...]:
+    """Return the program's words without its arguments."""
+    program = site.plan.job.program
+    return program.words[: len(program.words) - len(program.args)]
