@@ -1,4 +1,4 @@
-"""The program with the best configuration: the command line for the user, and the run of `--run`."""
+"""The program with the best configuration: its command line for the user, and the run of `--run`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(body: Mapping[str, Any]) -> Chosen:
 
 
 def command_line(site: Site, search: Search) -> list[str]:
-    """Return the line that shows how to start the program with the best, as this search was started."""
+    """Return the line with the command that starts the program with the best, [] without a best."""
     if not search.best:
         return []
     options = site.request.options
@@ -63,18 +63,19 @@ def process(site: Site, chosen: Chosen) -> Process:
         settings.LOG_DIR.value: logs,
     }
     options = _options({**site.request.options, **here})
+    of_search = [name for variable in tuning.VARIABLES for name in variable.names]
     return Process(
         name="run",
         argv=(*own_command(), "run", *options, "--", *program_words(site), *args),
         log=join(logs, f"console_{job.node_index}.log"),
-        unset=tuple(name for variable in tuning.VARIABLES for name in variable.names if name in site.request.env),
+        unset=tuple(name for name in of_search if name in site.request.env),
         cwd=job.folder or None,
         node=job.node_index,
     )
 
 
 def _logs(site: Site) -> str:
-    """Return the log directory of the run, beside the search's own files: both verdicts are kept."""
+    """Return the log directory of the run: not the search's own, so that both verdicts are kept."""
     return join(settings.log_dir(reader_of(site.request)), RUN_LOGS)
 
 

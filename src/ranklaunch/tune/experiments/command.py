@@ -38,7 +38,7 @@ def _read(argv: list[str], env: Mapping[str, str]) -> options.Given:
 
 
 def show(given: options.Given) -> int:
-    """Print the space, pruned candidates with the reason, and the order; start and write nothing."""
+    """Print the space, pruned candidates with reasons, and the order. Start and write nothing."""
     site = sites.make(given.request)
     settings = sites.settings(site)
     search = Search(settings, sites.known(site, settings))
@@ -51,7 +51,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     kept: list[Folder] = []
 
     def make_plan(request: Request) -> Plan:
-        """Return the plan of the search; called again when a rank table changes the nodes' places."""
+        """Return the plan of the search. Called again if a rank table changes the nodes' places."""
         site = sites.make(request)
         muster = site.plan.muster
         key = wire.job_key(secret(muster, request.env), site.plan.job.name) if muster else b""

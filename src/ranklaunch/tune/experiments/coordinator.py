@@ -1,4 +1,4 @@
-"""Node 0's part in a search: which experiment runs on which nodes, for how long, and with which result."""
+"""Node 0's part in a search: gives nodes their experiments, and feeds results to the search."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Running:
 
 
 class Coordinator:
-    """Gives nodes their orders, ends experiments that take too long, and feeds results to the search."""
+    """Gives nodes their orders, ends experiments that hang, and feeds results to the search."""
 
     def __init__(self, attempt: Attempt, folder: Folder, search: Search) -> None:
         self.search = search
@@ -82,7 +82,10 @@ class Coordinator:
         order = Order(chosen.name, chosen.kind, chosen.config, chosen.args, nodes, chosen.slots)
         running = self._running[chosen.name] = Running(order)
         self._order(running, (), nodes[:1])
-        running.timer = self._attempt.loop.after(self._site.timeout_s, lambda: self._on_timeout(running))
+        running.timer = self._attempt.loop.after(
+            self._site.timeout_s,
+            lambda: self._on_timeout(running),
+        )
 
     def _on_led(self, running: Running, ports: tuple[int, ...]) -> None:
         running.led = True
@@ -94,7 +97,8 @@ class Coordinator:
 
     def _on_timeout(self, running: Running) -> None:
         started = running.order.nodes if running.led else running.order.nodes[:1]
-        self._tell({"do": "stop", "name": running.order.name, "after_s": self._site.timeout_s}, started)
+        stop = {"do": "stop", "name": running.order.name, "after_s": self._site.timeout_s}
+        self._tell(stop, started)
         running.nodes &= set(started)
 
     def _on_end(self, running: Running, node: int, result: Result | None) -> None:
@@ -135,7 +139,15 @@ class Coordinator:
             return
         args = dict(search.experiment(search.best.name).args)
         attempt.say(f"{text}; starting the program with it")
-        self._tell({"do": "best", "config": results.optimal(search) or {}, "args": args, "port": free_ports(1)[0]}, ())
+        self._tell(
+            {
+                "do": "best",
+                "config": results.optimal(search) or {},
+                "args": args,
+                "port": free_ports(1)[0],
+            },
+            (),
+        )
 
     def _tell(self, body: Mapping[str, Any], nodes: Sequence[int]) -> None:
         """nodes: () for all. Raises ConfigError."""
@@ -153,8 +165,9 @@ class Coordinator:
         count = f"experiment {number} of {'at most ' if planned else ''}{number + planned}"
         text = f"tune: {count}: {result.name}: {self._outcome(result)}, {result.seconds:.1f} s"
         best = self.search.best
-        beaten = f"; best so far {best.name}: {self._outcome(best)}" if best and best.name != result.name else ""
-        return f"{text}{beaten}{self._time_left(planned)}"
+        if best and best.name != result.name:
+            text = f"{text}; best so far {best.name}: {self._outcome(best)}"
+        return f"{text}{self._time_left(planned)}"
 
     def _outcome(self, result: Result) -> str:
         metric = self.search.settings.metric
@@ -184,7 +197,10 @@ def failure(search: Search) -> tuple[int, str]:
     if not bad:
         return ConfigError.exit_code, f"no configuration can be tried: {search.reason}"
     first = bad[0]
-    return first.exit_code or 1, f"none of {len(bad)} configurations worked; {first.name}: {first.status}: {first.reason}"
+    return (
+        first.exit_code or 1,
+        f"none of {len(bad)} configurations worked; {first.name}: {first.status}: {first.reason}",
+    )
 
 
 # Results of other nodes

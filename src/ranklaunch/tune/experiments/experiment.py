@@ -34,7 +34,11 @@ NOT_INHERITED = (
     settings.JOB_UID, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
 )  # fmt: skip
 # Variables that may name DeepSpeed's configuration among other words.
-EXTRAS = ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS", "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS")
+EXTRAS = (
+    "RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",
+    "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",
+    "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS",
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,10 @@ def read(body: Mapping[str, Any]) -> Order:
         msg = f"an experiment called {order.name!r:.80}"
         raise ValueError(msg)
     args = {str(option): str(value) for option, value in order.args.items()}
-    nodes, ports = tuple(int(node) for node in order.nodes), tuple(int(port) for port in order.ports)
+    nodes, ports = (
+        tuple(int(node) for node in order.nodes),
+        tuple(int(port) for port in order.ports),
+    )
     return Order(order.name, str(order.kind), order.config, args, nodes, int(order.slots), ports)
 
 
@@ -85,7 +92,11 @@ def process(site: Site, order: Order) -> Process:
     ending = f"_{own}" if own else ""
     config = join(folder, CONFIG)
     if not own or not os.path.exists(config):
-        disk.write(config, json.dumps(metrics.placed(order.experiment, folder), indent=1).encode() + b"\n", 0o644)
+        disk.write(
+            config,
+            json.dumps(metrics.placed(order.experiment, folder), indent=1).encode() + b"\n",
+            0o644,
+        )
     made, unset = _environment(site, order, config)
     args = words.changed(job.program.args, config, order.args)
     argv = (*own_command(), "run", *_options(site, order, own), "--", *program_words(site), *args)
@@ -122,7 +133,9 @@ def _options(site: Site, order: Order, own: int) -> list[str]:
 def _meeting(site: Site, order: Order, own: int) -> list[str]:
     """Return the options by which the nodes of one experiment meet."""
     hosts = [site.plan.job.nodes[node].host for node in order.nodes]
-    where = f"{settings.HOSTS.option}={','.join(hosts)}" if all(hosts) else f"{settings.MASTER_ADDR.option}={hosts[0]}"
+    where = f"{settings.MASTER_ADDR.option}={hosts[0]}"
+    if all(hosts):
+        where = f"{settings.HOSTS.option}={','.join(hosts)}"
     return [
         f"{settings.NODES.option}={len(order.nodes)}",
         where,
@@ -136,7 +149,7 @@ def _environment(site: Site, order: Order, config: str) -> tuple[dict[str, str],
     configuration names the experiment's instead."""
     env = site.request.env
     kept = {settings.OUTER_RUN, *of_image(env)}
-    unset = tuple(name for name in of_platforms(env, NOT_INHERITED) if name in env and name not in kept)
+    unset = [name for name in of_platforms(env, NOT_INHERITED) if name in env and name not in kept]
     paths = {site.config, os.path.relpath(site.config, site.request.cwd)}
     made = dict(site.plan.job.env)
     for name, value in env.items():
@@ -160,6 +173,9 @@ def _shell_command(site: Site, argv: Sequence[str], env: Mapping[str, str], unse
     """Return the same run as a shell command, without secrets: on several nodes, the user has to
     set a RANKLAUNCH_SECRET."""
     kept = {name: value for name, value in env.items() if name != settings.TERMINATION_LOG.names[0]}
-    before = [*(word for name in unset for word in ("-u", name)), *(f"{name}={value}" for name, value in kept.items())]
+    before = [
+        *(word for name in unset for word in ("-u", name)),
+        *(f"{name}={value}" for name, value in kept.items()),
+    ]
     command = ["env", *before, *argv] if before else list(argv)
     return f"cd {shlex.quote(site.plan.job.folder or site.request.cwd)} &&\n{shlex.join(command)}\n"

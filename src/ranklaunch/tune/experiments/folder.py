@@ -23,7 +23,7 @@ class Folder:
         self._locks: dict[str, int] = {}  # by folder, open descriptors that keep other searches out
 
     def lock(self) -> str:
-        """Lock the folders against other searches. Return "", or the folder that another one uses."""
+        """Lock the folders against other searches. Return "", or a folder that another one uses."""
         for folder in sorted({self.site.results, self.site.exps} - self._locks.keys()):
             disk.make_folder(folder)
             fd = disk.lock(folder)
@@ -47,7 +47,7 @@ class Folder:
         return search
 
     def write(self, search: Search) -> None:
-        """Write all results up to now. Each file is renamed into place: readers never see half a file."""
+        """Write all results up to now. Files are renamed into place: readers never see half of one."""
         seconds = time.monotonic() - self._began
         self._write(results.RESULTS, results.document_text(search, seconds))
         self._write(results.PLOT, plot.drawn(search))

@@ -1,4 +1,4 @@
-"""The outcome of an experiment on one node, from files that its `ranklaunch run` and its program left."""
+"""The outcome of an experiment on one node, from files of its `ranklaunch run` and its program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attempt(site: Site, order: Order) -> str:
 
 
 def verdict(site: Site, order: Order) -> dict[str, Any] | None:
-    """Return the verdict of this node's run, None if there is none, and copy it to the experiment's folder."""
+    """Return the verdict of this node's run, or None. Copy it to the experiment's folder."""
     try:
         data = disk.read(disk.own(join(attempt(site, order), folders.VERDICT)), MOST_VERDICT)
         found = json.loads(data)
@@ -52,21 +52,26 @@ def verdict(site: Site, order: Order) -> dict[str, Any] | None:
 
 
 def status(verdict: Mapping[str, Any] | None, code: int, hung_after_s: float) -> tuple[str, str]:
-    """Return one of `model.STATUSES`, and the reason. hung_after_s: the time limit if that ended the experiment, else 0."""
+    """Return one of `model.STATUSES`, and the reason. hung_after_s: the time limit if that ended
+    the experiment, else 0."""
     if hung_after_s:
         return HUNG, f"it had not ended after {hung_after_s:g} s"
     if not verdict:
         return FAILED, f"its ranklaunch ended with exit code {code} and left no verdict"
     if verdict.get("outcome") == "succeeded":
         return OK, ""
-    return (OUT_OF_MEMORY if _is_by_memory(verdict) else FAILED), str(verdict.get("reason", ""))[:MOST_REASON]
+    reason = str(verdict.get("reason", ""))[:MOST_REASON]
+    return (OUT_OF_MEMORY if _is_by_memory(verdict) else FAILED), reason
 
 
 def _is_by_memory(verdict: Mapping[str, Any]) -> bool:
     """True if the kernel counted a kill for memory, or a process that failed printed an error of
     memory: the culprit, or another that ended by itself."""
-    failures = [each for each in (verdict.get("culprit"), *(verdict.get("failures") or ())) if isinstance(each, dict)]
-    return any(failure.get("out_of_memory") or any(map(MEMORY.search, _lines(failure))) for failure in failures)
+    culprits = (verdict.get("culprit"), *(verdict.get("failures") or ()))
+    failures = [each for each in culprits if isinstance(each, dict)]
+    if any(failure.get("out_of_memory") for failure in failures):
+        return True
+    return any(MEMORY.search(line) for failure in failures for line in _lines(failure))
 
 
 def _lines(failure: Mapping[str, Any]) -> list[str]:
@@ -81,20 +86,23 @@ def result(site: Site, order: Order, status: str, reason: str, code: int, second
     folder, files = site.folder(order.name), DiskFiles()
     bare = Result(order.name, order.kind, status, {}, {}, seconds, reason, code, folder)
     if order.kind == PROFILE:
-        info = metrics.info(text_of(files, join(folder, metrics.INFO_FILE), MOST_FIGURES), _output(site, order))
+        text = text_of(files, join(folder, metrics.INFO_FILE), MOST_FIGURES)
+        info = metrics.info(text, _output(site, order))
         return replace(bare, status=OK, info=info, reason="") if info else bare
     if status != OK:
         return bare
     figures = text_of(files, join(folder, metrics.METRICS_FILE), MOST_FIGURES)
     measured = metrics.measured(order.experiment, figures, _output(site, order))
     if not measured.metrics:
-        return replace(bare, status=NO_METRIC, reason="it ended well, and nothing tells how fast it was")
+        reason = "it ended well, and nothing tells how fast it was"
+        return replace(bare, status=NO_METRIC, reason=reason)
     return replace(bare, metrics=dict(measured.metrics), reason="")
 
 
 def _output(site: Site, order: Order) -> str:
     """Return the end of rank 0's log, or else of the log of the whole run."""
-    return end_of(folders.rank_log(attempt(site, order), 0)) or end_of(join(site.folder(order.name), LOG))
+    own = end_of(folders.rank_log(attempt(site, order), 0))
+    return own or end_of(join(site.folder(order.name), LOG))
 
 
 def end_of(log: str) -> str:

@@ -1,4 +1,4 @@
-"""The site of a search: the user's job, on whose nodes experiments run, and the paths of their files."""
+"""The site of a search: the user's job, on whose nodes experiments run, and their paths."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def make(request: Request, key: bytes = b"") -> Site:
     """Read a request. Raises ConfigError."""
     reader = reader_of(request)
     # The batch sizes need not fit: the search replaces them.
-    plan = make_plan(replace(request, options={**request.options, job_settings.CHECK_BATCH.value: "off"}))
+    options = {**request.options, job_settings.CHECK_BATCH.value: "off"}
+    plan = make_plan(replace(request, options=options))
     _require(plan)
     values = {variable: reader.get(variable) for variable in tuning.VARIABLES}
     reader.check()
@@ -81,7 +82,10 @@ def make(request: Request, key: bytes = b"") -> Site:
         request=request,
         config=path,
         text=text,
-        exps=absolute(str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), results.EXPERIMENTS)), reader.cwd),
+        exps=absolute(
+            str(values[tuning.EXPS_DIR] or join(join(logs, FOLDER), results.EXPERIMENTS)),
+            reader.cwd,
+        ),
         results=absolute(str(values[tuning.RESULTS] or join(logs, FOLDER)), reader.cwd),
         timeout_s=float(str(values[tuning.TIMEOUT_S])),
         run=bool(values[tuning.RUN]),
@@ -157,10 +161,12 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
 
 
 def _digest(plan: Plan, text: str) -> str:
-    """Return the digest that all nodes must have, and an earlier start whose results are to count."""
-    own = {key: value for key, value in autotuning.loads(text, "").items() if key != autotuning.SECTION}
+    """Return a digest, equal on all nodes, and in each start whose results are to count."""
+    config = autotuning.loads(text, "")
+    own = {key: value for key, value in config.items() if key != autotuning.SECTION}
     facts = [own, plan.job.program.path, plan.method, plan.job.accelerator]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode(errors="surrogateescape")).hexdigest()[:16]
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 # Settings of the search
@@ -169,7 +175,8 @@ def _digest(plan: Plan, text: str) -> str:
 def settings(site: Site) -> Settings:
     """Return the settings of the search. Raises ConfigError."""
     reader, job = reader_of(site.request), site.plan.job
-    options = {variable.option: reader.get(variable) for variable in tuning.OF_SEARCH if reader.given(variable)}
+    is_set = [variable for variable in tuning.OF_SEARCH if reader.given(variable)]
+    options = {variable.option: reader.get(variable) for variable in is_set}
     nodes = reader.get(tuning.EXP_NODES) or len(job.nodes)
     least = min(node.slots for node in job.nodes)
     slots = reader.get(tuning.EXP_SLOTS) or least
