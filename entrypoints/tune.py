@@ -1,4 +1,4 @@
-"""ranklaunch tune: the fastest DeepSpeed configuration that fits, found by experiments that are runs of their own."""
+"""ranklaunch tune: find the fastest DeepSpeed configuration that fits, by experiments that are runs of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ranklaunch.system.signals import Signals
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "tune needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
-    from ranklaunch.cli.tuning import tune
+    # Imported behind the division: the outer process, which only waits, stays small.
+    from ranklaunch.tune.experiments import command
 
-    dry = tune.is_dry(argv, env)
-    return tune.show(dry) if dry else tune.main(argv, env, signals, guard)
+    dry = command.is_dry(argv, env)
+    return command.show(dry) if dry else command.main(argv, env, signals, guard)

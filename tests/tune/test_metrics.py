@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tune_landscapes import LANDSCAPES, experiments
 
-from ranklaunch.cli.tuning import measure
 from ranklaunch.tune import metrics, plot, results, table
+from ranklaunch.tune.experiments import outcome
 from ranklaunch.tune.model import PROFILE, TRIAL, TUNERS, Experiment, Result
 from ranklaunch.tune.search import Search
 
@@ -253,7 +253,7 @@ def test_a_second_run_that_is_far_from_the_first_is_said() -> None:
 
 
 def test_the_output_of_a_rank_may_be_no_text_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "MOST_OF_LOG", 20)
+    monkeypatch.setattr(outcome, "MOST_OF_LOG", 20)
     (tmp_path / "rank_0.log").write_bytes(b"x" * 100 + b"\xff 5 samples/s\n")
-    assert measure.end_of(str(tmp_path / "rank_0.log")) == "xxxxxx\ufffd 5 samples/s\n"
-    assert [measure.end_of(str(tmp_path / name)) for name in ("", "none")] == ["", ""]
+    assert outcome.end_of(str(tmp_path / "rank_0.log")) == "xxxxxx\ufffd 5 samples/s\n"
+    assert [outcome.end_of(str(tmp_path / name)) for name in ("", "none")] == ["", ""]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.cli.tuning import tune
 from ranklaunch.errors import ConfigError
 from ranklaunch.tune import words
 from ranklaunch.tune.autotuning import KEYS, loads, settled
+from ranklaunch.tune.experiments import command
 from ranklaunch.tune.model import Candidate
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.space import candidates
@@ -253,8 +253,8 @@ def test_a_configuration_that_is_no_file_of_text_is_refused(tmp_path: Path) -> N
     own = ["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path / "logs"), "--dry-run"]
     for path, why in helpers.no_texts(tmp_path):
         for named in (["--ds-config", str(path), "--", "t.py"], ["--", "t.py", "--deepspeed_config", str(path)]):
-            dry = tune.is_dry([*own, *named], {})
+            dry = command.is_dry([*own, *named], {})
             assert dry
             with pytest.raises(ConfigError) as refused:
-                tune.show(dry)
+                command.show(dry)
             assert str(refused.value) == f"the DeepSpeed configuration {path}: {why}"

@@ -1,4 +1,5 @@
-"""What the command tune is told. Of most of it the section "autotuning" of the user's DeepSpeed configuration may say something too."""
+"""Settings of the command tune. Most have a key in the section "autotuning" of the user's DeepSpeed
+configuration too."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def size(value: str) -> int:
-    """Bytes, as 34359738368, 512m, 32g or 32GiB."""
+    """Parse bytes, as 34359738368, 512m, 32g or 32GiB. Raises ValueError."""
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", value.strip().lower())
     if not found or not float(found[1]):
         msg = "expected bytes, as 34359738368 or 32g"

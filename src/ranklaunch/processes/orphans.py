@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import shutil
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.processes.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.redact import redact
-from ranklaunch.system import tree
+from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 
@@ -161,7 +160,7 @@ def _remove_sessions_of(pid: int, folder: str) -> None:
     for made in glob.glob(f"{glob.escape(folder)}/*/*_{pid}"):
         with contextlib.suppress(OSError):  # another job has sessions there, or removes it too
             if os.lstat(folder).st_uid == os.getuid():
-                shutil.rmtree(os.path.dirname(made), ignore_errors=True)
+                disk.remove_tree(os.path.dirname(made))
                 os.rmdir(folder)
 
 

@@ -18,7 +18,7 @@ from ranklaunch import errors
 from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.output.logs import Logs
-from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.processes.children import Children
 from ranklaunch.processes.launchers import Launchers
@@ -85,6 +85,7 @@ class Attempt:
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
         self.companions = Companions(start.companions, self.loop)
         self.launchers = Launchers(self)
+        self.work = start.work(self) if start.work else None
 
     @property
     def plan(self) -> Plan:
@@ -95,7 +96,8 @@ class Attempt:
         """To the end, with nothing left running that it has started."""
         try:
             self.nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
-            for phase in (self.record.require, *self.phases.all, self._launch, self._watch):
+            launch = self.work.begin if self.work else self._launch
+            for phase in (self.record.require, *self.phases.all, launch, self._watch):
                 self.around.take_signals()
                 if self.ending:
                     break
@@ -135,6 +137,20 @@ class Attempt:
         self.companions.close()
         self.loop.close()
         self.record.close()
+
+    # For work in place of the plan's processes
+
+    def start_process(self, process: Process, role: str) -> Child:
+        """Start one process, and return the child."""
+        before = set(self.children.running)
+        self.children.start((process,), role)
+        (pid,) = self.children.running.keys() - before
+        return self.children.running[pid]
+
+    def succeed(self, text: str) -> None:
+        """Report the success of this node, which has no process left; the job succeeds when all nodes have."""
+        if self.ending is None:
+            self._take(Success(text))
 
     # From the launch on
 
@@ -303,6 +319,8 @@ class Attempt:
             self.finishes.append(Finish(self.plan.job.node_index, child.process.rank, self.nodes.wall(end.at)))
         if not self.ending and child.role not in UNJUDGED:
             self._decide(child)
+        elif not self.ending and self.work:
+            self.work.on_end(child)
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""

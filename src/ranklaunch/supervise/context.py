@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -20,7 +20,9 @@ from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
+    from ranklaunch.processes.child import Child
     from ranklaunch.restarts.cleaning import Held
+    from ranklaunch.supervise.attempt import Attempt
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ class Teller:
         """Nothing runs any more, and the verdict is written there."""
 
 
+class Work(Protocol):
+    """Work of an attempt in place of the plan's processes, for example a search that starts processes one after the other. Made with the
+    attempt, before the nodes meet. Processes with a role of `child.UNJUDGED` decide nothing; their deaths by the kernel for memory are not
+    counted."""
+
+    def begin(self) -> None:
+        """Start, once the nodes have met and the steps before the launch are done."""
+
+    def on_end(self, child: Child) -> None:
+        """Handle the end of a process that decides nothing. Not called after the attempt's ending."""
+
+    def close(self) -> None:
+        """Write results: all processes have ended, and the verdict follows."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. slow:
@@ -78,7 +95,7 @@ class Start:
     ranklaunch has found. companions: plugins beside those of running.py. has_plugins:
     running.py adds its plugins. decide: whether all start again after a failure; again: what they begin with
     then. after: which rounds were before. run_id: of the job, where it is known here. tell: makes who tells tools of the job, where one
-    is named."""
+    is named. work: makes the work that is done in place of the plan's processes."""
 
     plan: Plan
     record: Record
@@ -92,6 +109,7 @@ class Start:
     after: After = After()
     run_id: str = ""
     tell: Tell | None = None
+    work: Callable[[Attempt], Work] | None = None
 
 
 @dataclass(frozen=True)

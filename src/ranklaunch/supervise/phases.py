@@ -122,9 +122,7 @@ class Phases:
     def close(self) -> None:
         """Removes what nobody may find afterwards."""
         if self._private:
-            import shutil  # large
-
-            shutil.rmtree(self._private, ignore_errors=True)
+            disk.remove_tree(self._private)
 
     def _check(self) -> None:
         """What would fail after the waits fails before them, unless a preparing step may still bring it."""

@@ -37,7 +37,7 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
     hear of it, and there is a verdict."""
     assert start.again
     try:
-        return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins)
+        return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins, work=start.work)
     except RanklaunchError as error:
         failure = error
     except (OSError, MemoryError) as error:
@@ -75,18 +75,15 @@ class Session:
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
 
-    def run(
-        self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more,
-        kind: Callable[[Start, Surroundings], Attempt] = Attempt,
-    ) -> Verdict:  # fmt: skip
-        """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
+    def run(self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more) -> Verdict:
+        """Return the last attempt's verdict. next_start: the start after an attempt with this verdict."""
         around = self._surroundings(start)
         if not tree.sees_itself():
             self._terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
         if self._has_desk:
             self._loop.after(OPENS_S, self._open_desk)
         while True:
-            attempt = self._attempt = kind(start, around)
+            attempt = self._attempt = Attempt(start, around)
             self._end_by(self._due)
             self._tell_of(start)
             if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told

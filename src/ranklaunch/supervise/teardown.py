@@ -15,7 +15,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.processes.orphans import Leftovers, remove_sessions
 from ranklaunch.supervise.ending import Circumstances, judgement, verdict_of
 from ranklaunch.supervise.record import made_since
-from ranklaunch.system import disk, tree
+from ranklaunch.system import disk, memory, tree
 from ranklaunch.system.signals import STOPPING
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
@@ -122,7 +122,8 @@ class Teardown:
     def _circumstances(self) -> Circumstances:
         attempt = self._attempt
         return Circumstances(
-            memory=attempt.killed.since(attempt.nodes.wall), explain=attempt.launchers.explained, told=attempt.start.told,
+            memory=memory.UNKNOWN if attempt.work else attempt.killed.since(attempt.nodes.wall),
+            explain=attempt.launchers.explained, told=attempt.start.told,
             tail_of_rank=attempt.logs.tail_of, wall=attempt.nodes.wall, stop=attempt.around.asked(), daemons=attempt.children.daemons,
         )  # fmt: skip
 
@@ -174,6 +175,8 @@ class Teardown:
 
     def _report(self, verdict: Verdict, local_notes: Collection[str]) -> None:
         attempt, culprit = self._attempt, verdict.culprit
+        if attempt.work:
+            attempt.work.close()
         rank = culprit.rank if culprit and culprit.node == attempt.plan.job.node_index else None
         most = blame.LINES if rank is None or attempt.logs.hides(rank) else AGAIN
         if not shows_all(attempt.plan, verdict, attempt.nodes.lost, attempt.nodes.judged):

@@ -284,3 +284,10 @@ def spare_descriptors(count: int) -> list[int]:
 def close_all(descriptors: list[int]) -> None:
     while descriptors:
         os.close(descriptors.pop())
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder with all that is in it, as far as that can be."""
+    import shutil  # larger than all that a start needs of it
+
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,2 +1,3 @@
-"""Which DeepSpeed configuration is the fastest that fits: what is tried, in which order, and what its results say. Everything here
-computes alone; what starts experiments is elsewhere."""
+"""`ranklaunch tune`: the search for the fastest DeepSpeed configuration. The modules here compute;
+`ranklaunch.tune.experiments` starts each experiment as a `ranklaunch run`. No other room imports this one.
+"""

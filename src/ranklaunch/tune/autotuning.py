@@ -1,5 +1,5 @@
-"""What a search is told: the user's DeepSpeed configuration with its section "autotuning", whose keys are DeepSpeed's own
-(deepspeed/autotuning/constants.py), and options of the command line, which count for more."""
+"""Settings from the user's DeepSpeed configuration with its section "autotuning", whose keys are
+DeepSpeed's own (deepspeed/autotuning/constants.py), and from options, which have priority."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ranklaunch.tune.model import GRID, METRICS, THROUGHPUT, TUNERS, Settings
 
 SECTION = "autotuning"
 DEEPEST = 50  # levels of a configuration; DeepSpeed's own has five
-# Whole numbers of the section: the least that each may be, and DeepSpeed's default where ours is another's.
+# Keys with whole numbers: the least value of each.
 WHOLE = {
     "start_profile_step": 0, "end_profile_step": 1, "tuner_early_stopping": 0, "tuner_num_trials": 1, "max_train_batch_size": 1,
     "min_train_batch_size": 1, "max_train_micro_batch_size_per_gpu": 1, "min_train_micro_batch_size_per_gpu": 1,
@@ -27,7 +27,7 @@ SWITCHES = ("enabled", "fast", "overwrite")
 TEXTS = ("results_dir", "exps_dir", "metric_path", "model_info_path")
 CHOICES = {"metric": METRICS, "tuner_type": TUNERS}
 KEYS = (*WHOLE, *SWITCHES, *TEXTS, *CHOICES, "arg_mappings", "model_info")
-# Options of the command line by the key of the section that they stand for.
+# Options of the command line, each with its key of the section.
 OPTIONS = {
     "--tuner": "tuner_type", "--metric": "metric", "--max-trials": "tuner_num_trials", "--early-stop": "tuner_early_stopping",
     "--start-profile-step": "start_profile_step", "--end-profile-step": "end_profile_step", "--arg-mappings": "arg_mappings",
@@ -35,8 +35,8 @@ OPTIONS = {
 MOST = 1 << 40  # of a whole number
 
 
-class Found:
-    """The section with the options in its place, and what is wrong with it, each problem with the name that the user wrote."""
+class Options:
+    """The section with the options merged in. Problems name the key or option as the user wrote it."""
 
     def __init__(self, section: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         self.problems: list[str] = []
@@ -86,7 +86,7 @@ class Found:
         return {key.strip(): option.strip() for key, option in value.items() if key not in wrong}
 
     def info(self) -> dict[str, float]:
-        """What the user says of the model; only a count of parameters saves the profile run."""
+        """Return facts of the model; {} without a count of parameters, which alone saves the profile run."""
         value = self._values.get("model_info", {})
         if not isinstance(value, Mapping):
             self.refuse("model_info", 'an object such as {"num_params": 1000000000}')
@@ -115,7 +115,7 @@ class Found:
 
 
 def _read(value: Any) -> Any:
-    """An option's text as the number or object that it is."""
+    """Parse an option's text as JSON, if it is JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -133,7 +133,7 @@ def shown(value: Any) -> str:
 
 
 def loads(text: str, path: str) -> dict[str, Any]:
-    """The user's file. Raises ConfigError."""
+    """Parse the user's file. Raises ConfigError."""
     try:
         config = ds_config.loads(text)
     except (ValueError, RecursionError) as error:
@@ -149,8 +149,9 @@ def loads(text: str, path: str) -> dict[str, Any]:
 def settled(
     config: Mapping[str, Any], program: Sequence[str], nodes: int, slots: int, options: Mapping[str, Any] = NOTHING, **more: Any
 ) -> Settings:
-    """config: the user's, with its section "autotuning". program: its arguments. options: {"--tuner": "random"}, of OPTIONS. more: other
-    fields of Settings. Raises ConfigError with all that is wrong."""
+    """Return the settings of a search. config: the user's, with its section "autotuning". program:
+    arguments of the program. options: {"--tuner": "random"}, of OPTIONS. more: other fields of
+    Settings. Raises ConfigError with all problems."""
     if _depth(config) > DEEPEST:
         msg = f"the configuration is nested in more than {DEEPEST} levels"
         raise ConfigError(msg)
@@ -158,36 +159,36 @@ def settled(
     if not isinstance(section, Mapping):
         msg = f'{SECTION} {shown(section)}: expected an object such as {{"fast": true}}'
         raise ConfigError(msg)
-    found = Found(section, options)
-    found.check_keys()
+    values = Options(section, options)
+    values.check_keys()
     for name in ("train_micro_batch_size_per_gpu", "train_batch_size"):
-        found.check_order(f"min_{name}", f"max_{name}")
+        values.check_order(f"min_{name}", f"max_{name}")
     own = {key: value for key, value in config.items() if key != SECTION}
-    start, end = found.whole("start_profile_step", 3), found.whole("end_profile_step", 0)
+    start, end = values.whole("start_profile_step", 3), values.whole("end_profile_step", 0)
     settings = Settings(
         config=own,
-        section={**section, **{key: found.whole(key, 0) for key in WHOLE if key in section}},
+        section={**section, **{key: values.whole(key, 0) for key in WHOLE if key in section}},
         words=tuple(program),
         nodes=nodes,
         slots=slots,
-        tuner=found.choice("tuner_type", GRID),
-        metric=found.choice("metric", THROUGHPUT),
-        max_trials=found.whole("tuner_num_trials", 50),
-        early_stop=found.whole("tuner_early_stopping", 5),
-        fast=found.switch("fast", True),
+        tuner=values.choice("tuner_type", GRID),
+        metric=values.choice("metric", THROUGHPUT),
+        max_trials=values.whole("tuner_num_trials", 50),
+        early_stop=values.whole("tuner_early_stopping", 5),
+        fast=values.switch("fast", True),
         start_step=start,
         end_step=end or start + 10,
-        mp_size=_shared(own, found.whole("mp_size", 0), found.problems),
-        arg_mappings=words.mappings(program, found.mappings()),
-        info=found.info(),
+        mp_size=_shared(own, values.whole("mp_size", 0), values.problems),
+        arg_mappings=words.mappings(program, values.mappings()),
+        info=values.info(),
         **more,
     )
-    _check(settings, found)
-    return replace(settings, warnings=(*settings.warnings, *found.warnings))
+    _check(settings, values)
+    return replace(settings, warnings=(*settings.warnings, *values.warnings))
 
 
 def _shared(config: Mapping[str, Any], given: int, problems: list[str]) -> int:
-    """Ranks that share a model, or a sequence: as the section says, else as the configuration does."""
+    """Return the number of ranks that share a model or a sequence. given: by the section, 0 if not there."""
     if given:
         return given
     tensor = config.get("tensor_parallel")
@@ -204,22 +205,22 @@ def _shared(config: Mapping[str, Any], given: int, problems: list[str]) -> int:
     return together
 
 
-def _check(settings: Settings, found: Found) -> None:
+def _check(settings: Settings, values: Options) -> None:
     if settings.end_step <= settings.start_step:
-        found.problems.append(
+        values.problems.append(
             f"end_profile_step {settings.end_step}: expected more than start_profile_step {settings.start_step}, up to which all warms up"
         )
     if settings.ranks % settings.mp_size:
-        found.problems.append(f"mp_size {settings.mp_size}: expected a divisor of the {settings.ranks} ranks of an experiment")
+        values.problems.append(f"mp_size {settings.mp_size}: expected a divisor of the {settings.ranks} ranks of an experiment")
     elasticity = settings.config.get("elasticity")
     if isinstance(elasticity, Mapping) and elasticity.get("enabled"):
-        found.problems.append('elasticity.enabled true: DeepSpeed makes the batch sizes by itself then; leave out "elasticity"')
-    if found.problems:
-        raise ConfigError(dict.fromkeys(found.problems))
+        values.problems.append('elasticity.enabled true: DeepSpeed makes the batch sizes by itself then; leave out "elasticity"')
+    if values.problems:
+        raise ConfigError(dict.fromkeys(values.problems))
 
 
 def _depth(config: Any) -> int:
-    """Level by level, so that no depth is too much for it."""
+    """Return the depth of nesting, counted level by level: recursion would have a limit."""
     level, depth = [config], 0
     while level and depth <= DEEPEST:
         below = [each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, (Mapping, list))]

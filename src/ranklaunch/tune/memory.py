@@ -1,4 +1,4 @@
-"""The memory of a device that training needs, by the formulas of DeepSpeed's autotuner (get_instantiation_memory_required_per_gpu of
+"""Memory of a device for training, by the formulas of DeepSpeed's autotuner (get_instantiation_memory_required_per_gpu of
 deepspeed/autotuning/autotuner.py), which suppose Adam. In bytes a parameter:
 
               half precision   single
@@ -6,9 +6,9 @@ parameters           2            4      of all ranks from stage 3 on
 gradients            2            4      of all ranks from stage 2 on
 optimizer           16            8      of all ranks from stage 1 on
 
-"of all ranks": divided by their number; all is divided by the ranks that share a model. What is kept on the host is not counted.
-What neither knows: buffers for communication, what the allocator loses, and the context of the device, of which the profile run shows
-the sum as a fixed overhead.
+"of all ranks": divided by their number. Everything is divided by the ranks that share a model. States
+on the host are not counted. The formulas have no buffers for communication, no losses of the
+allocator, and no context of the device: the profile run shows their sum as a fixed overhead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ranklaunch.tune.model import Candidate, Settings
 OPTIMIZER_STAGE, GRADIENTS_STAGE, PARAMETERS_STAGE = 1, 2, 3
 BUCKETS = ("reduce_bucket_size", "allgather_bucket_size")
 BUCKET = 500_000_000  # elements, DeepSpeed's default of both
-SINGLE = 4  # bytes of a number, as models are made
-SLACK = 1.05  # DeepSpeed tries a micro-batch so much above the largest that it calculates
+SINGLE = 4  # bytes of a number in single precision, in which models are made
+SLACK = 1.05  # DeepSpeed tries micro-batches up to this factor above the calculated largest
 GIB = 1024**3
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of one device. activation: of one sample of the micro-batch."""
+    """Needed bytes of one device. activation: of one sample of the micro-batch."""
 
     parameters: float = 0.0
     gradients: float = 0.0
@@ -43,12 +43,12 @@ class Need:
 
     @property
     def least(self) -> float:
-        """Without any sample."""
+        """Bytes without any sample."""
         return self.states + self.overhead
 
 
 def states(num_params: float, stage: int, ranks: int, mp_size: int = 1, half: bool = False) -> Need:
-    """num_params: of the whole model. ranks: of the job, those that share a model included, as DeepSpeed has it."""
+    """Return the need of states. num_params: of the whole model. ranks: of the job, including ranks that share a model."""
     parameters = num_params * (2 if half else 4)
     gradients = num_params * (2 if half else 4)
     optimizer = num_params * (16 if half else 8)
@@ -62,13 +62,13 @@ def states(num_params: float, stage: int, ranks: int, mp_size: int = 1, half: bo
 
 
 def is_half(config: Mapping[str, Any]) -> bool:
-    """DeepSpeed's autotuner asks for fp16 alone; bf16 needs the same."""
+    """True for fp16 and bf16, which need equal memory; DeepSpeed's autotuner looks at fp16 alone."""
     sections = (config.get("fp16"), config.get("bf16"), config.get("bfloat16"))
     return any(isinstance(section, Mapping) and section.get("enabled") is True for section in sections)
 
 
 def needed(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> Need | None:
-    """None where nothing says how many parameters there are."""
+    """Return None without a known number of parameters."""
     count = info.get("num_params", 0)
     if not count:
         return None
@@ -88,9 +88,9 @@ def _is_away(device: str) -> bool:
 
 
 def overhead(settings: Settings, info: Mapping[str, float]) -> float:
-    """What the profile run needed beside the states of its stage and its one sample; 0 where nobody saw how much it needed. info:
-    "overhead" itself, or "peak", the most bytes of a device that were in use, and the "stage" of the run; or
-    on CPUs "begun", what a rank's process had when there was the model, and nothing of its training."""
+    """Return the bytes of the profile run beside the states of its stage and its one sample, 0 if
+    unknown. info: "overhead" itself; or "peak", the most used bytes of a device, and the "stage" of
+    the run; or, on CPUs, "begun", the bytes of a rank's process with the model, before training."""
     if "overhead" in info:
         return max(0.0, info["overhead"])
     count = info.get("num_params", 0)
@@ -103,7 +103,7 @@ def overhead(settings: Settings, info: Mapping[str, float]) -> float:
 
 
 def refusal(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> str:
-    """Why it cannot fit, "" where it may."""
+    """Return the reason if a candidate cannot fit, else ""."""
     need = needed(settings, info, candidate)
     if need is None or not settings.memory:
         return ""
@@ -119,15 +119,16 @@ def refusal(settings: Settings, info: Mapping[str, float], candidate: Candidate)
 
 
 def largest_micro(settings: Settings, need: Need) -> int | None:
-    """None where a sample's need is not known."""
+    """Return None if the need of a sample is not known."""
     if not settings.memory or not need.activation:
         return None
     return int((settings.memory - need.least) // need.activation)
 
 
 def needs_no_less(settings: Settings, info: Mapping[str, float], one: Candidate, failed: Candidate) -> bool:
-    """Whether a candidate cannot fit where another did not: it has no smaller micro-batch, and no state of it is divided or kept
-    elsewhere that the other has whole. A lower stage has no buckets, so that a small model may fit there alone."""
+    """True if candidate `one` cannot fit because `failed` did not: its micro-batch is no smaller, and
+    it divides or offloads no state that the other has whole. A lower stage has no buckets, so a small
+    model may fit there alone."""
     if one.micro < failed.micro or not _has_no_more_offload(one.offload, failed.offload):
         return False
     if one.stage == failed.stage:
@@ -156,7 +157,7 @@ def buckets(config: Mapping[str, Any]) -> float:
 
 
 def shown(size: float) -> str:
-    """In the largest binary unit of which there is one."""
+    """Return bytes in the largest fitting binary unit."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,5 +1,5 @@
-"""How fast an experiment was: from the file that DeepSpeed writes for autotuning, else from the lines that the program writes about its
-steps. Steps up to the first that counts are left out, and of the others the median is taken.
+"""Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about
+steps in the program's output. Steps that warm up are left out; the median of the others counts.
 
 `ranklaunch.hangs.shapes` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
 - DeepSpeed's timers are read here. With its autotuning on, each step prints "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
@@ -26,7 +26,7 @@ from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, E
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
 INFO_KEYS = ("num_params", "trainable_num_params", "activation_mem_per_gpu")
 PER_SECOND = 1_000_000  # DeepSpeed's file counts in microseconds
-MOST_OUTPUT = 8 << 20  # characters of output that are looked at, the last
+MOST_OUTPUT = 8 << 20  # characters at the end of the output that are read
 MOST_LINE = 4000
 GIB = 1024**3
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
@@ -37,7 +37,7 @@ _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA "
 
 @dataclass(frozen=True)
 class Measured:
-    """metrics: as Result has them. source: what tells them, "" where nothing does. steps: how many were measured."""
+    """metrics: as in Result. source: of the figures, "" if there are none. steps: number of measured steps."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Speed:
-    """step: 0 where the line does not say. seconds: of one step of the optimizer; samples, tokens: in a second, of all ranks."""
+    """Speed in one line. step: 0 if not in the line. seconds: of one step of the optimizer. samples, tokens: a second, of all ranks."""
 
     step: int = 0
     seconds: float = 0.0
@@ -55,16 +55,15 @@ class Speed:
 
 
 def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
-    """The configuration with the files in which DeepSpeed is to leave what it measures; to be written to a file that the program is given
-    (`ranklaunch.tune.words.changed`)."""
+    """Return the configuration with paths for DeepSpeed's measurements, to be passed to the program (`ranklaunch.tune.words.changed`)."""
     section = dict(experiment.config[SECTION])
     key, name = ("model_info_path", INFO_FILE) if experiment.kind == PROFILE else ("metric_path", METRICS_FILE)
     return {**experiment.config, SECTION: {**section, key: join(folder, name)}}
 
 
 def info(text: str, output: str = "") -> dict[str, float]:
-    """What a profile run says of the model, in parameters and bytes; {} where it says nothing. text: of INFO_FILE. output: what rank 0
-    wrote, with what it had allocated before its states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
+    """Return facts of the model from a profile run, in parameters and bytes. text: of INFO_FILE. output: of rank 0, with the memory before
+    the optimizer's states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
     found = as_object(text)
     numbers = {key: _positive(found.get(key)) for key in INFO_KEYS}
     begun = max((float(size) * GIB for size in _ALLOCATED.findall(output[-MOST_OUTPUT:])), default=0.0)
@@ -72,7 +71,7 @@ def info(text: str, output: str = "") -> dict[str, float]:
 
 
 def measured(experiment: Experiment, file: str, output: str) -> Measured:
-    """file: the text of METRICS_FILE, "" where there is none. output: what rank 0 wrote, or all ranks."""
+    """Return the speed of a trial. file: text of METRICS_FILE, "" if there is none. output: of rank 0, or of all ranks."""
     lines = [shapes.plain(line[:MOST_LINE]) for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
     own = _from_file(file)
     if own:
@@ -86,7 +85,7 @@ def measured(experiment: Experiment, file: str, output: str) -> Measured:
 
 
 def _from_file(text: str) -> dict[str, float]:
-    """DeepSpeed's own figures. Throughput and latency are of forward, backward and step, without what lies between them."""
+    """Return DeepSpeed's own figures: forward, backward and step, without the time between steps."""
     found = as_object(text)
     latency, throughput = _positive(found.get("latency")), _positive(found.get("throughput"))
     flops = _positive(found.get("FLOPS_per_gpu"))
@@ -96,8 +95,7 @@ def _from_file(text: str) -> dict[str, float]:
 
 
 def _with_steps(experiment: Experiment, own: Mapping[str, float], lines: Sequence[str]) -> Measured:
-    """DeepSpeed's file is of its last step alone, for its timers begin anew after each; with the lines of the others it is the median of
-    all that count."""
+    """Return the median of DeepSpeed's file and of the timers of other steps: the file has the last step alone."""
     speeds = [speed for line in lines for speed in [_timers(line)] if speed]
     kept = speeds[experiment.config[SECTION].get("start_profile_step", 0) + 1 :]  # the first is slow: operations are counted in it
     if not kept:
@@ -119,7 +117,7 @@ def _metrics(experiment: Experiment, speeds: Sequence[Speed]) -> dict[str, float
 
 
 def _warm(speeds: Sequence[Speed], start: int) -> list[Speed]:
-    """Those of steps that count; of steps without numbers, those after so many lines, or the last where there are no more."""
+    """Drop the steps up to `start`; for lines without step numbers, the first `start` lines, but never the last line."""
     if any(speed.step for speed in speeds):
         return [speed for speed in speeds if speed.step > start]
     return list(speeds[start:] or speeds[-1:])
@@ -190,7 +188,7 @@ SHAPES: dict[str, Callable[[str], Speed | None]] = {
 
 
 def _positive(value: Any) -> float:
-    """0 where it is no number that says anything."""
+    """Return a plausible number, else 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not is_figure(value):
         return 0.0
     return float(value)

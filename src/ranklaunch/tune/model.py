@@ -17,8 +17,8 @@ OK = "ok"
 OUT_OF_MEMORY = "out of memory"
 FAILED = "failed"
 HUNG = "hung"
-NO_METRIC = "no metric"  # the program ended well, and nothing tells how fast it was
-STOPPED = "stopped"  # the search itself was ended: this one is tried again at the next start
+NO_METRIC = "no metric"  # the program ended well, and printed no figure
+STOPPED = "stopped"  # with the search: tried again at the next start
 STATUSES = (OK, OUT_OF_MEMORY, FAILED, HUNG, NO_METRIC, STOPPED)
 
 
@@ -26,15 +26,15 @@ _LEAST, _MOST = 1e-100, 1e100  # sums, quotients and logarithms of what lies bet
 
 
 def is_figure(value: float) -> bool:
-    """Whether a machine can have it: samples or operations a second, seconds of a step, numbers of parameters or bytes."""
+    """True for a value that a machine can have: samples or operations a second, seconds of a step, numbers of parameters or bytes."""
     return _LEAST < value < _MOST
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One start of the program. name: stable from one start of the search to the next, and fit for a folder. config: complete, but for
-    the paths that `ranklaunch.tune.metrics.placed` puts in once the folder is known. args: what options of the program have to be for it,
-    {"--per_device_train_batch_size": "4"}."""
+    """One start of the program. name: equal in each start of the search, and fit for a folder.
+    config: complete, without the paths that `ranklaunch.tune.metrics.placed` adds. args: options of
+    the program that must follow the configuration, {"--per_device_train_batch_size": "4"}."""
 
     name: str
     kind: str  # of KINDS
@@ -46,8 +46,9 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: throughput in samples a second of all ranks (in tokens with TOKENS), latency in seconds a step of the optimizer, flops in
-    operations a second and device; those that are known. info: of a profile run, in parameters and bytes."""
+    """Result of an experiment. metrics: known ones of throughput (samples a second of all ranks, or
+    tokens with TOKENS), latency (seconds a step of the optimizer) and flops (operations a second and
+    device). info: of a profile run, in parameters and bytes."""
 
     name: str
     kind: str
@@ -55,15 +56,15 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     info: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0  # how long the experiment took
-    reason: str = ""  # in words, where it is not OK
+    reason: str = ""  # for people, if not OK
     exit_code: int | None = None
     folder: str = ""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a search follows from; the same settings, seed and results make the same search. `ranklaunch.tune.autotuning.settled` makes
-    them of the user's file and options."""
+    """Settings of a search. Equal settings, seed and results make equal searches.
+    `ranklaunch.tune.autotuning.settled` makes them from the user's file and options."""
 
     config: Mapping[str, Any]  # the user's, without its section "autotuning"
     section: Mapping[str, Any] = field(default_factory=dict)  # that section
@@ -71,22 +72,22 @@ class Settings:
     nodes: int = 1  # of each experiment
     slots: int = 1  # ranks on each of them
     memory: int = 0  # bytes of each device; 0: unknown
-    device: str = ""  # "cpu": what a profile run says of memory is of a process then, and of little use
-    width: int = 1  # experiments side by side: each is chosen without the results of so many less one before it
+    device: str = ""  # "cpu": the memory in a profile run is of a process, and of little use
+    width: int = 1  # experiments side by side: each is chosen without the results of the last width - 1
     tuner: str = GRID
     metric: str = THROUGHPUT
     max_trials: int = 50
-    early_stop: int = 5  # trials in a row without a better one, after which no other is made; 0: all are made
-    fast: bool = True  # only stage, micro-batch, accumulation, offload and the user's own lists
-    start_step: int = 3  # steps of the optimizer that are left out, for they warm up
-    end_step: int = 13  # the last that is measured, after which the experiment ends
+    early_stop: int = 5  # the search ends after so many trials in a row without a better one; 0: never
+    fast: bool = True  # try only stage, micro-batch, accumulation, offload and the user's lists
+    start_step: int = 3  # steps of the optimizer that warm up, and are not measured
+    end_step: int = 13  # last measured step, with which the experiment ends
     seed: int = 0
     mp_size: int = 1  # ranks that share one model
     arg_mappings: Mapping[str, str] = field(default_factory=dict)  # {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size"}
-    info: Mapping[str, float] = field(default_factory=dict)  # of the model, where the user says it: no profile run is needed then
-    confirm: bool = True  # the best is run a second time
+    info: Mapping[str, float] = field(default_factory=dict)  # facts of the model by the user: replace the profile run
+    confirm: bool = True  # run the best a second time
     warnings: tuple[str, ...] = ()
-    of: str = ""  # whatever else measurements depend on: the program, and how it is started
+    of: str = ""  # digest of other things that measurements depend on: the program, and how it is started
 
     @property
     def ranks(self) -> int:
@@ -94,15 +95,16 @@ class Settings:
 
     @property
     def replicas(self) -> int:
-        """Ranks with data of their own."""
+        """Number of ranks that have their own data."""
         return max(1, self.ranks // self.mp_size)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point of the space. offload: device of the optimizer's states, and "+" device of the parameters, "" where both stay: "cpu",
-    "none+cpu", "cpu+nvme". others: values of lists, by the key's path: {"zero_optimization.overlap_comm": True}. reserve: slower for
-    certain, tried where nothing else fits. config: complete, without "autotuning"."""
+    """A point of the space. offload: device of the optimizer's states and, after "+", of the
+    parameters: "" for none, "cpu", "none+cpu", "cpu+nvme". others: values from lists, by the key's
+    path: {"zero_optimization.overlap_comm": True}. reserve: certainly slower, and tried only if
+    nothing else fits. config: complete, without "autotuning"."""
 
     name: str
     stage: int
@@ -116,7 +118,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate, as tables show it. status: of STATUSES, or one of those below."""
+    """A candidate in a table. status: of STATUSES, or one of WAITING, RUNNING, PRUNED, LEFT."""
 
     name: str
     stage: int
@@ -134,7 +136,7 @@ WAITING, RUNNING, PRUNED, LEFT = "waiting", "running", "pruned", "not tried"
 
 
 def as_object(text: str) -> dict[str, Any]:
-    """Of a file that a program may have been writing when it ended: {} where it is none."""
+    """Return a JSON object; {} for any other text, such as a file cut off in the middle."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,5 +1,6 @@
-"""The metric over the micro-batch as a picture: a line for each stage and offload, through the best of its candidates at each size. What
-did not end well is a cross at the foot, and what was not tried is not there. It is readable on a light and on a dark ground."""
+"""Plot of the metric over the micro-batch as SVG: a line for each stage and offload, through its best
+candidate at each size. Failed candidates are crosses at the foot; candidates without a trial are not
+shown. Colours fit a light and a dark background."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row, is_figure
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import unit
 
-LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: of the field in which lines are drawn
-FOOT = 40  # below the field, for what failed
+LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: the field of the lines
+FOOT = 40  # below the field, for failed candidates
 KEY, LINE, MARGIN = 230, 20, 16
 MOST_KEYS = 18
 DASHES = ("", "7 4", "2 4", "9 3 2 3")  # of kinds of offload, in turn
@@ -52,7 +53,7 @@ def drawn(search: Search) -> str:
 
 
 class Scale:
-    """From samples of a micro-batch and values of the metric to pixels."""
+    """Maps samples of a micro-batch and values of the metric to pixels."""
 
     def __init__(self, rows: Sequence[Row], metric: str, unit: str) -> None:
         self.metric, self.unit = metric, unit
@@ -103,7 +104,7 @@ def _axes(root: ET.Element, scale: Scale, micros: Sequence[int]) -> None:
 
 
 def _ticks(top: float) -> Iterator[float]:
-    """Round numbers from 0 on, at most eight."""
+    """Return at most eight round numbers from 0 on."""
     rough = top / 6
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
@@ -111,7 +112,7 @@ def _ticks(top: float) -> Iterator[float]:
 
 
 def _line(root: ET.Element, scale: Scale, rows: Sequence[Row], look: Mapping[str, str]) -> None:
-    """Through the best of each micro-batch."""
+    """Draw a line through the best of each micro-batch."""
     best: dict[int, float] = {}
     for row in rows:
         if row.status == OK:
@@ -123,8 +124,8 @@ def _line(root: ET.Element, scale: Scale, rows: Sequence[Row], look: Mapping[str
 
 def _point(root: ET.Element, scale: Scale, row: Row, is_best: bool) -> None:
     group = ET.SubElement(root, "g")
-    told = f"{value(row):.4g}" if row.status == OK else one_line(f"{row.status}: {row.reason}" if row.reason else row.status)
-    ET.SubElement(group, "title").text = f"{row.name}: {told}"
+    outcome = f"{value(row):.4g}" if row.status == OK else one_line(f"{row.status}: {row.reason}" if row.reason else row.status)
+    ET.SubElement(group, "title").text = f"{row.name}: {outcome}"
     x, fill = scale.x(row.micro), colour(row.stage)
     if row.status != OK:
         y = TOP + HEIGHT + 8 + row.stage * 8
@@ -151,5 +152,5 @@ def _text(root: ET.Element, x: float, y: float, words: str, kind: str = "", anch
 
 
 def colour(stage: int) -> str:
-    """Of a lightness that can be seen on white and on black."""
+    """Return a colour that is visible on white and on black."""
     return f"hsl({HUES[stage % len(HUES)]} 75% 50%)"

@@ -1,6 +1,6 @@
-"""What a search leaves, as text, and how it is read back. exps/NAME/result.json is the truth of an experiment: it is written when the
-experiment has ended, so that a folder without one is of an experiment to be made again. results.json has all of them, for people and
-other programs. Whoever writes them writes each under another name first and renames it."""
+"""Files of a search as text, and how a later start reads them. exps/NAME/result.json decides: it is
+written when the experiment has ended, and an experiment without one is made again. results.json has
+all experiments, for people and other programs. Writers rename each file into place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SCHEMA = 1
 EXPERIMENTS, RESULT, RESULTS, SUMMARY, PLOT, OPTIMAL = (
     "exps", "result.json", "results.json", "summary.txt", "results.svg", "ds_config_optimal.json",
 )  # fmt: skip
-CONFIRMED = 0.1  # how far the second run of the best may be from its first
+CONFIRMED = 0.1  # largest difference between the two runs of the best, as a part of the first
 MOST_BYTES = 64 << 20
 
 
 def identity(settings: Settings) -> str:
-    """The same where measurements may stand for each other. Tuner, metric, seed, limits and what is tried may differ."""
-    told = {
+    """Return a digest that is equal if measurements are comparable. Tuner, metric, seed, limits and candidates may differ."""
+    facts = {
         "config": settings.config,
         "words": settings.words,
         "nodes": settings.nodes,
@@ -36,16 +36,16 @@ def identity(settings: Settings) -> str:
         "arg_mappings": dict(settings.arg_mappings),
         "of": settings.of,
     }
-    return digest(told)
+    return digest(facts)
 
 
 def result_text(result: Result, settings: Settings) -> str:
-    """For RESULT in the folder of an experiment."""
+    """Return the text of RESULT in the folder of an experiment."""
     return _text({"schema": SCHEMA, "of": identity(settings), **as_dict(result)})
 
 
 def document(search: Search, seconds: float = 0.0) -> dict[str, Any]:
-    """For RESULTS. seconds: how long the search has taken."""
+    """Return the content of RESULTS. seconds: duration of the search up to now."""
     settings, best = search.settings, search.best
     return {
         "schema": SCHEMA,
@@ -71,13 +71,13 @@ def document_text(search: Search, seconds: float = 0.0) -> str:
 
 
 def confirmed(search: Search) -> bool | None:
-    """Whether the second run of the best came within a tenth of the first; None where there was none."""
+    """True if the second run of the best came within a tenth of the first; None without a second run."""
     apart = difference(search)
     return None if apart is None else abs(apart) <= CONFIRMED
 
 
 def difference(search: Search) -> float | None:
-    """Of the second run from the first, as a part of the first."""
+    """Return the difference of the second run from the first, as a part of the first."""
     best, again = search.best, search.confirmation
     if best is None or again is None or again.status != OK or again.name != f"{CONFIRM}_{best.name}":
         return None
@@ -90,7 +90,7 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity."""
+    """Replace infinite numbers and NaN, which JSON does not have, by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -98,25 +98,25 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-# Back again.
+# Reading
 
 
 def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
-    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of
-    those of another configuration, program or size nothing is taken, nor of files that are not whole."""
+    """Return results of earlier starts for Search, without those of another configuration, program or
+    size, and without files that are not whole. exps: folder of the experiments, if not in `folder`."""
     own = identity(settings)
-    found: dict[str, Result] = {}
+    known: dict[str, Result] = {}
     for one in _listed(files, folder, own):
-        found[one.name] = one
+        known[one.name] = one
     place = exps or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
         read = _result(as_object(text_of(files, join(path, RESULT), MOST_BYTES)), own)
         if read and read.name == name:
-            found[name] = read
+            known[name] = read
         elif files.is_dir(path):
-            found.pop(name, None)  # begun again since
-    return tuple(found.values())
+            known.pop(name, None)  # started again later, and not ended
+    return tuple(known.values())
 
 
 def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
@@ -129,7 +129,7 @@ def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
 
 
 def _result(found: Mapping[str, Any], own: str) -> Result | None:
-    """None of what is of another search, not whole, or was stopped."""
+    """Return None for a result of another search, one that is not whole, or one that was stopped."""
     if found.get("of") != own or found.get("schema") != SCHEMA or not isinstance(found.get("name"), str):
         return None
     if found.get("kind") not in KINDS or found.get("status") not in STATUSES or found["status"] == STOPPED:
@@ -156,11 +156,11 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e300 < value < 1e300
 
 
-# What is won.
+# The best
 
 
 def optimal(search: Search) -> dict[str, Any] | None:
-    """The user's file with the values of the best, without "autotuning"; None where nothing ended well."""
+    """Return the user's file with the values of the best, without "autotuning"; None without a best."""
     best = search.best
     if best is None:
         return None
@@ -173,6 +173,6 @@ def optimal_text(search: Search) -> str:
 
 
 def optimal_words(search: Search, path: str) -> tuple[str, ...]:
-    """The program's arguments with the best configuration, which is in this file."""
+    """Return the program's arguments with the best configuration. path: of its file."""
     best = search.best
     return words.changed(search.settings.words, path, search.experiment(best.name).args) if best else search.settings.words

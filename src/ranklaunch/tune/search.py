@@ -1,5 +1,5 @@
-"""A search from its first experiment to its best: a profile run, what cannot fit is left out, trials as the tuner chooses them, and the
-best once more. It starts nothing: it is asked what is next, and told what came of it."""
+"""A search: a profile run, pruning of candidates that cannot fit, trials in the tuner's order, and a
+second run of the best. The search starts nothing: `next` returns experiments, `tell` takes results."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from ranklaunch.tune.model import (
 from ranklaunch.tune.surrogate import features
 from ranklaunch.tune.tuners import Choice, View, choose, score
 
-FAILURES_OF_A_KIND = 2  # trials of one stage and offload, after which the others of it are left out where none ended well
-# Sections whose values change what a sample needs: what did not fit with one value may fit with another.
+FAILURES_OF_A_KIND = 2  # failed trials of one stage and offload, without a success, that prune the others
+# Sections whose values change the memory of a sample: a candidate may fit with one value and not with another.
 OF_SAMPLES = ("activation_checkpointing", "fp16", "bf16", "torch_autocast", "compile", "data_types", "zero_optimization.zenflow")
 
 
 class Search:
-    """known: results of an earlier start, which are not asked for again. Trial i is chosen by the results of the first i - width + 1, in
-    the order of their choice, so that neither the order of their ends nor a start anew changes what is tried."""
+    """known: results of earlier starts. Trial i is chosen by the results of the first i - width + 1
+    trials, in the order of their choice: neither the order of their ends nor a restart changes the search."""
 
     def __init__(self, settings: Settings, known: Sequence[Result] = ()) -> None:
         self.settings = settings
         self.space = space.candidates(settings)
-        self.reason = ""  # why it is over
+        self.reason = ""  # of the end of the search
         self._features = features(self.space)
         self._by_name = {candidate.name: candidate for candidate in self.space}
         self._known = {result.name: result for result in known if result.status != STOPPED}
@@ -51,21 +51,21 @@ class Search:
         self._asked: set[str] = set()
         self._picks: list[Candidate] = []
         self._profile = self._make_profile()
-        self._confirmed = ""  # the name of the trial that is run once more
-        self._refusals: dict[str, str] = {}  # why candidates cannot fit, by the formulas
-        self._too_large: dict[str, str] = {}  # and after which trial that was out of memory
-        self._looked_at = 0  # trials whose memory has been thought about
+        self._confirmed = ""  # name of the trial that runs a second time
+        self._refusals: dict[str, str] = {}  # reasons of candidates that cannot fit, by the formulas
+        self._too_large: dict[str, str] = {}  # reasons by trials that were out of memory
+        self._looked_at = 0  # trials that _learn has handled
         self._take(PROFILE)
         self._advance()
 
-    # What the engine asks and tells.
+    # Asked by the coordinator
 
     @property
     def over(self) -> bool:
         return bool(self.reason) and not self._open()
 
     def next(self, free: int) -> tuple[Experiment, ...]:
-        """What is to be started on so many nodes that have nothing to do."""
+        """Return experiments to start now. free: number of idle nodes."""
         found: list[Experiment] = []
         for experiment in self._open():
             if experiment.name not in self._asked and experiment.nodes <= free:
@@ -85,9 +85,9 @@ class Search:
 
     @property
     def best(self) -> Result | None:
-        """Of all trials, those of earlier starts included."""
-        found = [(score(result, self.settings.metric), result) for result in self._trials()]
-        scored = [(value, result) for value, result in found if value is not None]
+        """Best of all trials, earlier starts included."""
+        scores = [(score(result, self.settings.metric), result) for result in self._trials()]
+        scored = [(value, result) for value, result in scores if value is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
     @property
@@ -96,53 +96,53 @@ class Search:
 
     @property
     def planned(self) -> int:
-        """Experiments that are left, at most."""
-        to_choose = 0 if self.reason else min(self.settings.max_trials - len(self._picks), len(self._left(self._told(0))))
+        """Number of further experiments, at most."""
+        to_choose = 0 if self.reason else min(self.settings.max_trials - len(self._picks), len(self._left(self._with_results(0))))
         to_confirm = self.settings.confirm and not self._confirmed and not self.reason
         return to_choose + len(self._open()) + to_confirm
 
     @property
     def info(self) -> Mapping[str, float]:
-        """What is known of the model."""
+        """Known facts of the model."""
         profile = self._results.get(PROFILE)
-        found = profile.info if profile else {}
-        return {**found, "stage": max(candidate.stage for candidate in self.space), **self.settings.info}
+        measured = profile.info if profile else {}
+        return {**measured, "stage": max(candidate.stage for candidate in self.space), **self.settings.info}
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """Of this start and of earlier ones."""
+        """Results of this start and of earlier ones."""
         return tuple({**self._known, **self._results}.values())
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        broken = _broken_kinds(self._told())
+        broken = _broken_kinds(self._with_results())
         return tuple(self._row(candidate, broken) for candidate in self.space)
 
     def experiment(self, name: str) -> Experiment:
-        """Of a trial, whether it has been asked for or not."""
+        """Return the experiment of a trial."""
         return self._experiment(self._by_name[name], TRIAL)
 
-    # What follows from it.
+    # Choices
 
     def _trials(self) -> Iterator[Result]:
-        found = {**self._known, **self._results}
-        return (found[candidate.name] for candidate in self.space if candidate.name in found)
+        results = {**self._known, **self._results}
+        return (results[candidate.name] for candidate in self.space if candidate.name in results)
 
     def _open(self) -> list[Experiment]:
-        """Experiments that have been chosen and have no result."""
+        """Return chosen experiments without a result."""
         if self._needs_profile:
             return [self._profile]
-        found = [self._experiment(candidate, TRIAL) for candidate in self._picks if candidate.name not in self._results]
+        chosen = [self._experiment(candidate, TRIAL) for candidate in self._picks if candidate.name not in self._results]
         if self._confirmed and not self.confirmation:
-            found.append(self._experiment(self._by_name[self._confirmed], CONFIRM))
-        return found
+            chosen.append(self._experiment(self._by_name[self._confirmed], CONFIRM))
+        return chosen
 
     @property
     def _needs_profile(self) -> bool:
         return PROFILE not in self._results and not self.settings.info
 
     def _take(self, name: str) -> None:
-        """A result of an earlier start, where there is one."""
+        """Use the result of an earlier start, if there is one."""
         if name in self._known:
             self._results[name] = self._known[name]
 
@@ -158,21 +158,21 @@ class Search:
             self._take(choice.candidate.name)
 
     def _choice(self) -> Choice | None:
-        """None while results are missing that decide it."""
+        """Return None while results are missing that the choice depends on."""
         many = len(self._picks)
         if many >= self.settings.max_trials:
-            return Choice(None, f"{many} trials have been made, as many as there may be") if self._told(many) is not None else None
-        told = self._told(max(0, many - self.settings.width + 1))
-        if told is None:
+            return Choice(None, f"{many} trials have been made, as many as there may be") if self._with_results(many) is not None else None
+        trials = self._with_results(max(0, many - self.settings.width + 1))
+        if trials is None:
             return None
-        choice = choose(self._view(told))
-        if choice.candidate is None and len(told) < many:
-            told = self._told(many)
-            return choose(self._view(told)) if told is not None else None
+        choice = choose(self._view(trials))
+        if choice.candidate is None and len(trials) < many:
+            trials = self._with_results(many)
+            return choose(self._view(trials)) if trials is not None else None
         return choice
 
-    def _told(self, count: int | None = None) -> list[tuple[Candidate, Result]] | Any:
-        """The first trials with their results; None where one of them has none. Without a number, those that have one."""
+    def _with_results(self, count: int | None = None) -> list[tuple[Candidate, Result]] | Any:
+        """Return the first trials with their results, None if one has none yet. count None: all trials that have a result."""
         if count is None:
             return [(candidate, self._results[candidate.name]) for candidate in self._picks if candidate.name in self._results]
         picks = self._picks[:count]
@@ -180,8 +180,8 @@ class Search:
             return None
         return [(candidate, self._results[candidate.name]) for candidate in picks]
 
-    def _view(self, told: list[tuple[Candidate, Result]]) -> View:
-        return View(self.settings, self.space, self._left(told), tuple(told), tuple(self._picks[len(told) :]), self._features)
+    def _view(self, trials: list[tuple[Candidate, Result]]) -> View:
+        return View(self.settings, self.space, self._left(trials), tuple(trials), tuple(self._picks[len(trials) :]), self._features)
 
     def _finish(self, reason: str) -> None:
         best = self.best
@@ -190,26 +190,26 @@ class Search:
             self._confirmed = best.name
             self._take(f"{CONFIRM}_{best.name}")
 
-    def _left(self, told: Sequence[tuple[Candidate, Result]]) -> tuple[Candidate, ...]:
-        """What may be tried: the reserve when nothing else is left, and nothing fitted."""
-        chosen, broken = {candidate.name for candidate in self._picks}, _broken_kinds(told)
-        self._learn(told)
+    def _left(self, trials: Sequence[tuple[Candidate, Result]]) -> tuple[Candidate, ...]:
+        """Return candidates that may be tried: the reserve only if nothing else remains and nothing fitted."""
+        chosen, broken = {candidate.name for candidate in self._picks}, _broken_kinds(trials)
+        self._learn(trials)
         left = [candidate for candidate in self.space if candidate.name not in chosen and not self._why_not(candidate, broken)]
         usual = [candidate for candidate in left if not candidate.reserve]
-        if usual or len(told) < len(self._picks) or any(result.status == OK and not candidate.reserve for candidate, result in told):
+        if usual or len(trials) < len(self._picks) or any(result.status == OK and not candidate.reserve for candidate, result in trials):
             return tuple(usual)
         return tuple(left)
 
-    # What is left out.
+    # Pruning
 
-    def _learn(self, told: Sequence[tuple[Candidate, Result]]) -> None:
-        """What cannot fit after trials that were out of memory."""
-        for failed, _ in (pair for pair in told[self._looked_at :] if pair[1].status == OUT_OF_MEMORY):
+    def _learn(self, trials: Sequence[tuple[Candidate, Result]]) -> None:
+        """Mark candidates that cannot fit after trials that were out of memory."""
+        for failed, _ in (pair for pair in trials[self._looked_at :] if pair[1].status == OUT_OF_MEMORY):
             for candidate in self.space:
                 alike = candidate.name not in self._too_large and _samples_alike(candidate, failed)
                 if alike and memory.needs_no_less(self.settings, self.info, candidate, failed):
                     self._too_large[candidate.name] = f"{failed.name} was out of memory"
-        self._looked_at = max(self._looked_at, len(told))
+        self._looked_at = max(self._looked_at, len(trials))
 
     def _why_not(self, candidate: Candidate, broken: Mapping[tuple[int, str], str]) -> str:
         if candidate.name not in self._refusals:
@@ -217,7 +217,7 @@ class Search:
         name, kind = candidate.name, (candidate.stage, candidate.offload)
         return self._refusals[name] or self._too_large.get(name, "") or broken.get(kind, "")
 
-    # Experiments and rows.
+    # Experiments and rows
 
     def _experiment(self, candidate: Candidate, kind: str) -> Experiment:
         steps = {"start_profile_step": self.settings.start_step, "end_profile_step": self.settings.end_step}
@@ -227,7 +227,7 @@ class Search:
         return Experiment(name, kind, config, self.settings.nodes, self.settings.slots, args)
 
     def _make_profile(self) -> Experiment:
-        """One sample of each rank at the highest stage, which needs the least memory."""
+        """Return a run of one sample on each rank, at the highest stage: it needs the least memory."""
         last = max(self.space, key=lambda candidate: (candidate.stage, -candidate.reserve, -bool(candidate.offload)))
         config = {**last.config, TRAIN: self.settings.replicas, MICRO: 1, STEPS: 1, "memory_breakdown": True}
         args = words.mapped(config, self.settings.arg_mappings)
@@ -250,15 +250,15 @@ class Search:
 
 
 def _samples_alike(one: Candidate, other: Candidate) -> bool:
-    """Whether a sample of both needs the same."""
+    """True if a sample needs equal memory in both."""
     return all(one.others.get(path) == other.others.get(path) for path in {**one.others, **other.others} if path.startswith(OF_SAMPLES))
 
 
-def _broken_kinds(told: Sequence[tuple[Candidate, Result]]) -> dict[tuple[int, str], str]:
-    """Stages and offloads of which several trials failed and none ended well."""
+def _broken_kinds(trials: Sequence[tuple[Candidate, Result]]) -> dict[tuple[int, str], str]:
+    """Return stages and offloads with several failed trials and no success, each with the reason."""
     failures: dict[tuple[int, str], int] = {}
-    fine = {(candidate.stage, candidate.offload) for candidate, result in told if result.status == OK}
-    for candidate, result in told:
+    fine = {(candidate.stage, candidate.offload) for candidate, result in trials if result.status == OK}
+    for candidate, result in trials:
         kind = (candidate.stage, candidate.offload)
         if result.status in (FAILED, HUNG) and kind not in fine:
             failures[kind] = failures.get(kind, 0) + 1

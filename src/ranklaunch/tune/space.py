@@ -1,7 +1,11 @@
-"""The candidates: every combination of stage, offload, micro-batch, accumulation and the user's own lists in which the batch sizes fit
-each other. As with DeepSpeed's own tuner a stage that is a number stays, one that is a list is tried; a micro-batch that is a number is
-one of those that are tried, and a list is all of them. Beyond it, a train_batch_size that is a number stays, for it changes what the
-model learns, and the stages are all tried where the file names none."""
+"""The candidates: all combinations of stage, offload, micro-batch, accumulation and the user's lists
+whose batch sizes fit each other.
+
+- A stage that is a number is fixed, a list is tried; without a stage, all stages are tried.
+- A micro-batch that is a number is one of several candidates, as with DeepSpeed's own tuner; a list is
+  all of them.
+- A train_batch_size that is a number is fixed: it changes what the model learns.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +25,20 @@ from ranklaunch.tune.model import Candidate, Settings
 
 ZERO = "zero_optimization"
 STAGES = (0, 1, 2, 3)
-ALL_STAGES = (None, "auto", "all")  # words for them
+ALL_STAGES = (None, "auto", "all")  # values that mean all stages
 OPTIMIZER, PARAMETERS = "offload_optimizer", "offload_param"
 LEAST_STAGE = {OPTIMIZER: 1, PARAMETERS: 3}  # of each kind of offload
 DEVICES = ("none", "cpu", "nvme")
-MOST_MICRO = 1024  # where nobody says, as DeepSpeed has it
+MOST_MICRO = 1024  # DeepSpeed's default
 MOST_CANDIDATES = 10_000
 MOST_TRIED = 1_000_000  # batch sizes, of which not all fit
-# Sections in which DeepSpeed itself has lists. A list of lists is several values there too.
+# Sections in which a list is one value for DeepSpeed; a list of lists is several values there.
 WITH_LISTS = (
     "optimizer.params", "scheduler", "sparse_attention", "curriculum_learning", "data_efficiency", "compression_training", "comms_logger",
     "elasticity", "quantize_training", "progressive_layer_drop", "hybrid_engine", "nebula", "zero_optimization.leaf_module",
     "zero_optimization.zenflow", "tensor_parallel", "monitor_config", "checkpoint", "flops_profiler", "weight_quantization",
 )  # fmt: skip
-# What DeepSpeed's tuner tries beyond the fast mode (DEFAULT_TUNING_SPACE_ZERO_* of deepspeed/autotuning/constants.py).
+# Values that DeepSpeed's tuner tries beyond the fast mode (DEFAULT_TUNING_SPACE_ZERO_* of deepspeed/autotuning/constants.py).
 _BUCKETS = {"reduce_bucket_size": [5e7, 5e8, 1e9], "allgather_bucket_size": [5e7, 5e8, 1e9]}
 _SWITCHES = {"overlap_comm": [True, False], "reduce_scatter": [False, True], "contiguous_gradients": [False, True]}
 BEYOND_FAST: dict[int, dict[str, list[Any]]] = {
@@ -53,7 +57,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Kept:
-    """Where the states of the optimizer and the parameters are kept, as the configuration has it; None: on the device."""
+    """Sections of the configuration for the offload of the optimizer's states and of the parameters; None: on the device."""
 
     optimizer: Mapping[str, Any] | None = None
     parameters: Mapping[str, Any] | None = None
@@ -65,7 +69,7 @@ class Kept:
 
 
 def candidates(settings: Settings) -> tuple[Candidate, ...]:
-    """In the order of a grid search: by stage, then by offload, then by the user's lists, then by micro-batch. Raises ConfigError."""
+    """Return all candidates in the order of a grid search: by stage, offload, the user's lists, micro-batch. Raises ConfigError."""
     problems: list[str] = []
     stages, kept = _stages(settings, problems), _kept(settings, problems)
     lists, sizes = list(_lists(settings.config, problems)), _sizes(settings, problems)
@@ -85,7 +89,8 @@ def candidates(settings: Settings) -> tuple[Candidate, ...]:
 def _reserve(
     settings: Settings, stages: Sequence[int], kept: Sequence[Kept], lists: Sequence[Any], sizes: Sequence[Sizes]
 ) -> Iterator[Candidate]:
-    """The states of the optimizer on the host, where the user says nothing of offload: slower, and for models that fit in no other way."""
+    """Return candidates with the optimizer's states on the host, unless the user sets offload. They are
+    slower, and for models that fit in no other way."""
     asked = any(key in _zero(settings) for key in (OPTIMIZER, PARAMETERS, "cpu_offload"))
     if asked or max(stages) < LEAST_STAGE[OPTIMIZER] or settings.device == "cpu":
         return
@@ -115,12 +120,12 @@ def _candidate(settings: Settings, stage: int, kept: Kept, others: Mapping[str, 
     for path, value in others.items():
         _put(config, path, value)
     name = f"z{stage}_mbs{size.micro}_gas{size.steps}" + (f"_off-{kept.name.replace('+', '-')}" if kept.name else "")
-    told = {**others, **{key: each for key, each in ((OPTIMIZER, kept.optimizer), (PARAMETERS, kept.parameters)) if _is_more(each)}}
-    return Candidate(f"{name}_{digest(told)}" if told else name, stage, size.micro, size.steps, kept.name, dict(others), config)
+    more = {**others, **{key: each for key, each in ((OPTIMIZER, kept.optimizer), (PARAMETERS, kept.parameters)) if _is_more(each)}}
+    return Candidate(f"{name}_{digest(more)}" if more else name, stage, size.micro, size.steps, kept.name, dict(others), config)
 
 
 def _is_more(section: Mapping[str, Any] | None) -> bool:
-    """Whether it says more than the device, which the name has."""
+    """True for a section with more than the device, which is in the candidate's name."""
     return bool(section) and set(section or ()) != {"device"}
 
 
@@ -191,7 +196,7 @@ def _unique(values: Sequence[Any]) -> list[Any]:
 
 
 def _lists(config: Mapping[str, Any], problems: list[str], above: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """The user's own: (path, values) of each list that is not a value by itself."""
+    """Return (path, values) of each of the user's lists with several values."""
     for key, value in config.items():
         path = f"{above}{key}"
         if path in (TRAIN, MICRO, STEPS, f"{ZERO}.stage", f"{ZERO}.{OPTIMIZER}", f"{ZERO}.{PARAMETERS}"):
@@ -225,7 +230,7 @@ def _count(settings: Settings, stage: int, lists: Sequence[tuple[str, list[Any]]
 
 
 def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
-    """train = micro x steps x ranks with data of their own, for each."""
+    """Return all allowed sizes: train = micro x steps x replicas."""
     given = {key: _numbers(settings, key, problems) for key in (TRAIN, MICRO, STEPS)}
     if problems:
         return []
@@ -251,7 +256,7 @@ def _sizes(settings: Settings, problems: list[str]) -> list[Sizes]:
 
 
 def _numbers(settings: Settings, key: str, problems: list[str]) -> list[int]:
-    """[] where anything may be tried."""
+    """Return the user's values, [] for any."""
     given = settings.config.get(key)
     if given in (None, "auto") and not isinstance(given, list):
         option = settings.arg_mappings.get(key, "")
@@ -281,7 +286,7 @@ def _micros(settings: Settings, given: Mapping[str, list[int]]) -> list[int]:
 
 
 def _spread(low: int, high: int, count: int) -> list[int]:
-    """So many from one to the other, each by the same factor more."""
+    """Return `count` sizes from low to high, in equal factors."""
     if count < 2 or high <= low:
         return [high] if high >= low else []
     count = min(count, high - low + 1, 256)
@@ -299,7 +304,7 @@ def _with_micro(settings: Settings, micro: int, given: Mapping[str, list[int]]) 
 
 
 def _accumulations(settings: Settings, unit: int) -> list[int]:
-    """1, and where the user limits the batch, the powers of two up to the limit: more is always faster, and changes what is learnt."""
+    """Return 1 and, if the user limits the batch, powers of two up to the limit: more is always faster, and changes what is learnt."""
     most = settings.section.get("max_train_batch_size", 0) // unit
     return [1 << power for power in range(max(1, most.bit_length()))]
 

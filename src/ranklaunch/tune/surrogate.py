@@ -1,6 +1,7 @@
-"""A model of what has been measured, and by it what a candidate that has not been may be worth: a Gaussian process over the space's
-dimensions, with a length for each of them and the noise as the measurements make them likely. At the few dozens of measurements that a
-search has, it needs fewer of them than boosted trees do, tells how sure it is, and is small enough to be here."""
+"""A Gaussian process over the dimensions of the space: predicts the speed of candidates without a trial,
+with a standard deviation. The length of each dimension and the noise are fitted by likelihood.
+
+It replaces a package for such searches: docs/adr/0029-search-of-tune.md."""
 
 from __future__ import annotations
 
@@ -12,28 +13,29 @@ from typing import Any
 
 from ranklaunch.tune.model import Candidate
 
-LENGTHS = (0.25, 0.5, 1.0, 2.0)  # in ranges of a dimension
-NOISES = (0.0004, 0.0025, 0.01, 0.04)  # variances, where that of all measurements is 1
-MOST = 48  # measurements that a model is made of; of more the best and the last
+LENGTHS = (0.25, 0.5, 1.0, 2.0)  # as parts of the range of a dimension
+NOISES = (0.0004, 0.0025, 0.01, 0.04)  # variances, as parts of the variance of all measurements
+MOST = 48  # measurements of a model: the best and the last of more
 Points = Sequence[Sequence[float]]
 
 
 def features(candidates: Sequence[Candidate]) -> dict[str, tuple[float, ...]]:
-    """Of each candidate by its name: a coordinate from 0 to 1 for each dimension in which the space has more than one value."""
-    told = [_told(candidate) for candidate in candidates]
-    columns = [_column([each.get(key) for each in told]) for key in dict.fromkeys(key for each in told for key in each)]
+    """Return coordinates of each candidate by its name: from 0 to 1 for each dimension with several values."""
+    points = [_values(candidate) for candidate in candidates]
+    keys = dict.fromkeys(key for point in points for key in point)
+    columns = [_column([point.get(key) for point in points]) for key in keys]
     rows = zip(*(coordinates for column in columns for coordinates in column))
     names = [candidate.name for candidate in candidates]
     return dict(zip(names, rows)) if columns and any(columns) else dict.fromkeys(names, ())
 
 
-def _told(candidate: Candidate) -> dict[str, Any]:
+def _values(candidate: Candidate) -> dict[str, Any]:
     own = {"micro": candidate.micro, "steps": candidate.steps, "stage": candidate.stage, "offload": candidate.offload}
     return {**own, **candidate.others}
 
 
 def _column(values: Sequence[Any]) -> list[list[float]]:
-    """One coordinate for numbers and for two values, one for each of more."""
+    """Return one coordinate for numbers and for two values, else one for each value."""
     texts = [json.dumps(value, sort_keys=True) for value in values]
     kinds = sorted(set(texts))
     if len(kinds) < 2:
@@ -54,7 +56,7 @@ def _number(value: Any) -> float | None:
 
 
 def _scaled(numbers: Sequence[float]) -> list[float]:
-    """By their powers of two where they are that far apart."""
+    """Scale to 0 to 1, on a logarithmic scale if the largest is at least four times the smallest."""
     low, high = min(numbers), max(numbers)
     if low > 0 and high / low >= 4:
         return [(math.log2(number) - math.log2(low)) / (math.log2(high) - math.log2(low)) for number in numbers]
@@ -62,7 +64,7 @@ def _scaled(numbers: Sequence[float]) -> list[float]:
 
 
 class Surrogate:
-    """points: of measurements, values: theirs, larger is better."""
+    """Model of measurements. points: their coordinates. values: larger is better."""
 
     def __init__(self, points: Points, values: Sequence[float]) -> None:
         kept = _kept(values)
@@ -86,20 +88,20 @@ class Surrogate:
         self._weights = _backward(self._root, _forward(self._root, self._values))
 
     def _try(self, lengths: Sequence[float], noises: Sequence[float], best: float) -> float:
-        """Keeps them where they make the measurements more likely; lengths are rather long than short."""
+        """Keep these lengths and the best noise if their likelihood is above `best`; prior: lengths near 1."""
         usual = sum(math.log2(length) ** 2 for length in lengths) * 0.05
         scale = [1 / (length * length) for length in lengths]
         alike = [[_likeness(apart, scale) for apart in line] for line in self._apart]
         for noise in noises:
             root = _cholesky(alike, noise)
             solved = _forward(root, self._values)
-            found = -0.5 * sum(map(mul, solved, solved)) - sum(math.log(line[-1]) for line in root) - usual
-            if found > best:
-                best, self._lengths, self._scale, self._noise, self._root = found, list(lengths), scale, noise, root
+            likelihood = -0.5 * sum(map(mul, solved, solved)) - sum(math.log(line[-1]) for line in root) - usual
+            if likelihood > best:
+                best, self._lengths, self._scale, self._noise, self._root = likelihood, list(lengths), scale, noise, root
         return best
 
     def predicted(self, point: Sequence[float]) -> tuple[float, float]:
-        """Mean and standard deviation, in the units of the values."""
+        """Return the mean and the standard deviation of a prediction, in the unit of the values."""
         likeness = [_likeness(_apart(point, other), self._scale) for other in self._points]
         mean = sum(map(mul, likeness, self._weights))
         solved = _forward(self._root, likeness)
@@ -107,7 +109,7 @@ class Surrogate:
         return self.mean + mean * self.spread, math.sqrt(variance) * self.spread
 
     def improvement(self, point: Sequence[float], best: float) -> float:
-        """How much better than the best it is expected to be."""
+        """Return the expected improvement over the best."""
         mean, deviation = self.predicted(point)
         ahead = (mean - best) / deviation
         density = math.exp(-0.5 * ahead * ahead) / math.sqrt(2 * math.pi)
@@ -123,12 +125,12 @@ def _kept(values: Sequence[float]) -> list[int]:
 
 
 def _apart(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """In each dimension, squared."""
+    """Return the squared distance in each dimension."""
     return [(a - b) ** 2 for a, b in zip(one, other)]
 
 
 def _likeness(apart: Sequence[float], scale: Sequence[float]) -> float:
-    """Of two points, from 0 to 1: Matern's kernel of 5/2, for speeds have bends."""
+    """Return the covariance of two points, from 0 to 1: Matern's kernel of 5/2, as speeds have bends."""
     far = math.sqrt(5 * sum(map(mul, apart, scale)))
     return (1 + far + far * far / 3) * math.exp(-far)
 

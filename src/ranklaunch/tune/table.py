@@ -1,4 +1,4 @@
-"""A search as lines of text: what is planned, and what came of it."""
+"""A search as lines of text: its plan, and its results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ranklaunch.tune.model import FLOPS, LATENCY, MODEL, OK, PROFILE, PRUNED, RA
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.tuners import order
 
-MOST_ROWS = 60  # of candidates that were not tried
+MOST_ROWS = 60  # candidates in the order of --dry-run
 UNITS = {THROUGHPUT: "samples/s", LATENCY: "s/step", FLOPS: "TFLOPS/device"}
+CONSOLE_UNITS = {THROUGHPUT: "samples/s", LATENCY: "s a step", FLOPS: "FLOPS a device"}
 HEAD = ("", "configuration", "stage", "micro", "steps", "offload", "others", "status")
 
 
 def described(search: Search) -> list[str]:
-    """For --dry-run: the space, what is left out, and the order."""
+    """Return the lines of --dry-run: the space, pruned candidates, and the order."""
     settings, rows = search.settings, search.rows
     left = [row for row in rows if row.status != PRUNED]
     ranks = f"{counted(settings.ranks, 'rank')} on {counted(settings.nodes, 'node')}"
@@ -60,7 +61,7 @@ def _others(others: object) -> str:
 
 
 def needs(search: Search) -> list[str]:
-    """The memory that each stage needs, or why that is not known."""
+    """Return the needed memory of each stage, or the reason if it is not known."""
     settings, info = search.settings, search.info
     stages = {candidate.stage: candidate for candidate in reversed(search.space) if not candidate.reserve}
     found = {stage: memory.needed(settings, info, stages[stage]) for stage in sorted(stages)}
@@ -81,7 +82,7 @@ def needs(search: Search) -> list[str]:
 
 
 def lines(search: Search) -> list[str]:
-    """The table, best first, then what was not tried, with the reason; and what is won."""
+    """Return the table, best first; then candidates without a trial, with the reason; then the best."""
     rows = sorted(search.rows, key=lambda row: _rank(search, row))
     tried = [row for row in rows if row.status not in ("waiting", PRUNED, "not tried")]
     table = _aligned([(*HEAD, unit(search.settings.metric, search.best)), *(_cells(search, row) for row in tried)])
@@ -90,7 +91,7 @@ def lines(search: Search) -> list[str]:
 
 
 def unit(metric: str, best: Result | None, units: Mapping[str, str] = UNITS) -> str:
-    """Return the unit of a metric, which is the same in all results of one program. best: any of them that ended well."""
+    """Return the unit of a metric. best: any successful result: all results of a program have the same unit."""
     return "tokens/s" if metric == THROUGHPUT and best and TOKENS in best.metrics else units[metric]
 
 
@@ -134,7 +135,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _reasons(rows: Iterable[Row]) -> list[str]:
-    """Of candidates that were not tried, those with the same reason together."""
+    """Return candidates without a trial, grouped by the reason."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(f"{row.status}: {one_line(row.reason)}" if row.reason else row.status, []).append(row.name)

@@ -1,5 +1,6 @@
-"""Which candidate is tried next. A choice follows from the seed, and from the results of trials in the order in which these were chosen,
-never in that of their ends: so that a search which was cut off chooses the same again."""
+"""The three tuners: each chooses the candidate of the next trial. A choice depends on the seed and on
+results in the order in which their trials were chosen, not in the order of their ends. So a search
+that was cut off makes the same choices again."""
 
 from __future__ import annotations
 
@@ -11,36 +12,37 @@ from dataclasses import dataclass
 from ranklaunch.tune.model import GRID, LATENCY, MODEL, OK, OUT_OF_MEMORY, RANDOM, Candidate, Result, Settings, is_figure
 from ranklaunch.tune.surrogate import Surrogate
 
-FIRST = 4  # candidates of a model-based search before there is a model
-LOOKED_AT = 600  # candidates that a model is asked of, of more a sample
-FAILURES = 3  # trials without any that ends well, after which a program is taken for broken
-# How likely a micro-batch fits that is twice as large as one that did; and one where no larger stage or offload held it.
+FIRST = 4  # results before the first model
+LOOKED_AT = 600  # candidates that a model predicts, a sample of more
+FAILURES = 3  # trials without a success that show a broken program
+# Probability that a micro-batch fits: twice as large as one that did; and as large as one that did not.
 TWICE_FITS, HARDLY_FITS = 0.65, 0.1
 
 
 @dataclass(frozen=True)
 class View:
-    """What a choice is made from. told: trials with their results, pending: those that run, both in the order of their choice. left:
-    what may be tried, in the order of the grid. space: all candidates, and features: where each of them is, for a model."""
+    """Facts for a choice. space: all candidates. left: candidates that may be tried, in the order of
+    the grid. trials: with results, in the order of their choice. pending: trials without a result, in
+    the same order. features: coordinates of each candidate by its name."""
 
     settings: Settings
     space: tuple[Candidate, ...]
     left: tuple[Candidate, ...]
-    told: tuple[tuple[Candidate, Result], ...]
+    trials: tuple[tuple[Candidate, Result], ...]
     pending: tuple[Candidate, ...]
     features: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """candidate: None where the search is over, and reason says why."""
+    """candidate: None at the end of the search, for the reason."""
 
     candidate: Candidate | None
     reason: str = ""
 
 
 def score(result: Result, metric: str) -> float | None:
-    """Larger is better; None where there is no figure."""
+    """Return the value of the metric, larger is better; None without a value."""
     value = result.metrics.get(metric) if result.status == OK else None
     if value is None or not is_figure(value):
         return None
@@ -57,17 +59,17 @@ def choose(view: View) -> Choice:
 
 
 def _is_broken(view: View) -> str:
-    scores = [score(result, view.settings.metric) for _, result in view.told]
-    others = [result for _, result in view.told if result.status != OUT_OF_MEMORY]
+    scores = [score(result, view.settings.metric) for _, result in view.trials]
+    others = [result for _, result in view.trials if result.status != OUT_OF_MEMORY]
     if len(others) >= FAILURES and all(each is None for each in scores):
         return f"of the first {len(others)} trials none ended well: the last: {others[-1].reason or others[-1].status}"
     return ""
 
 
 def since_best(view: View, stage: int | None = None) -> int:
-    """Trials in a row, of one stage or of all, that brought nothing better; 0 as long as none has ended well."""
+    """Return the number of last trials, of one stage or of all, without a better result; 0 before the first success."""
     best, since = None, 0
-    for candidate, result in view.told:
+    for candidate, result in view.trials:
         if stage not in (None, candidate.stage):
             continue
         found = score(result, view.settings.metric)
@@ -87,8 +89,8 @@ def _stale(view: View) -> Choice:
 
 
 def by_grid(view: View) -> Choice:
-    """One stage after the other, small micro-batches first. A stage that is slower than the one before is the last; early stopping ends
-    a stage."""
+    """Choose stage by stage, small micro-batches first. The first stage that is slower than the stage
+    before is the last. Early stopping ends a stage."""
     best = _by_stage(view)
     for stage in sorted({candidate.stage for candidate in view.left}):
         slower = _slower(best, stage)
@@ -104,7 +106,7 @@ def by_grid(view: View) -> Choice:
 
 def _by_stage(view: View) -> Mapping[int, float]:
     best: dict[int, float] = {}
-    for candidate, result in view.told:
+    for candidate, result in view.trials:
         found = score(result, view.settings.metric)
         if found is not None:
             best[candidate.stage] = max(found, best.get(candidate.stage, found))
@@ -112,7 +114,7 @@ def _by_stage(view: View) -> Mapping[int, float]:
 
 
 def _slower(best: Mapping[int, float], stage: int) -> str:
-    """Whether the stages before this one end a grid search: the last of them was slower than the one before it."""
+    """Return the reason to end before this stage if the last stage was slower than the one before it, else ""."""
     before = [each for each in sorted(best) if each < stage]
     if len(before) < 2 or best[before[-1]] >= best[before[-2]]:
         return ""
@@ -120,7 +122,7 @@ def _slower(best: Mapping[int, float], stage: int) -> str:
 
 
 def order(settings: Settings, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Shuffled by the seed, in a way that leaving some out does not change for the others."""
+    """Shuffle by the seed. The order of two candidates does not depend on the others."""
     return sorted(candidates, key=lambda each: hashlib.sha256(f"{settings.seed}:{each.name}".encode()).digest())
 
 
@@ -129,43 +131,45 @@ def by_chance(view: View) -> Choice:
 
 
 def by_model(view: View) -> Choice:
-    """The candidate that is expected to improve most on the best; those that run are taken to come out as expected."""
+    """Choose the candidate with the highest expected improvement, weighted by its probability to fit.
+    Pending trials count with their predicted results."""
     if _is_stale(view):
         return _stale(view)
     known = view.features
-    measured = [(candidate, score(result, view.settings.metric)) for candidate, result in view.told]
+    measured = [(candidate, score(result, view.settings.metric)) for candidate, result in view.trials]
     scored = [(candidate, _log(found)) for candidate, found in measured if found is not None]
-    asked = order(view.settings, view.left)[:LOOKED_AT]
+    pool = order(view.settings, view.left)[:LOOKED_AT]
     if len(scored) < FIRST:
-        return Choice(_farthest(view, asked, known))
+        return Choice(_farthest(view, pool, known))
     points, values = [known[candidate.name] for candidate, _ in scored], [value for _, value in scored]
     model, best = Surrogate(points, values), max(values)
     if view.pending:
         points += [known[candidate.name] for candidate in view.pending]
         values += [model.predicted(known[candidate.name])[0] for candidate in view.pending]
         model = Surrogate(points, values)
-    worth = {each.name: model.improvement(known[each.name], best) * _likely_fits(view, each) for each in asked}
-    return Choice(max(asked, key=lambda each: worth[each.name]))
+    worth = {each.name: model.improvement(known[each.name], best) * _likely_fits(view, each) for each in pool}
+    return Choice(max(pool, key=lambda each: worth[each.name]))
 
 
 def _log(found: float) -> float:
-    """Speeds differ by factors."""
+    """Return the logarithm: speeds differ by factors. Latencies come as negative scores."""
     return math.log(found) if found > 0 else -math.log(-found)
 
 
-def _farthest(view: View, asked: Sequence[Candidate], known: Mapping[str, Sequence[float]]) -> Candidate:
-    """From all that were chosen; the first is near the middle. Where fitting is doubtful, distance counts for less."""
-    chosen = [known[candidate.name] for candidate in (*(candidate for candidate, _ in view.told), *view.pending)]
-    sample = asked[: max(8, len(asked) // 3)]
+def _farthest(view: View, pool: Sequence[Candidate], known: Mapping[str, Sequence[float]]) -> Candidate:
+    """Choose the candidate farthest from all chosen ones, weighted by its probability to fit. The first
+    is near the middle of the space."""
+    chosen = [known[candidate.name] for candidate in (*(candidate for candidate, _ in view.trials), *view.pending)]
+    sample = pool[: max(8, len(pool) // 3)]
     if not chosen:
         return min(sample, key=lambda each: sum((coordinate - 0.5) ** 2 for coordinate in known[each.name]))
     return max(sample, key=lambda each: min(math.dist(known[each.name], other) for other in chosen) * _likely_fits(view, each))
 
 
 def _likely_fits(view: View, candidate: Candidate) -> float:
-    """From 0 to 1: between the largest micro-batch that is known to fit and the smallest that did not, by their powers of two."""
+    """Return a probability: on a scale of powers of two between the largest micro-batch that fitted and the smallest that did not."""
     fits, fails = 0, 0
-    for other, result in view.told:
+    for other, result in view.trials:
         if result.status == OK and _asks_no_more(candidate, other):
             fits = max(fits, other.micro)
         if result.status == OUT_OF_MEMORY and _asks_no_more(other, candidate):
@@ -182,7 +186,7 @@ def _likely_fits(view: View, candidate: Candidate) -> float:
 
 
 def _asks_no_more(one: Candidate, other: Candidate) -> bool:
-    """Whether its states need no more memory, whatever their micro-batches are."""
+    """True if the states of `one` need no more memory than the states of `other`."""
     return one.stage >= other.stage and (one.offload == other.offload or not other.offload)
 
 

@@ -1,4 +1,4 @@
-"""The program's arguments: what they say of the configuration, and how they are changed for an experiment."""
+"""The program's arguments: values of the configuration in them, and changes for an experiment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from ranklaunch.plan.ds_config import MICRO, STEPS, path_of
 
 NAMED = ("--deepspeed_config", "--deepspeed")
-# Options of Hugging Face's TrainingArguments, whose Trainer refuses a configuration that says something else.
+# Options of Hugging Face's TrainingArguments: its Trainer refuses a configuration with other values.
 USUAL = {MICRO: "--per_device_train_batch_size", STEPS: "--gradient_accumulation_steps"}
 
 
 def value(words: Sequence[str], option: str) -> str:
-    """What the words give an option, "" where they do not."""
+    """Return the value of an option, "" if it is not among the words."""
     for at, word in enumerate(words):
         name, equals, behind = word.partition("=")
         if name == option:
@@ -22,25 +22,25 @@ def value(words: Sequence[str], option: str) -> str:
 
 
 def mappings(words: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
-    """The user's, and the usual ones of options that are among the words."""
+    """Return the user's mappings, and the usual ones for options among the words."""
     usual = {key: option for key, option in USUAL.items() if any(word.partition("=")[0] == option for word in words)}
     return {**usual, **given}
 
 
-def found(config: Mapping[str, Any], key: str) -> Any:
-    """The value of a key by its path, or of the first of that name at any depth, as DeepSpeed looks for it; None where there is none."""
+def lookup(config: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key by its path, or of the first such key at any depth, as DeepSpeed does; None if there is none."""
     at: Any = config
     for part in key.split("."):
         at = at.get(part) if isinstance(at, Mapping) else None
     if at is not None or "." in key:
         return at
     below = [member for member in config.values() if isinstance(member, Mapping)]
-    return next((hit for hit in (found(member, key) for member in below) if hit is not None), None)
+    return next((hit for hit in (lookup(member, key) for member in below) if hit is not None), None)
 
 
 def mapped(config: Mapping[str, Any], arg_mappings: Mapping[str, str]) -> dict[str, str]:
-    """What options have to be for a configuration: {"--per_device_train_batch_size": "4"}."""
-    values = {option: found(config, key) for key, option in arg_mappings.items()}
+    """Return options for a configuration: {"--per_device_train_batch_size": "4"}."""
+    values = {option: lookup(config, key) for key, option in arg_mappings.items()}
     return {option: _text(each) for option, each in values.items() if each is not None and each != "auto" and not isinstance(each, Mapping)}
 
 
@@ -49,7 +49,7 @@ def _text(given: Any) -> str:
 
 
 def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[str, ...]:
-    """The same with these options, and with this file as the configuration. What was not there is appended."""
+    """Return the words with these options, and with this file as the configuration. Missing options are appended."""
     named = next((name for name in NAMED if path_of(words) and _names(words, name)), NAMED[0])
     changed = list(words)
     for option, text in {**args, named: path}.items():
@@ -58,7 +58,7 @@ def changed(words: Sequence[str], path: str, args: Mapping[str, str]) -> tuple[s
 
 
 def _names(words: Sequence[str], name: str) -> bool:
-    """Whether it is the option that gives the file: Megatron-DeepSpeed and others have a --deepspeed that is a switch."""
+    """True if this option names the file: Megatron-DeepSpeed and others have a --deepspeed that is a switch."""
     given = value(words, name)
     return bool(given) and not given.startswith("-") and given == path_of(words)
 
