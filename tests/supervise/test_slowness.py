@@ -12,7 +12,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.hangs.pace_record import Pacing
+from ranklaunch.hangs.pace import Pacing
 from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
 from ranklaunch.hangs.steps import Place
 from ranklaunch.plan.model import as_json

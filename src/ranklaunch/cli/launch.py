@@ -124,7 +124,7 @@ def _placing(attended: Attended) -> Companion:
 
 def _pacing(attended: Attended) -> Companion:
     def make(attended: Attended) -> Companion:
-        from ranklaunch.hangs.pace_record import Pacing  # in a short job nobody asks for steps
+        from ranklaunch.hangs.pace import Pacing  # in a short job nobody asks for steps
 
         return Pacing(attended)
 
