@@ -85,7 +85,7 @@ class Saves:
             self._began = None if stepped else self._began  # a save in the background costs no time
             return
         text = data.decode(errors="replace")
-        begins, ends = (max((match.start() for match in pattern.finditer(text)), default=-1) for pattern in (_BEGINS, _ENDS))
+        begins, ends = _last(_BEGINS, text), _last(_ENDS, text)
         began, self._began = self._began, None
         if began is not None and ends >= 0:
             self._saved.append((began, at))
@@ -98,3 +98,8 @@ class Saves:
         """Return the begin and end of each save since the last call."""
         saved, self._saved = self._saved, []
         return saved
+
+
+def _last(pattern: re.Pattern[str], text: str) -> int:
+    """Return where the last match begins, -1 for none."""
+    return max((match.start() for match in pattern.finditer(text)), default=-1)
