@@ -19,8 +19,8 @@ CORE = helpers.ROOT / "src" / "ranklaunch"
 LINKED = ("adapters", "entrypoints", "templates")
 FOR_DEVELOPMENT = ("benchmarks", "testbench")  # linked beside the package; no wheel has them
 OTHERS = ("programs", "rankside")  # run by other interpreters
-_OF_EVIDENCE = ("abort", "collection", "collector", "dumps", "folder", "processes", "recorders", "stack_requests", "tools")
-_OF_HANGS = ("alarms", "cpu_limit", "device_tool", "monitor", "pace_record", "rank_lines", "sampler", "slow_job", "uncaught")
+_OF_EVIDENCE = ("collection", "collector", "dumps", "folder", "processes", "stack_signals", "tools")
+_OF_HANGS = ("alarms", "cpu_limit", "devices", "monitor", "pace", "rank_lines", "sampler", "slow_job", "uncaught")
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "api", "cli", "control", "entrypoints", "output", "processes", "supervise", "system", "__main__.py",
@@ -29,7 +29,7 @@ WITH_EFFECTS = (
     *(f"hangs/{name}.py" for name in _OF_HANGS),
     *(f"logs/{name}.py" for name in ("merging", "reading", "search")),
     *(f"muster/{name}.py" for name in ("dialler", "door", "driver", "nodes")),
-    *(f"notify/{name}.py" for name in ("hook", "metrics_file", "notifications")),
+    *(f"notify/{name}.py" for name in ("hook", "metrics", "notifications")),
     "report/reading.py", "tune/experiments",
     "restarts/cleaning.py", "restarts/decision.py", "restarts/round_facts.py",
 )  # fmt: skip
@@ -68,7 +68,8 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "bisect", "codecs.BOM_UTF16_BE", "codecs.BOM_UTF16_LE", "collections", "dataclasses", "datetime",
     "difflib", "errno", "functools", "gzip", "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json",
-    "math", "operator", "os.path", "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing",
+    "math", "operator", "os.path", "pickletools", "pkgutil.get_data", "posixpath",
+    "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing",
     "typing_extensions", "unicodedata", "warnings.catch_warnings", "warnings.simplefilter", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.

@@ -10,8 +10,8 @@ import helpers
 import pytest
 
 from ranklaunch.output import logs
-from ranklaunch.output.logs import COARSE_S, MOST_PARTS, Times
 from ranklaunch.output.pipe import Output
+from ranklaunch.output.times import COARSE_S, MOST_PARTS, Times
 from ranklaunch.system.loop import Loop
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import companions
 import helpers
 import pytest
 
@@ -32,11 +32,13 @@ from ranklaunch.errors import WaitError
 from ranklaunch.evidence.all_nodes import Gathered, OfRank
 from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
+from ranklaunch.output.pipe import Output
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.plugins import Attended
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.users import as_user, needs_root, open_to_all
 
-Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]
 NOBODY = tree.Identity(1 << 22, 0)
 
 
@@ -45,19 +47,19 @@ class Words:
 
     def __init__(self) -> None:
         self.cut_off: set[int] = set()
-        self._hearers: dict[int, Hearers] = {}
+        self._hearers: dict[int, dict[tuple[str, bool], companions.Hearer]] = {}
 
-    def node(self, index: int) -> Any:
-        hearers = self._hearers.setdefault(index, {})
+    def node(self, index: int, plan: Plan, loop: Loop) -> Nodes:
+        node = companions.Wired(plan, loop, partial(self._on_sent, index))
+        self._hearers[index] = node.hearers
+        return node
 
-        def hear(topic: str, hearer: Callable[[int, Any], None], *, at_node_0: bool = False) -> None:
-            hearers[topic, at_node_0] = hearer
-
-        def tell_nodes(topic: str, body: object, nodes: Sequence[int] = ()) -> None:
-            for node in nodes or sorted(self._hearers):
-                self._say(node, topic, 0, body)
-
-        return SimpleNamespace(hear=hear, tell_nodes=tell_nodes, tell_node_0=partial(self._to_node_0, index))
+    def _on_sent(self, index: int, to: str, topic: str, body: object, nodes: Sequence[int]) -> None:
+        if to == "node 0":
+            self._to_node_0(index, topic, body)
+            return
+        for node in nodes or sorted(self._hearers):
+            self._say(node, topic, 0, body)
 
     def say(self, to: int, topic: str, body: object) -> None:
         """As node 0, whatever it is."""
@@ -87,11 +89,13 @@ class Node:
         self.plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
         self._ranks = self.plan.job.node.ranks
         self.writing = [*self._ranks]  # through this node
-        record = SimpleNamespace(folder=str(folder), event=lambda *words, **more: None)
-        attended: Any = SimpleNamespace(
-            plan=lambda: self.plan, nodes=words.node(index), record=record, ranks=self._processes, outputs=self._outputs, evidence=[],
+        attended = companions.attended(
+            self.plan, folder, loop, nodes=words.node(index, self.plan, loop), ranks=self._processes, outputs=self._outputs,
             take=lambda why, ends: self.asked.append("evidence"),
         )  # fmt: skip
+        attended = replace(attended, plan=lambda: self.plan)
+        self._output = Output((), "", companions.nobody, lambda: 0.0, companions.nobody)
+        self._output.feed(b"x" * 999 + b"\n")
         asked = Asked(
             attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
             stop=lambda: self.asked.append("stop"), end_by=lambda due, ways: self.asked.append(f"end by {due:g} s"),
@@ -108,8 +112,8 @@ class Node:
         own = tree.identify(os.getpid())
         return {rank: NOBODY if rank in self.gone else own for rank in self._ranks}
 
-    def _outputs(self) -> Mapping[int, Any]:
-        return {rank: SimpleNamespace(taken=1000, written_at=0.0) for rank in self.writing}
+    def _outputs(self) -> Mapping[int, Output]:
+        return dict.fromkeys(self.writing, self._output)
 
     def _steps(self) -> Mapping[int, Mapping[str, Any]]:
         return {rank: {"step": 190 if rank in self.gone else 380} for rank in self.writing}
@@ -306,12 +310,9 @@ def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemor
 @pytest.mark.parametrize("body", [None, "x", {}, {"number": math.inf, "asked": {"do": "status"}}, {"number": 1, "by": 0, "asked": "x"}])
 def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: Path) -> None:
     plan = helpers.plan({"PATH": ""}, method="spawn")
-    nobody: Any = None
     said: list[str] = []
-    loop = Loop()
-    nodes = Nodes(plan, {}, loop, said.append, nobody)
-    record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
-    attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
+    attended = companions.attended(plan, tmp_path, say=said.append)
+    loop, nodes = attended.loop, attended.nodes
     asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due, ways: None)
     desk = Desk(asked, loop)
     try:
@@ -510,12 +511,15 @@ def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypa
 class Attempt:
     """evidence: who hears what was found. taken: how often it was to be taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.evidence: list[Callable[[Gathered], None]] = []
         self.taken = 0
+        self.plan = helpers.plan({}, method="spawn")
+        self.attended = companions.attended(self.plan, folder, evidence=self.evidence, take=self._take)
+        self.node = Words().node(0, self.plan, self.attended.loop)
 
-    def seen(self) -> Any:
-        return SimpleNamespace(evidence=self.evidence, take=self._take)
+    def seen(self) -> Attended:
+        return self.attended
 
     def _take(self, why: str, ends: bool) -> None:
         self.taken += 1
@@ -526,9 +530,9 @@ class Attempt:
             hear(Gathered(1, "asked", found))
 
 
-def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_messages() -> None:
-    attempt, answers = Attempt(), list[Any]()
-    stacked = Stacked(Words().node(0), 0, attempt.seen)
+def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_messages(tmp_path: Path) -> None:
+    attempt, answers = Attempt(tmp_path), list[Any]()
+    stacked = Stacked(attempt.node, 0, attempt.seen)
     stacked.ask(answers.append)
     stacked.ask(answers.append)
     assert (attempt.taken, answers) == (1, [])
@@ -537,11 +541,11 @@ def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_mess
     assert attempt.evidence == []
 
 
-def test_an_attempt_that_ends_before_it_answers_is_not_waited_for() -> None:
-    attempts, answers = [Attempt()], list[Any]()
-    stacked = Stacked(Words().node(0), 0, lambda: attempts[-1].seen())
+def test_an_attempt_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) -> None:
+    attempts, answers = [Attempt(tmp_path)], list[Any]()
+    stacked = Stacked(attempts[0].node, 0, lambda: attempts[-1].seen())
     stacked.ask(answers.append)
-    attempts.append(Attempt())
+    attempts.append(Attempt(tmp_path))
     stacked.ask(answers.append)
     assert [attempt.taken for attempt in attempts] == [1, 1]
     attempts[-1].find(ranks=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,16 +12,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import companions
 import helpers
 import pytest
 
-from ranklaunch.control.desk import Desk
+from ranklaunch.control.desk import Asked, Desk
 from ranklaunch.control.server import MOST_ASKED, Counter
 from ranklaunch.control.stops import Stops
 from ranklaunch.entrypoints import save
+from ranklaunch.supervise.plugins import Attended
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
@@ -135,9 +137,11 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     assert [(job.of_attempt(1) / f"stop_clock_{node}").exists() for node, job in enumerate(jobs)] == [True, False]
 
 
-def test_nodes_that_do_not_answer_in_time_are_named() -> None:
-    desk: Any = SimpleNamespace(_plan=helpers.plan({"RANKLAUNCH_HOSTS": "a,b,c,d", "RANKLAUNCH_NODE": "0"}, method="spawn"))
-    answer = Desk._asked_to_save(desk, {0: {"again": True, "stop_in_s": 5.0}, 2: {"again": True}})
+def test_nodes_that_do_not_answer_in_time_are_named(tmp_path: Path) -> None:
+    seen = companions.attended(helpers.plan({"RANKLAUNCH_HOSTS": "a,b,c,d", "RANKLAUNCH_NODE": "0"}, method="spawn"), tmp_path)
+    asked = Asked(lambda: seen, lambda: ("running", ""), dict, lambda number: (False, []), companions.nobody, companions.nobody)
+    with contextlib.closing(Desk(asked, seen.loop)) as desk:
+        answer = desk._asked_to_save({0: {"again": True, "stop_in_s": 5.0}, 2: {"again": True}})
     assert list(save._text(answer)) == [
         "node 0: its ranks were asked a moment ago",
         "node 2: its ranks were asked a moment ago",
@@ -349,29 +353,26 @@ def guest(folder: Path) -> socket.socket:
     return connection
 
 
-def own_rank() -> Any:
+def own_rank(folder: Path) -> Attended:
     """An attempt whose rank is this process, which catches SIGINT, and not SIGUSR2."""
     own = tree.identify(os.getpid())
-    stopper = SimpleNamespace(caught=lambda process: False, killed=set())
-    attended: Any = SimpleNamespace(
-        loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ended=(), explained=None, stopper=stopper,
-        nodes=SimpleNamespace(hear=lambda *_: None),
-    )  # fmt: skip
-    return attended
+    return companions.attended(helpers.plan({}), folder, ranks=lambda: {0: own})
 
 
-def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it() -> None:
+def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it(tmp_path: Path) -> None:
     """Their launcher is gone, and nobody here tells them."""
     for number, caught in ((signal.SIGINT, [0]), (signal.SIGUSR2, [])):
-        stops = Stops(own_rank())
+        stops = Stops(own_rank(tmp_path))
         stops.on_stop_of_another(number)
         stops.stopped()
         assert stops.facts()["stop"]["caught_by"] == caught
 
 
 @pytest.mark.parametrize(("ways", "caught"), [(("SIGINT",), [0]), (("SIGUSR2",), []), (("touching /x",), [0]), ((), [])])
-def test_ranks_that_were_asked_to_save_before_a_deadline_have_heard_of_the_stop(ways: tuple[str, ...], caught: list[int]) -> None:
-    stops = Stops(own_rank())
+def test_ranks_that_were_asked_to_save_before_a_deadline_have_heard_of_the_stop(
+    tmp_path: Path, ways: tuple[str, ...], caught: list[int]
+) -> None:
+    stops = Stops(own_rank(tmp_path))
     stops.on_deadline(ways)
     stops.on_stop_of_another(signal.SIGUSR2)
     stops.stopped()

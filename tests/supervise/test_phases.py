@@ -84,7 +84,7 @@ def test_a_wait_in_vain_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("code", "said"), [('echo "$@" of $WHOSE', "-L of the job\n"), ("echo half; kill -STOP $$", "")])
 def test_a_tool_has_what_processes_get_and_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
     if not said:
-        monkeypatch.setattr("ranklaunch.hangs.device_tool.LIMIT_S", 0.2)
+        monkeypatch.setattr("ranklaunch.hangs.devices.LIMIT_S", 0.2)
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{code}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     begun = phases(Nodes(), {"PATH": str(tmp_path), "WHOSE": "the job"})

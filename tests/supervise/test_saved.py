@@ -9,13 +9,13 @@ import helpers
 import pytest
 
 from ranklaunch.control import save
-from ranklaunch.control.checkpoints import Look, Marks, saved
+from ranklaunch.control.stops import Marks, look, saved
 from ranklaunch.system import tree
 from testbench.waiting import sleep_until
 
 FILE, WRITTEN, FOLDER = (1, 10, 7, 4), (1, 11, 7, 4), (0, 10, 8, 4096)
 BOTH, NONE = (0, 1), ()
-CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, ...] | None, str]] = {
+CASES: dict[str, tuple[Marks, Marks, tuple[int, ...], tuple[int, ...] | None, str]] = {
     "written again": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, NONE, "yes"),
     "written, and killed afterwards": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, BOTH, "yes"),
     "the first": ({}, {"latest": FILE}, BOTH, NONE, "yes"),
@@ -35,9 +35,7 @@ CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, .
 
 
 @helpers.for_each(CASES)
-def test_what_is_known(
-    before: Marks | None, after: Marks | None, heard: tuple[int, ...], killed: tuple[int, ...] | None, expected: str
-) -> None:
+def test_what_is_known(before: Marks, after: Marks, heard: tuple[int, ...], killed: tuple[int, ...] | None, expected: str) -> None:
     """killed: None where nobody knows."""
     assert saved(before, after, heard, killed or (), any_rank=True, all_well=killed == ()) == expected
 
@@ -45,15 +43,13 @@ def test_what_is_known(
 def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "latest").write_text("1000")
     (tmp_path / "checkpoint-1000").mkdir()
-    look = Look([str(tmp_path / "lat*"), str(tmp_path / "checkpoint-*"), str(tmp_path / "none")])
-    found = look.found(60.0)
+    found = look([str(tmp_path / "lat*"), str(tmp_path / "checkpoint-*"), str(tmp_path / "none")], 60.0)
     assert found is not None
     assert {os.path.basename(path): mark[0] for path, mark in found.items()} == {"latest": 1, "checkpoint-1000": 0}
-    sleep_until(lambda: tree.entry(look._apart.pid) is None or tree.forsake(look._apart.pid) is not None, "the end of it")
     monkeypatch.setattr("glob.glob", lambda pattern: os.read(os.pipe()[0], 1))
-    look = Look(["a mount that hangs"])
-    assert look.found(0.0) is None
-    sleep_until(lambda: tree.entry(look._apart.pid) is None or tree.forsake(look._apart.pid) is not None, "the end of it")
+    assert look(["a mount that hangs"], 0.0) is None
+    for pid in list(tree.wanted):
+        sleep_until(lambda pid=pid: tree.forsake(pid) is not None, "the end of it")  # type: ignore[misc]
 
 
 def test_a_file_to_touch_on_a_mount_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

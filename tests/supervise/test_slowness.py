@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import companions
 import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.hangs.pace_record import Pacing
+from ranklaunch.hangs.pace import Pacing
 from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
-from ranklaunch.hangs.steps import Place
+from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.plan.model import as_json
+from ranklaunch.supervise.ending import Ending
 from ranklaunch.system.loop import Loop
 from testbench.jobs.job import Starter
 from testbench.judges import formats
@@ -34,31 +35,30 @@ class Node:
 
     def __init__(self, job: Job, index: int, **env: str) -> None:
         plan = helpers.plan(env, nodes="2", hosts="h0,h1", node_index=str(index), method="spawn", slots="2")
-        self.hears: dict[tuple[str, bool], Callable[[int, Any], None]] = {}
-        self.events: list[dict[str, Any]] = []
         self.hooks: list[dict[str, Any]] = []
         self.said: list[str] = []
         self.over = False
-        nodes = SimpleNamespace(
-            hear=lambda topic, hear, at_node_0=False: self.hears.update({(topic, at_node_0): hear}),
-            tell_node_0=lambda topic, body: job.words.append((index, "node 0", body)),
-            tell_nodes=lambda topic, body: job.words.append((index, "nodes", body)),
-            wall=lambda clock: clock,
+        nodes = companions.Wired(plan, job.loop, lambda to, topic, body, nodes: job.words.append((index, to, body)))
+        self.hears = nodes.hearers
+        self._folder = job.folder / f"node_{index}"
+        self.attended = companions.attended(
+            plan, self._folder, job.loop, self.said.append, nodes=nodes, slow=self.hooks.append,
+            ending=lambda: Ending("failed", 1, "over") if self.over else None,
         )  # fmt: skip
-        attended: Any = SimpleNamespace(
-            plan=lambda: plan, ending=lambda: True if self.over else None, nodes=nodes, loop=job.loop, say=self.said.append,
-            record=SimpleNamespace(event=lambda event, **fields: self.events.append({"event": event, **fields})),
-            slow=self.hooks.append,
-        )  # fmt: skip
-        self.attended = attended
-        self.slowness = Slowness(attended)
+        self.slowness = Slowness(self.attended)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        lines = map(json.loads, (self._folder / "events.jsonl").read_text().splitlines())
+        return [{key: line[key] for key in line if key not in ("time", "monotonic")} for line in lines]
 
 
 class Job:
     """muster: without one each node hears itself alone."""
 
-    def __init__(self, muster: bool = True) -> None:
+    def __init__(self, folder: Path, muster: bool = True) -> None:
         self.now = 0.0
+        self.folder = folder
         self.words: list[Word] = []
         self.loop = Loop(lambda: self.now)
         env = {} if muster else {"RANKLAUNCH_MUSTER": "off"}
@@ -70,7 +70,7 @@ class Job:
         at = float(first - 1)
         for number, each in enumerate(times, first):
             at += each
-            step: Any = SimpleNamespace(place=Place(0, number), shape="shape", at=at, seconds=seconds)
+            step = Step(Place(0, number), "shape", at, seconds)
             self.nodes[node].slowness.feed(2 * node if rank is None else rank, step)
 
     def deliver(self, *, silent: tuple[int, ...] = ()) -> None:
@@ -89,8 +89,8 @@ class Job:
 
 
 @pytest.fixture
-def job() -> Job:
-    return Job()
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
 
 
 def test_node_0_says_once_that_the_job_is_slow_and_that_it_has_recovered(job: Job) -> None:
@@ -167,8 +167,8 @@ def test_a_job_that_recovers_or_ends_meanwhile_is_not_said_to_be_slow(job: Job, 
     assert [node.said + node.events for node in job.nodes] == [[], []]  # type: ignore[operator]
 
 
-def test_without_a_muster_each_node_speaks_for_itself() -> None:
-    job = Job(muster=False)
+def test_without_a_muster_each_node_speaks_for_itself(tmp_path: Path) -> None:
+    job = Job(tmp_path, muster=False)
     job.steps(1, NORMAL + LONG)
     job.deliver()
     assert [node.said for node in job.nodes] == [[], [SLOW_TEXT]]
@@ -182,13 +182,10 @@ def test_what_no_node_says_is_refused(job: Job, body: object) -> None:
 
 
 @pytest.mark.parametrize(("factor", "watches"), [("0", False), ("1.5", True)])
-def test_0_turns_it_off(factor: str, watches: bool) -> None:
-    job = Job()
-    attended = job.nodes[0].attended
+def test_0_turns_it_off(tmp_path: Path, factor: str, watches: bool) -> None:
     plan = helpers.plan({"RANKLAUNCH_SLOW": factor}, method="spawn")
     assert plan.watch.slow == float(factor)
-    attended.plan, attended.outputs = lambda: plan, dict
-    assert (Pacing(attended)._slowness is not None) is watches
+    assert (Pacing(companions.attended(plan, tmp_path))._slowness is not None) is watches
 
 
 @pytest.mark.parametrize(("factor", "said"), [("1.5", 1.5), ("0", 0.0), ("2", None)])

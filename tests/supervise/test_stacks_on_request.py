@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.evidence import stack_requests, stacks
+from ranklaunch.evidence import stack_signals, stacks
 from ranklaunch.files import rankside
 
 pytestmark = pytest.mark.processes
@@ -57,7 +57,7 @@ def test_a_process_writes_its_stacks_and_goes_on(started: Started) -> None:
     child = started(WAITS)
     assert line_of(child) == str(child.pid)
     for _ in range(2):  # the second answer has nothing of the first
-        text = stack_requests.stacks([child.pid])[child.pid].decode()
+        text = stack_signals.stacks([child.pid])[child.pid].decode()
         assert [frame.function for frame in stacks.main(text)] == ["waits", "<module>"]
         assert text.count("most recent call first") == 1
     assert child.poll() is None
@@ -69,7 +69,7 @@ def test_a_process_without_it_is_never_signalled(started: Started) -> None:
     closed = WAITS.replace("os.write(", "os.closerange(3, 20); os.write(")
     for child in (started(WAITS, stacks=False), started(catches, stacks=False), started(closed)):
         assert line_of(child) == str(child.pid)
-        assert stack_requests.stacks([child.pid]) == {}
+        assert stack_signals.stacks([child.pid]) == {}
         assert child.poll() is None
 
 
@@ -77,14 +77,14 @@ def test_a_process_that_is_stopped_is_not_waited_for_for_ever(started: Started) 
     child = started(WAITS)
     line_of(child)
     child.send_signal(signal.SIGSTOP)
-    assert stack_requests.stacks([child.pid]) == {}
+    assert stack_signals.stacks([child.pid]) == {}
 
 
 def test_what_python_forks_has_a_file_of_its_own(started: Started) -> None:
     child = started(FORKS)
     pids = {int(line_of(child)) for _ in range(2)}
     try:
-        texts = stack_requests.stacks(pids)
+        texts = stack_signals.stacks(pids)
         assert {pid: text.count(b"most recent call first") for pid, text in texts.items()} == dict.fromkeys(pids, 1)
     finally:
         for pid in pids - {child.pid}:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.hangs.pace import Saves
 from ranklaunch.hangs.rank_lines import Heard
 from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.step_reader import READ, step_reader
+from ranklaunch.hangs.step_reader import READ, Saves, step_reader
 from ranklaunch.hangs.steps import Steps
 from ranklaunch.output.pipe import Output
 

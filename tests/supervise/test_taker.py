@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import companions
 import helpers
 import pytest
 
@@ -25,14 +27,13 @@ from ranklaunch.evidence import collector, flight
 from ranklaunch.evidence import dumps as dumps_of_nodes
 from ranklaunch.evidence import tools as tools_of_nodes
 from ranklaunch.evidence.all_nodes import Gathered, Gathering
-from ranklaunch.evidence.collection import TAKEN, Taking, _messages
-from ranklaunch.evidence.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
-from ranklaunch.evidence.recorders import kept
-from ranklaunch.hangs.frames import own
+from ranklaunch.evidence.collection import TAKEN, Taking, messages
+from ranklaunch.evidence.folder import KEPT_LAST, MOST_BYTES, Folder, kept, room_in
 from ranklaunch.plan.model import Recorder, Recorders
 from ranklaunch.supervise import diagnosis
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -57,11 +58,17 @@ RECORDERS = (
 )  # fmt: skip
 
 
+@dataclass
+class Ras:
+    port: int
+    report: str = ""
+
+
 @pytest.fixture
-def ras() -> Iterator[SimpleNamespace]:
+def ras() -> Iterator[Ras]:
     """A fake RAS: its port, and its report."""
     server = socket.create_server(("127.0.0.1", 0))
-    told = SimpleNamespace(port=server.getsockname()[1], report="")
+    told = Ras(server.getsockname()[1])
 
     def serve() -> None:
         connection, _ = server.accept()
@@ -95,7 +102,7 @@ def take(tmp_path: Path, ranks: dict[int, int], **env: str) -> dict[str, Any]:
     return json.loads(json.dumps(collector.take(order)))
 
 
-def test_devices_recorders_and_ras(tmp_path: Path, ras: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_recorders_and_ras(tmp_path: Path, ras: Ras, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools_of_nodes, "TOOL_S", 60.0)  # whatever else this machine does
     monkeypatch.setattr(collector, "TAKE_S", 60.0)
     tools = tmp_path / "tools"
@@ -150,7 +157,7 @@ def test_names_in_dumps_are_told_without_secrets_and_colours() -> None:
 
 
 def test_a_node_cannot_speak_of_the_ranks_of_another() -> None:
-    gathering = Gathering(1, "a test", 2, lambda said: own({0: (0, 1), 1: (2, 3)}, said))
+    gathering = Gathering(1, "a test", {0: (0, 1), 1: (2, 3)})
     waits = {"0": [6, 7, 7, "nccl:all_reduce", "[[4]]", [0, 1, 2, 3], "default_pg"]}
     late = {"0": [6, 6, 0, "", "", [0, 1, 2, 3], "default_pg"]}
 
@@ -178,8 +185,8 @@ def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: t
 
 
 def _gathered(found: dict[str, Any]) -> Gathered:
-    gathering = Gathering(1, "a test", 2, lambda said: lambda node, rank: True)
-    heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in _messages(found)]
+    gathering = Gathering(1, "a test", {0: (0, 1, 2), 1: ()})
+    heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in messages(found)]
     assert not any(heard)
     gathered = gathering.gathered()
     assert gathered.silent == (1,)
@@ -194,10 +201,10 @@ def test_ranks_come_in_messages_that_hold_them() -> None:
         "recorder": {"g" * 200: [1, 2, 2, "o" * 200, "s" * 200, list(range(64)), "d"]},
     }
     told = {"number": 1, "folder": "/f", "bytes": 1, "behind": [], "ranks": {str(rank): one for rank in range(17)}}
-    messages = [*_messages(told)]
-    assert [message["more"] for message in messages] == [True, True, False]
-    assert {rank for message in messages for rank in message["ranks"]} == set(told["ranks"])  # type: ignore[arg-type, attr-defined]
-    assert max(len(json.dumps(message)) for message in messages) < 128 * 1024
+    sent = [*messages(told)]
+    assert [message["more"] for message in sent] == [True, True, False]
+    assert {rank for message in sent for rank in message["ranks"]} == set(told["ranks"])  # type: ignore[arg-type, attr-defined]
+    assert max(len(json.dumps(message)) for message in sent) < 128 * 1024
 
 
 @contextmanager
@@ -354,9 +361,11 @@ def test_whose_words_say_that_others_may_be_to_blame(tail: bytes, error: str) ->
 def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:
     """Another node's request comes when the stop has begun here: whatever takes it would be ended too."""
     told: list[tuple[str, dict[str, Any]]] = []
-    nodes = SimpleNamespace(tell_node_0=lambda topic, body: told.append((topic, body)))
-    attended: Any = SimpleNamespace(plan=lambda: helpers.plan({}), stopper=SimpleNamespace(begun=True), nodes=nodes)
+    plan, loop = helpers.plan({}), Loop()
+    nodes = companions.Wired(plan, loop, lambda to, topic, body, nodes: told.append((topic, body)))
+    attended = companions.attended(plan, tmp_path / "attempt_1", loop, nodes=nodes)
+    attended.stopper.begin(signal.SIGTERM)
     Taking(attended).on_order(0, {"number": 1, "why": "rank 3 failed", "ends": True})
     ((topic, body),) = told
     assert (topic, body["number"], body["failed"]) == (TAKEN, 1, "its ranks were being ended already")
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "attempt_1" / "evidence").exists()

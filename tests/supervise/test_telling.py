@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import companions
 import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.fields import NOTHING
-from ranklaunch.notify import metrics_file, notifications, trainjob
+from ranklaunch.notify import metrics, notifications
 from ranklaunch.notify.hook import MOST_BYTES, Hook
 from ranklaunch.notify.notifications import POST, Telling
 from ranklaunch.plan.model import Tell
@@ -117,7 +117,7 @@ class World:
         self.said: list[str] = []
         self.loop = Loop()
         planned = replace(helpers.plan({}, nodes="2", hosts="h0,h1", node_index=str(node), method="spawn", slots="1"), tell=tell)
-        attended: Any = SimpleNamespace(plan=lambda: planned, record=SimpleNamespace(folder=str(folder)))
+        attended = companions.attended(planned, folder, self.loop)
         seen = Seen(
             plan=lambda: planned, begun=lambda: False, attended=lambda: attended, phase=lambda: ("starting", ""),
             of_ranks=lambda: {0: {"step": 30, "steps": 120, "step_s": 0.5}, 1: {"step": 29, "steps": 120, "step_s": None}},
@@ -184,8 +184,8 @@ def test_metrics_that_cannot_be_written_are_told_of_once(tmp_path: Path) -> None
 def test_metrics_on_a_mount_that_does_not_answer_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which cannot be had everywhere: a write that never ends stands for it."""
     monkeypatch.setattr(notifications, "EVERY_S", 0.05)
-    monkeypatch.setattr(metrics_file, "LAST_S", 0.1)
-    monkeypatch.setattr(metrics_file.disk, "write", lambda *_: time.sleep(600))
+    monkeypatch.setattr(metrics, "LAST_S", 0.1)
+    monkeypatch.setattr(metrics.disk, "write", lambda *_: time.sleep(600))
     world = World(tmp_path, 1, Tell(metrics_file=str(tmp_path / "m.prom")))
     for _ in range(3):
         world.loop.run_until(lambda: bool(world.said), world.loop.clock() + DEADLINE_S)
@@ -346,7 +346,7 @@ def test_the_token_of_a_trainjob_goes_nowhere_else(tmp_path: Path) -> None:
 
 def test_what_a_trainjob_is_told() -> None:
     def told(*ranks: dict[str, Any], done: bool = False) -> dict[str, Any] | None:
-        found = trainjob.status(ranks, "now", done=done)
+        found = notifications.trainjob_status(ranks, "now", done=done)
         return found and {key: value for key, value in found["trainerStatus"].items() if key not in ("metrics", "lastUpdatedTime")}
 
     step = {"step": 30, "steps": None, "step_s": 0.5}

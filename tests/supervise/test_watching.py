@@ -22,7 +22,7 @@ from ranklaunch.ends.records import SCHEMA
 from ranklaunch.hangs import monitor
 from ranklaunch.hangs import rank_lines as heard_
 from ranklaunch.hangs import uncaught as uncaught_
-from ranklaunch.hangs.device_tool import Tool
+from ranklaunch.hangs.devices import Tool
 from ranklaunch.hangs.expect import parse
 from ranklaunch.hangs.frames import Rule
 from ranklaunch.hangs.monitor import Watching
@@ -136,7 +136,7 @@ def test_a_tool_that_answers(tool: Callable[[str], list[str]]) -> None:
 
 
 def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ranklaunch.hangs.device_tool.LIMIT_S", 0.2)
+    monkeypatch.setattr("ranklaunch.hangs.devices.LIMIT_S", 0.2)
     assert tool("echo half; exec sleep 600") == []
 
 
@@ -475,7 +475,7 @@ def test_devices_are_asked_once_nothing_else_moves(job: Callable[..., Job], monk
             asked.append(self._clock())
             self._hear(f"{use}\n")
 
-    monkeypatch.setattr(monitor, "Tool", Answers)
+    monkeypatch.setattr(monitor.devices, "Tool", Answers)
     watched = job(RANKLAUNCH_ACCELERATOR="gpu")
     watched.wait(30)
     watched.output.feed(b"step: 4\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import helpers
 
-from ranklaunch.hangs.deaf import Deaf
+from ranklaunch.hangs.alarms import Deaf
 from ranklaunch.hangs.frames import Frame, packed, unpacked
 from ranklaunch.hangs.sample import Seen
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.hangs.expect import Expected, parse
-from ranklaunch.hangs.limits import LEAST_VALUES, MOST_VALUES, Breach, Limit, OnNode, number
+from ranklaunch.hangs.expect import LEAST_VALUES, MOST_VALUES, Breach, Expected, Limit, OnNode, number, parse
 
 Reported = Optional[tuple[int, Breach]]
 

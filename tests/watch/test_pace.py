@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.hangs.pace import Pace, Saves
+from ranklaunch.hangs.pace import Pace
+from ranklaunch.hangs.step_reader import Saves
 from ranklaunch.hangs.steps import Steps
 
 

@@ -133,11 +133,6 @@ def test_a_body_that_is_no_frame(body: object) -> None:
         unpacked(body)
 
 
-def test_a_rule_of_a_frame_has_a_bound_only_for_a_limit_by_the_median() -> None:
-    body = packed(Frame(1, 1, (), rules=(Rule(1.0, "nan", 2), Rule(1.0, "57.3", 2, 12.5))))
-    assert body["rules"] == [[1.0, "nan", 2], [1.0, "57.3", 2, 12.5]]
-
-
 def test_rules_of_users() -> None:
     by, every, number = parse(r"loaded; done by 2m".replace(";", "\\;") + "; step \\d+ every 1.5h\n loss[: ]+(\\S+) is a number;")
     assert [rule.shown for rule in (by, every)] == ["loaded; done by 120s", r"step \d+ every 5400s"]

@@ -43,7 +43,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     added = {each.name: each.value for each in recorders.variables}
     if not recorders.folder:
         return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
-    from ranklaunch.evidence.recorders import kept  # a job of CPUs needs no folder for them
+    from ranklaunch.evidence.folder import kept  # a job of CPUs needs no folder for them
 
     with kept(recorders, start.record) as usable:
         added = {name: value for name, value in added.items() if usable(name)}

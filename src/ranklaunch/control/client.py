@@ -1,4 +1,4 @@
-"""Asking a running job, by the socket that its supervisor on this node has in the folder of its attempt."""
+"""Client of a running job: asks the socket that its supervisor on this node has in the folder of its attempt."""
 
 from __future__ import annotations
 
@@ -34,33 +34,25 @@ DEEPEST = 4  # folders below a log folder: of a job, of a node, of an attempt, a
 
 
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
-    """What the newest job that runs on this machine answers. logs: a log folder, or a folder in it; "" for that of this container's own
-    environment. Raises WaitError where none runs."""
+    """Return the answer of the newest job that runs on this machine. logs: a log folder, or a folder in it; "" for that of this container's
+    environment. Raises WaitError if no job runs, and ConfigError if the answer refuses or is not understood."""
     top = disk.absolute(logs or own_logs(env))
     deadline = time.monotonic() + STARTS_S
     while True:
-        try:
-            return _newest(top, question)
-        except _SilentError as error:
-            silent = str(error)
+        silent = ""
+        for path in _sockets(top):
+            try:
+                return _checked(_asked(path, question), path)
+            except _SilentError as error:
+                silent = silent or str(error)
         if silent or time.monotonic() > deadline or not _starts(top):
             msg = silent or f"no job that runs on this machine is found: {_looked(top)}; LOG_DIR names another folder of logs"
             raise WaitError(msg)
         time.sleep(AGAIN_S)
 
 
-def _newest(top: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    silent = ""
-    for path in _sockets(top):
-        try:
-            return _checked(_asked(path, question), path)
-        except _SilentError as error:
-            silent = silent or str(error)
-    raise _SilentError(silent)
-
-
 def _starts(top: str) -> bool:
-    """Whether an attempt is so new that it may be asked in a moment."""
+    """Return True if an attempt is so new that it may answer in a moment."""
     return any(
         abs(time.time() - _written(folder, folders.PLAN)) < STARTS_S and folders.VERDICT not in _names(folder)
         for folder in _folders(top, DEEPEST)
@@ -78,8 +70,8 @@ def _looked(top: str) -> str:
 
 
 def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
-    """An answer as text that cannot move a terminal. show: its lines. Raises ConfigError where it is not as this version knows it: whoever
-    can write in the folder of the logs may answer there."""
+    """Return an answer as text that cannot move a terminal. show: returns its lines. Raises ConfigError for an answer of another form:
+    anybody who can write in the folder of the logs may answer there."""
     return understood(lambda answer: "".join([f"{showing.printable(line)}\n" for line in show(answer)]), answer)
 
 
@@ -93,20 +85,17 @@ def understood(use: Callable[[Mapping[str, Any]], T], answer: Mapping[str, Any])
 
 
 def own_logs(env: Mapping[str, str]) -> str:
-    """The log folder that a job of this container has."""
+    """Return the log folder of a job of this container."""
     reader = Reader(env, DiskFiles(), {}, disk.working_folder())
     disk.absolute(reader.get(LOG_DIR))
     return os.path.dirname(platforms.attempt_dir(reader))
 
 
 def _sockets(top: str) -> Iterator[str]:
-    """Those below a folder, of the newest attempts first."""
-    found = sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top, DEEPEST)), reverse=True)
-    for _, folder in found:
-        names = [name for name in _names(folder) if _SOCKET.fullmatch(name)]
-        yield from (os.path.join(folder, name) for name in sorted(names))
-        if not names:
-            yield from _elsewhere(folder)
+    """Yield the sockets below a folder, of the newest attempts first."""
+    for _, folder in sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top, DEEPEST)), reverse=True):
+        sockets = [os.path.join(folder, name) for name in sorted(_names(folder)) if _SOCKET.fullmatch(name)]
+        yield from sockets or _elsewhere(folder)
 
 
 def _folders(top: str, depth: int) -> Iterator[str]:
@@ -125,7 +114,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _written(folder: str, name: str) -> float:
-    """In seconds since 1970; 0 where it is not there."""
+    """Return when a file was written, in seconds since 1970; 0 for no file."""
     try:
         return os.stat(os.path.join(folder, name)).st_mtime
     except OSError:
@@ -133,7 +122,7 @@ def _written(folder: str, name: str) -> float:
 
 
 def _elsewhere(folder: str) -> Iterator[str]:
-    """As the plan tells, where the file system of the logs has no sockets."""
+    """Yield the socket that plan.json names, if the file system of the logs has no sockets."""
     try:
         plan = json.loads(disk.read(disk.own(os.path.join(folder, folders.PLAN)), MOST_PLAN))
     except (OSError, ConfigError, ValueError, RecursionError):
@@ -144,37 +133,29 @@ def _elsewhere(folder: str) -> Iterator[str]:
 
 
 class _SilentError(Exception):
-    """Nobody answers there. Its text: who would, "" where that is nobody who runs on this host."""
+    """No answer from a socket. Its text: the job that runs there, "" for none that runs on this host."""
 
 
 def _asked(path: str, question: Mapping[str, Any]) -> bytes:
-    """Raises _SilentError, also of what a killed ranklaunch has left, or one of another host."""
+    """Return the answer. Raises _SilentError without one: also for a socket that a killed ranklaunch has left, or one of another host."""
     owner = -1
     try:
-        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        raise _SilentError from None
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(ANSWER_S)
-            connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # a path of a socket has 107 bytes at most
+        with _connection(path) as connection:
             _, owner, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             connection.sendall(json.dumps(question).encode() + b"\n")
-            said = _everything(connection)
-            if said:
-                return said
+            answer = _everything(connection)
+            if answer:
+                return answer
     except socket.timeout:
         msg = f"the job that runs here has not answered for {ANSWER_S:g} s: its ranklaunch is stopped, or waits for a file system ({path})"
         raise _SilentError(msg) from None
-    except BlockingIOError:  # as many as it may have wait for it
+    except BlockingIOError:  # too many clients wait
         owner = os.geteuid()
-    except PermissionError:  # whether one runs is not told
+    except PermissionError:  # a running job cannot be told from an ended one
         whose = _owner(path)
         raise _SilentError("" if whose is None else f"a job here, which may run, {_OTHERS.format(whose)}") from None
-    except (OSError, ValueError):  # ValueError: of a name that none can have
+    except (OSError, ValueError):  # ValueError: for a name that no file can have
         pass
-    finally:
-        os.close(folder)
     if owner == -1:
         raise _SilentError
     msg = f"the job that runs here is busy with others who ask it, or ends: ask again ({path})"
@@ -183,8 +164,26 @@ def _asked(path: str, question: Mapping[str, Any]) -> bytes:
     raise _SilentError(msg)
 
 
+def _connection(path: str) -> socket.socket:
+    """Return a connection to a socket, by way of its folder: a path of a socket has 107 bytes at most."""
+    try:
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        raise _SilentError from None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(ANSWER_S)
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
 def _owner(path: str) -> int | None:
-    """Of a socket, or of the private folder that it is in."""
+    """Return the owner of a socket, or of the private folder that it is in."""
     for each in (path, os.path.dirname(path)):
         try:
             return os.lstat(each).st_uid
@@ -194,18 +193,18 @@ def _owner(path: str) -> int | None:
 
 
 def _everything(connection: socket.socket) -> bytes:
-    """Within ANSWER_S, however it comes."""
-    said, deadline = bytearray(), time.monotonic() + ANSWER_S
-    while len(said) < MOST_ANSWER and (data := connection.recv(1024 * 1024)):
-        said += data
+    """Return the whole answer, within ANSWER_S."""
+    answer, deadline = bytearray(), time.monotonic() + ANSWER_S
+    while len(answer) < MOST_ANSWER and (data := connection.recv(1024 * 1024)):
+        answer += data
         connection.settimeout(max(0.001, deadline - time.monotonic()))
-    return bytes(said)
+    return bytes(answer)
 
 
-def _checked(said: bytes, path: str) -> dict[str, Any]:
-    """Raises ConfigError with what the supervisor refuses, WaitError where that passes, and ConfigError where it is of another version."""
+def _checked(data: bytes, path: str) -> dict[str, Any]:
+    """Raises ConfigError with the supervisor's refusal, WaitError if the refusal passes, and ConfigError for another version."""
     try:
-        answer = json.loads(said)
+        answer = json.loads(data)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):

@@ -1,17 +1,18 @@
-"""Where a running job is asked how it stands, and told to save; opened once it has lasted a second.
+"""Desk of a running job: it answers how the job stands, and has it save; opened once the job has lasted a second.
 
-Whoever is asked answers for the whole job: the question goes round, and what other nodes do not say in time is what they said before, with
-its age.
+The node that is asked answers for the whole job. It asks all nodes; for a node that does not answer in time it repeats the last answer,
+with its age.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ranklaunch.control import rank_states
-from ranklaunch.control.all_nodes import Circle, Judge
+from ranklaunch.control.all_nodes import Answers, Circle
+from ranklaunch.control.rank_records import Recorded
 from ranklaunch.control.save import Offer, Saving
 from ranklaunch.control.server import Answer, Counter
 from ranklaunch.control.stacks import Stacked
@@ -22,24 +23,22 @@ from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import folders
 
-if TYPE_CHECKING:
-    from ranklaunch.control.rank_records import Recorded
-
 SCHEMA = "ranklaunch.status/1"
 MOST_S = 10_000_000  # to a deadline
 MARGIN_S = 2.0  # between the end of the grace and a deadline; half of a deadline that is nearer than twice that
-SAVES_SHARE = 0.5  # of what is left until then, for ranks that were asked to save: those that do not catch SIGTERM would die of the stop
-ANSWERS_S = 1.0  # before a stop, for whoever has asked for it to hear of all nodes
+SAVES_SHARE = 0.5  # of the time until then, for ranks that were asked to save: ranks that do not catch SIGTERM would die of the stop
+ANSWERS_S = 1.0  # before a stop, for the answer of all nodes
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
 MOST_SETTING = 40  # characters of a setting's name
+_UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
-    of_ranks: what else is known of ranks, by rank and key; present: of the job, by key. offer: as in Saving. stop: the job, as by SIGTERM.
-    end_by: at that time, by the loop's clock, no stop of this node may last any longer; and how its ranks were asked to save before."""
+    """A session, as its desk sees it. attended: the attempt that runs. phase: its phase, and the thing that it waits for, "" for nothing.
+    of_ranks: more fields of ranks; present: of the job. offer: as in Saving. stop: stops the job, as by SIGTERM. end_by: sets the time, by
+    the loop's clock, at which a stop of this node must be over; with the ways by which ranks were asked to save before."""
 
     attended: Callable[[], Attended]
     phase: Callable[[], tuple[str, str]]
@@ -51,7 +50,7 @@ class Asked:
 
 
 class Desk:
-    """loop: the session's. Raises OSError where there is no way to be asked."""
+    """loop: the session's. Raises OSError if no socket can be opened."""
 
     def __init__(self, asked: Asked, loop: Loop) -> None:
         self._asked = asked
@@ -59,30 +58,30 @@ class Desk:
         self._loop = loop
         job = seen.plan().job
         self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
-        self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # how each node stood last, and when it said so
+        self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # the last answer of each node, and its time
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
         self._recorded: Recorded | None = None  # of the attempt that runs
         self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
-        self._handlers: dict[str, Callable[[Mapping[str, Any], Answer], None]] = {
+        self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {
             "status": self._status, "save": self._on_save, "stacks": self._on_stacks,
         }  # fmt: skip
         self._counter = Counter(seen.record.folder, folders.socket(job.node_index), self._loop, self._handle)
 
     @property
     def path(self) -> str:
-        """Of its socket, where that is not in the attempt's folder; else ""."""
+        """Return the path of the socket if it is not in the attempt's folder; else ""."""
         return self._counter.path if self._counter.elsewhere else ""
 
     def close(self) -> None:
         self._counter.close()
 
     def is_warning(self, name: str) -> bool:
-        """Whether a signal that this node was sent is a request to save, for all."""
+        """Return True if a signal to this node is a request to save, for all nodes."""
         return name in WARNINGS and self._save.wanted
 
     def warn(self) -> None:
-        """A platform has warned this node."""
-        self._ask({DO: "save"}, lambda answers: None)
+        """Have all nodes save: a platform has warned this one."""
+        self._ask({DO: "save"}, len)
 
     @property
     def _save(self) -> Save:
@@ -98,74 +97,64 @@ class Desk:
         if handler:
             handler(question, answer)
         else:
-            answer({"error": f"this ranklaunch answers {', '.join(self._handlers)}"})
+            answer({"error": f"this ranklaunch answers {', '.join(map(str, self._handlers))}"})
 
-    def _ask(self, question: Mapping[str, Any], told: Callable[[Mapping[int, Mapping[str, Any]]], None], judge: Judge = len) -> None:
+    def _ask(
+        self, question: Mapping[str, Any], told: Callable[[Answers], object], judge: Callable[[Mapping[str, Any]], object] = len
+    ) -> None:
         try:
             self._circle.ask(question, told, judge)
-        except (WireError, ValueError, TypeError):  # no message holds it
+        except (WireError, ValueError, TypeError):  # larger than a message
             told({})
 
     def _do(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What any node asks of this one."""
+        """Answer a question of any node."""
         if question.get(DO) == "status":
             return self._stands()
         return self._to_save(question) if question.get(DO) == "save" else {}
 
-    # How it stands
+    # Status
 
     def _status(self, question: Mapping[str, Any], answer: Answer) -> None:
-        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)), _judge_standing)
+        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)), _judge_status)
 
     def _stands(self) -> dict[str, Any]:
+        """Return the state of this node."""
         phase, waiting = self._asked.phase()
         seen = self._asked.attended()
-        plan = seen.plan()
-        known, more, recorded = seen.ranks(), self._asked.of_ranks(), self._records(seen)
-        own = () if plan.job.is_idle else plan.job.node.ranks
-        said = recorded.of_ranks(own, known) if recorded else {}
+        plan, known, more = seen.plan(), seen.ranks(), self._asked.of_ranks()
+        recorded = self._records(seen)
+        said = recorded.of_ranks(() if plan.job.is_idle else plan.job.node.ranks, known)
         more = {rank: {**more.get(rank, {}), **said.get(rank, {})} for rank in (*more, *said)}
         ranks = rank_states.ranks(plan, known, seen.outputs(), more, self._loop.clock())
         if phase == "done":  # all of them have ended with 0
             ranks = [{**each, "state": rank_states.STATES["Z"]} if each.get("state") == "unknown" else each for each in ranks]
-        launchers = recorded.launchers() if recorded else []
-        return {
-            "host": plan.job.node.host,
-            "phase": phase,
-            "waiting": waiting,
-            "launchers": launchers,
-            "ranks": ranks,
-            **self._asked.present(),
-        }
+        state = {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "launchers": recorded.launchers(), "ranks": ranks}
+        return {**state, **self._asked.present()}
 
-    def _records(self, seen: Attended) -> Recorded | None:
-        """None where no descriptor is left to import it."""
-        try:
-            from ranklaunch.control.rank_records import Recorded  # few jobs are asked
-        except (OSError, ImportError):
-            return None
+    def _records(self, seen: Attended) -> Recorded:
         folder = folders.records(seen.record.folder, seen.plan().job.node_index)
         if self._recorded is None or self._recorded.folder != folder:
             self._recorded = Recorded(folder)
         self._recorded.look()
         return self._recorded
 
-    def _compiled(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        """schema ranklaunch.status/1; age_s: seconds since a node has said so, null where it never has."""
+    def _compiled(self, answers: Answers) -> dict[str, Any]:
+        """Return the answer of the whole job (ranklaunch.status/1). age_s: seconds since a node answered, None if it never has."""
         plan, now = self._plan, self._loop.clock()
         here = plan.job.node_index
         self._known.update({node: (now, each) for node, each in answers.items()})
-        said = {**self._known, here: (now, self._stands())}
-        nodes = [
-            {"node": i, "host": each.host, **_of_node(*said[i], now)} if i in said else {"node": i, "host": each.host, **_UNHEARD}
-            for i, each in enumerate(plan.job.everyone)
-        ]
-        ranks = _whole(_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"])
-        job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
-        launchers = [{"node": i, **launcher} for i in sorted(said) for launcher in map(dict, said[i][1].get("launchers", ()))]
-        watch = {"silence": _silence(*said[0], now) if 0 in said else None, "hang": said[here][1].get("hang")}
-        head = {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, **watch}
-        return {**head, "launchers": launchers, "ranks": ranks}
+        said = dict(sorted({**self._known, here: (now, self._stands())}.items()))
+        silence = _silence(*said[0], now) if 0 in said else None
+        ranks = (_aged(rank, now - at) for at, each in said.values() for rank in each["ranks"])
+        return {
+            "schema": SCHEMA, "job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt,
+            "time": time_now(), "node": here,
+            "nodes": [{"node": i, "host": each.host, **_node(said.get(i), now)} for i, each in enumerate(plan.job.everyone)],
+            "silence": silence, "hang": said[here][1].get("hang"),
+            "launchers": [{"node": i, **launcher} for i, (_, each) in said.items() for launcher in each.get("launchers", ())],
+            "ranks": _merged(ranks),
+        }  # fmt: skip
 
     def _on_stacks(self, question: Mapping[str, Any], answer: Answer) -> None:
         phase, waiting = self._asked.phase()
@@ -186,7 +175,7 @@ class Desk:
         else:
             self._ask({DO: "save", "deadline_s": deadline}, lambda answers: answer(self._asked_to_save(answers)))
 
-    def _asked_to_save(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    def _asked_to_save(self, answers: Answers) -> dict[str, Any]:
         """silent: nodes that have not answered in time."""
         silent = [node.index for node in self._plan.job.everyone if node.index not in answers]
         return {"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())], "silent": silent}
@@ -201,32 +190,29 @@ class Desk:
             left = max(float(deadline) - MARGIN_S, float(deadline) / 2)
             self._asked.end_by(self._loop.clock() + left, self._saving.ways)
             stop_in_s = max(left - plan.limits.grace_s, left * SAVES_SHARE if self._saving.ways else min(ANSWERS_S, left / 2))
-            if plan.job.node_index == 0:  # which tells the others
+            if plan.job.node_index == 0:  # it tells the other nodes
                 self._loop.after(stop_in_s, self._asked.stop)
                 asked["stop_in_s"] = round(stop_in_s, 1)
         return asked
-
-
-_UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
 
 
 def _is_deadline(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and 0 <= value <= MOST_S)
 
 
-def _judge_standing(said: Mapping[str, Any]) -> None:
+def _judge_status(answer: Mapping[str, Any]) -> None:
     for key in ("phase", "waiting"):
-        text(dict(said), key)
-    _silence(0.0, said, 0.0)
-    for rank in said["ranks"]:
+        text(dict(answer), key)
+    _silence(0.0, answer, 0.0)
+    for rank in answer["ranks"]:
         int(dict(rank)["rank"])
-    for launcher in said.get("launchers", ()):
+    for launcher in answer.get("launchers", ()):
         text(dict(launcher), "name")
 
 
-def _silence(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any] | None:
-    """Return the silence that node 0 told of so long ago, None where nobody watches."""
-    silence = said.get("silence")
+def _silence(at: float, answer: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """Return the silence that node 0 reported at `at`, as of now; None if nobody watches."""
+    silence = answer.get("silence")
     if not isinstance(silence, dict):
         return None
     seconds, limit_s = float(silence["seconds"]), float(silence["limit_s"])
@@ -234,20 +220,23 @@ def _silence(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any] |
     return {"seconds": aged, "limit_s": limit_s, "setting": str(silence["setting"])[:MOST_SETTING]}
 
 
-def _whole(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With what another node says of the output of some, of which it says no more."""
-    found = [*ranks]
-    elsewhere = {rank["rank"]: rank for rank in found if "node" not in rank}
-    return [{**rank, **(elsewhere.get(rank["rank"], {}) if rank.get("output_bytes") is None else {})} for rank in found if "node" in rank]
+def _merged(ranks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ranks by their own nodes, with the state of outputs that another node has."""
+    every = [*ranks]
+    elsewhere = {rank["rank"]: rank for rank in every if "node" not in rank}
+    return [{**rank, **(elsewhere.get(rank["rank"], {}) if rank.get("output_bytes") is None else {})} for rank in every if "node" in rank]
 
 
-def _aged(rank: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """As it was said so long ago."""
+def _aged(rank: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return a rank of an answer that is `seconds` old."""
     wrote = rank.get("last_output_s")
     if isinstance(wrote, (int, float)) and 0 <= wrote < MOST_S:
         return {**rank, "last_output_s": round(wrote + seconds, 1)}
-    return rank
+    return dict(rank)
 
 
-def _of_node(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _node(answer: tuple[float, Mapping[str, Any]] | None, now: float) -> Mapping[str, Any]:
+    if not answer:
+        return _UNHEARD
+    at, said = answer
     return {"phase": said["phase"], "waiting": said["waiting"], "age_s": round(now - at, 1)}

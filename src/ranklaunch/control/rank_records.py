@@ -1,15 +1,14 @@
-"""What launchers and ranks of this node recorded of themselves, for whoever asks how the job stands.
+"""Records of launchers and ranks of this node (ranklaunch.rankside), for `ranklaunch status`.
 
-A supervisor keeps little of each record, and reads few in one call: whoever asks again soon hears of the others. Secrets were hidden by
-the rank; who shows an exception hides them again.
+A supervisor keeps little of each record, and reads few in one call: a second question soon after hears of the others. Secrets were
+hidden by the rank; whoever shows an exception hides them again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.records import Record
@@ -24,21 +23,13 @@ MOST_LAUNCHERS = 8 * 1024  # bytes of all launchers of a node, in an answer
 MOST_NAME = 60
 
 
-@dataclass(frozen=True)
-class _Head:
-    """The first Python of a rank. placed_by: what started the rank: ranklaunch, a launcher, "" for something else."""
+class _Head(NamedTuple):
+    """First Python of a rank. placed_by: what started the rank: ranklaunch, a launcher, "" for something else."""
 
     process: Identity
+    parent: Identity
     program: str
     placed_by: str
-    parent: Identity
-
-
-@dataclass(frozen=True)
-class _Launcher:
-    process: Identity
-    name: str
-    argv: tuple[str, ...]
 
 
 class Recorded:
@@ -46,7 +37,7 @@ class Recorded:
 
     def __init__(self, folder: str) -> None:
         self._files = Records(folder)
-        self._launchers: dict[Identity, _Launcher] = {}
+        self._launchers: dict[Identity, dict[str, Any]] = {}
         self._codes: dict[Identity, int] = {}
         self._heads: dict[int, list[_Head]] = {}
         self._raised: dict[Identity, dict[str, Any]] = {}
@@ -56,18 +47,16 @@ class Recorded:
         return self._files.folder
 
     def look(self) -> None:
-        """Read what is new."""
+        """Read new records."""
         for record in self._files.new(MOST_S):
             self._take(record, Identity(*record.process))
 
     def launchers(self) -> list[dict[str, Any]]:
-        """Return name, pid, argv, alive, and ended: the exit code that a launcher wrote down of itself, None for none."""
+        """Return name, pid, argv, alive, and ended: the exit code that a launcher recorded, None for none."""
         found: list[dict[str, Any]] = []
         left = MOST_LAUNCHERS
-        for process, each in self._launchers.items():
-            value = {
-                "name": each.name, "pid": process.pid, "argv": list(each.argv), "alive": _lives(process), "ended": self._codes.get(process),
-            }  # fmt: skip
+        for process, launcher in self._launchers.items():
+            value = {**launcher, "alive": _lives(process), "ended": self._codes.get(process)}
             left -= len(json.dumps(value))
             if left < 0:
                 break
@@ -75,27 +64,24 @@ class Recorded:
         return found
 
     def of_ranks(self, ranks: Collection[int], known: Mapping[int, Identity]) -> dict[int, dict[str, Any]]:
-        """By rank, what its records say: head (pid, program, placed_by) and exception (at, from, thread, text).
+        """Return head (pid, program, placed_by) and exception (at, from, thread, text) of the ranks with records.
 
         ranks: of this node. known: their processes, as far as ranklaunch knows them without records."""
-        found: dict[int, dict[str, Any]] = {}
-        for rank in ranks:
-            head = self._head(rank)
-            said: dict[str, Any] = {}
-            if head and _lives(head.process):
-                said["head"] = {"pid": head.process.pid, "program": head.program, "placed_by": head.placed_by}
-            processes = (*((head.process,) if head else ()), *((known[rank],) if rank in known else ()))
-            raised = next((self._raised[process] for process in processes if process in self._raised), None)
-            if raised:
-                said["exception"] = raised
-            if said:
-                found[rank] = said
-        return found
+        return {rank: fields for rank in ranks if (fields := self._of_rank(rank, known.get(rank)))}
+
+    def _of_rank(self, rank: int, known: Identity | None) -> dict[str, Any]:
+        head, fields = self._head(rank), {}
+        if head and _lives(head.process):
+            fields["head"] = {"pid": head.process.pid, "program": head.program, "placed_by": head.placed_by}
+        for process in (head.process if head else None, known):
+            if process in self._raised:
+                return {**fields, "exception": self._raised[process]}
+        return fields
 
     def _take(self, record: Record, process: Identity) -> None:
         if record.kind == records.LAUNCHER:
-            argv = tuple(word[:MOST_WORD] for word in redact.argv(record.argv[:MOST_WORDS]))
-            self._launchers[process] = _Launcher(process, record.launcher, argv)
+            argv = [word[:MOST_WORD] for word in redact.argv(record.argv[:MOST_WORDS])]
+            self._launchers[process] = {"name": record.launcher, "pid": process.pid, "argv": argv}
         elif record.kind == records.EXIT:
             self._codes[process] = record.code
         elif record.kind == records.EXCEPTION:
@@ -103,10 +89,10 @@ class Recorded:
         elif (rank := records.rank_number(record.variables)) is not None and record.parent:
             program = records.program(redact.argv(record.argv)).rpartition("/")[2][-MOST_NAME:]
             parent = Identity(record.parent.pid, record.parent.start)
-            self._heads.setdefault(rank, []).append(_Head(process, program, record.launcher, parent))
+            self._heads.setdefault(rank, []).append(_Head(process, parent, program, record.launcher))
 
     def _take_exception(self, record: Record, process: Identity) -> None:
-        """The main thread's counts: after that of another thread a process may go on."""
+        """Keep the main thread's exception, else the newest: after that of another thread a process may go on."""
         before = self._raised.get(process)
         text = exceptions.line(record)
         if text and (before is None or (before["from"] != "main" and (record.where == "main" or record.at > before["at"]))):
@@ -114,10 +100,10 @@ class Recorded:
             self._raised[process] = {"at": round(record.at, 3), "from": record.where, "thread": thread, "text": text}
 
     def _head(self, rank: int) -> _Head | None:
-        """Of several Pythons with this rank's number: one that lives and started no other of them."""
-        found = [head for head in self._heads.get(rank, ()) if head.process not in self._launchers]
-        parents = {head.parent for head in found}
-        leaves = [head for head in found if head.process not in parents] or found
+        """Return one of several Pythons with this rank's number: one that lives and started no other of them."""
+        heads = [head for head in self._heads.get(rank, ()) if head.process not in self._launchers]
+        parents = {head.parent for head in heads}
+        leaves = [head for head in heads if head.process not in parents] or heads
         placed = [head for head in leaves if head.placed_by] or leaves
         return next((head for head in placed if _lives(head.process)), placed[-1] if placed else None)
 

@@ -1,15 +1,17 @@
-"""The socket at which a supervisor is asked: one line of JSON in, one line of JSON out, from processes of the same account alone.
+"""Socket of a supervisor: one line of JSON in, one line of JSON out, for processes of the same account alone.
 
-It is a file in the attempt's folder, so no port is opened. Where the file system has no sockets, as some mounts of object stores, it is in
-a private folder of its own.
+The socket is a file in the attempt's folder, so no port is opened. If the file system has no sockets, as some mounts of object stores, it
+is in a private folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import socket
+import stat
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
@@ -26,12 +28,11 @@ ANSWER_S = 60.0  # for an answer to come and be taken
 HAS_NO_SOCKETS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EROFS, errno.EIO)
 
 Answer = Callable[[Mapping[str, Any]], None]
-Handler = Callable[[Mapping[str, Any], Answer], None]  # the question, and who is told the answer, at once or later
+Handler = Callable[[Mapping[str, Any], Answer], None]  # the question, and a function that takes the answer, at once or later
 
 
 class Counter:
-    """path: of the socket. handle: answers every question, with {"error": ...} where it has to. Raises OSError where there is no way to
-    be asked."""
+    """path: of the socket. handle: answers every question, perhaps with {"error": ...}. Raises OSError if no socket can be made."""
 
     def __init__(self, folder: str, name: str, loop: Loop, handle: Handler) -> None:
         self._loop = loop
@@ -51,7 +52,7 @@ class Counter:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is not in the folder where it belongs."""
+        """True if the socket is not in the folder where it belongs."""
         return bool(self._private)
 
     def close(self) -> None:
@@ -77,12 +78,9 @@ class Counter:
             raise
 
     def _leave_private(self) -> None:
-        if not self._private:
-            return
-        try:
-            os.rmdir(self._private)
-        except OSError:  # whoever clears such folders has removed it, or put something into it
-            pass
+        with contextlib.suppress(OSError):  # the folder may be gone, or have more in it
+            if self._private:
+                os.rmdir(self._private)
 
     def _welcome(self) -> None:
         try:
@@ -97,7 +95,7 @@ class Counter:
 
 
 class Guest:
-    """One that asks, once."""
+    """A client with one question. gone: is called when it has left."""
 
     def __init__(self, connection: socket.socket, loop: Loop, handle: Handler, gone: Callable[[], object]) -> None:
         self._connection = connection
@@ -132,25 +130,24 @@ class Guest:
             self._ask()
 
     def _ask(self) -> None:
-        self._loop.change(self._connection.fileno(), None, self._write)
-        self._loop.forget(self._connection.fileno())  # until there is an answer; it comes once, or PATIENCE_S is over
-        self._loop.on_readable(self._connection.fileno(), self.leave)
+        self._loop.forget(self._connection.fileno())
+        self._loop.on_readable(self._connection.fileno(), self.leave)  # until there is an answer
         self._timer.cancel()
         self._timer = self._loop.after(ANSWER_S, self.leave)
         try:
             question = json.loads(self._asked)
-            if not isinstance(question, dict):
-                raise TypeError
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, RecursionError):
+            question = None
+        if isinstance(question, dict):
+            self._handle(question, self._tell)
+        else:
             self._tell({"error": "expected one line: an object in JSON"})
-            return
-        self._handle(question, self._tell)
 
     def _tell(self, answer: Mapping[str, Any]) -> None:
         if self._open and not self._answer:
             self._answer = json.dumps(answer).encode() + b"\n"
             self._loop.change(self._connection.fileno(), None, self._write)
-            self._write()  # what is short: this may be the last that the supervisor does
+            self._write()  # at once: this may be the last that the supervisor does
 
     def _write(self) -> None:
         try:
@@ -164,8 +161,9 @@ class Guest:
 
 
 def _bind(listener: socket.socket, folder: str, name: str) -> str:
-    """By way of the folder's descriptor: a socket's path may have 107 bytes, and a log folder's has more. What a killed start left there
-    is removed; its socket answers nobody."""
+    """Bind a socket by way of its folder's descriptor: a socket's path has at most 107 bytes, and a log folder's may have more.
+
+    What a killed start left there is removed; its socket answers nobody."""
     path = os.path.join(folder, name)
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     umask = os.umask(0o177)
@@ -179,14 +177,12 @@ def _bind(listener: socket.socket, folder: str, name: str) -> str:
 
 
 def _remove(path: str) -> None:
-    try:
-        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)
-    except OSError:
-        pass
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Of this account, or of root, who can do anything anyway."""
+    """True for a client of this account, or of root, who can do anything anyway."""
     _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid in (0, os.getuid())

@@ -1,6 +1,6 @@
-"""Stacks of all ranks for whoever asks one node for them: node 0 has evidence taken, and hands on what all have found.
+"""Stacks of all ranks for `ranklaunch stacks`: node 0 has evidence taken, and hands on what all nodes have found.
 
-Words between nodes: "stacks" to node 0 from the node that was asked; "stacked" back to it, a few ranks in each.
+Messages: "stacks" to node 0 from the node that was asked; "stacked" back to it, a few ranks in each.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 STACKS, STACKED = "stacks", "stacked"
 WHY = "ranklaunch stacks asks for it"
+RANKS_A_MESSAGE = 8
+_FIELDS = ("node", "state", "stack", "file", "exception")
 
 Answer = Callable[[Mapping[str, Any]], None]
 
 
 class Stacked:
-    """attended: the attempt that runs."""
+    """attended: returns the attempt that runs."""
 
     def __init__(self, nodes: Nodes, index: int, attended: Callable[[], Attended]) -> None:
         self._nodes = nodes
@@ -30,7 +32,7 @@ class Stacked:
         self._answers: list[Answer] = []
         self._ranks: list[Mapping[str, Any]] = []
         self._askers: set[int] = set()
-        # Whose answer is waited for, as who asks and as node 0: an attempt, by its list of who hears of evidence.
+        # The attempts whose evidence is awaited by this node, and gathered as node 0: known by their lists of hearers.
         self._awaited: object = None
         self._gathering: list[Callable[[Any], object]] = []
         if index == 0:
@@ -38,11 +40,11 @@ class Stacked:
         nodes.hear(STACKED, self._on_stacked)
 
     def ask(self, answer: Answer) -> None:
-        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none), file and
-        exception; silent: nodes that have said nothing in time; and failed: nodes that could take no evidence, with node and why."""
+        """answer: is called with ranks (rank, node, state, stack with the innermost frame first, file, exception); silent: nodes without an
+        answer in time; failed: nodes that could take no evidence, with node and why."""
         attempt = self._attended().evidence
         self._answers.append(answer)
-        if len(self._answers) == 1 or self._awaited is not attempt:  # one that has ended answers nobody
+        if len(self._answers) == 1 or self._awaited is not attempt:  # an attempt that has ended does not answer
             self._awaited, self._ranks = attempt, []
             self._nodes.tell_node_0(STACKS, {})
 
@@ -56,34 +58,25 @@ class Stacked:
         self._askers.add(node)
 
     def _on_gathered(self, gathered: Gathered) -> None:
-        from ranklaunch.evidence.collection import RANKS_A_MESSAGE  # it has been taken
-
         self._gathering.remove(self._on_gathered)
         askers, self._askers = sorted(self._askers), set()
-        ranks = [
-            {
-                "rank": rank,
-                "node": each.node,
-                "state": each.state,
-                "stack": each.stack,
-                "file": each.file,
-                "exception": each.exception,
-            }
-            for rank, each in gathered.ranks.items()
-        ]
-        rest = {"silent": list(gathered.silent), "failed": [{"node": who, "why": why} for who, why in sorted(gathered.failed.items())]}
+        ranks = [{"rank": rank, **{name: getattr(each, name) for name in _FIELDS}} for rank, each in gathered.ranks.items()]
+        failed = [{"node": node, "why": why} for node, why in sorted(gathered.failed.items())]
         for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
-            part = {"ranks": ranks[i : i + RANKS_A_MESSAGE], "more": i + RANKS_A_MESSAGE < len(ranks), **rest}
+            part = {
+                "ranks": ranks[i : i + RANKS_A_MESSAGE], "more": i + RANKS_A_MESSAGE < len(ranks), "silent": list(gathered.silent),
+                "failed": failed,
+            }  # fmt: skip
             try:
                 self._nodes.tell_nodes(STACKED, part, askers)
             except WireError:  # they are in the folders
                 self._nodes.tell_nodes(STACKED, {**part, "ranks": []}, askers)
 
     def _on_stacked(self, node: int, body: Mapping[str, Any]) -> None:
-        ranks, more, silent = [dict(rank) for rank in body["ranks"]], body["more"], list(body["silent"])
-        failed = [dict(each) for each in body.get("failed", ())]
+        ranks, failed = ([dict(each) for each in body[key]] for key in ("ranks", "failed"))
+        silent = list(body["silent"])
         self._ranks += ranks
-        if not more:
+        if not body["more"]:
             answers, self._answers = self._answers, []
             for answer in answers:
                 answer({"ranks": self._ranks, "silent": silent, "failed": failed})

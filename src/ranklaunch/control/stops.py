@@ -1,29 +1,38 @@
-"""What a stop did to the ranks of this node, and a clock that tells the next attempt how long the platform has left them.
+"""Stops by a request: how the ranks of this node ended, whether a checkpoint was completed, and how long the platform waited.
 
-Nobody says how long a platform waits between its signal and the kill, and some documents nothing of it. So during a stop a byte a second is
-appended to a file in the attempt's folder, and a last line when everything has ended: a file without that line is of a container that was
-killed, so many seconds after the signal.
+Nobody says how long a platform waits between its signal and the kill, and some platforms document nothing. So during a stop a byte a second
+is appended to a file in the attempt's folder, and a last line when everything has ended. A file without that line is of a container that
+was killed, so many seconds after the signal.
+
+Checkpoints are known by the trainer's own markers (RANKLAUNCH_PROGRESS_FILE). The markers at the request are compared with those at the
+end, so clocks of file servers do not matter. They may lie on a mount that hangs, so a process of its own looks at them.
 """
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Optional
 
-from ranklaunch.control import rank_ends
+from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.processes.child import LAUNCHER, Child
+from ranklaunch.supervise.ending import decoded
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.system import disk, tree
+from ranklaunch.system.bounded import LOOK_S, Apart
 from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import folders
 
-if TYPE_CHECKING:
-    from ranklaunch.control.checkpoints import Look, Marks
+ENDED_WELL = "ended well"  # topic: node 0's launcher reports that the ranks of all nodes ended with 0
+BEFORE_S = 0.5  # delay of a stop where a job names markers
+MOST_MARKS = 10_000
 
-ENDED_WELL = "ended well"  # of words: node 0's launcher says so of the ranks of all nodes
-BEFORE_S = 0.5  # that a stop may be later where a job names markers
+Marks = Optional[Mapping[str, Sequence[int]]]  # by path: 1 for a file, time, inode and size; None: no markers, or no answer
 
 
 class Stops(Companion):
@@ -37,9 +46,9 @@ class Stops(Companion):
         self._seconds = 0.0
         self._clock = -1
         self._over = False
-        self._told_well = False
-        self._before: Marks | None = None
-        self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
+        self._all_ended_well = False
+        self._before: Marks = None  # at the request
+        self._after: Marks = None  # at the end
 
     def on_deadline(self, ways: Sequence[str]) -> None:
         hearing = [Hearing(signal.Signals[way], through_all=True) for way in ways if way in signal.Signals.__members__]
@@ -47,18 +56,17 @@ class Stops(Companion):
         self._saving = {rank for rank in self._attended.ranks().values() if by_file or any(each.of(rank) for each in hearing)}
 
     def on_stop_of_another(self, number: int) -> None:
-        """How long the platform leaves this node is counted from its own signal alone."""
+        """As on_stop_request, without the clock: a platform counts from its signal to this node."""
         self._signal, self._at = number, self._attended.loop.clock()
-        look = self._look()  # before ranks hear of it: one that saves at once must not be sooner
-        self._before = look.found(BEFORE_S) if look else None
+        self._before = look(self._attended.plan().marks, BEFORE_S)  # before ranks hear of the stop: one may save at once
         self._ranks = dict(self._attended.ranks())
         self._attended.nodes.hear(ENDED_WELL, self._on_ended_well)
-        # Whoever signals all processes has told those whose launcher is gone, whom nobody here will tell.
+        # A platform that signals all processes has told ranks whose launcher is gone, too.
         self._catch = {rank for rank, process in self._ranks.items() if catches(process.pid, number)}
 
     def on_stop_request(self, number: int) -> None:
         self.on_stop_of_another(number)
-        self._attended.loop.after(0, self._start_clock)  # once the ranks have been told: its folder may not answer
+        self._attended.loop.after(0, self._start_clock)  # after the ranks are signalled: the folder may not answer
 
     def _start_clock(self) -> None:
         if self._over:
@@ -71,81 +79,6 @@ class Stops(Companion):
         except OSError:  # a full disk; the ranks are what counts now
             pass
 
-    def stopped(self) -> None:
-        self._over = True
-        if self._signal:
-            self._tell_nodes()
-            self._seconds = self._attended.loop.clock() - self._at
-            self._write("\nended\n")
-            after = self._look() if self._before is not None else None
-            self._marks = self._before, after.found() if after else None
-            self.close()
-
-    def facts(self) -> Mapping[str, Any]:
-        """stop: caught_by: ranks that had a way to hear the signal, or what asked them to save because of the stop; ended_by_themselves and
-        killed: how those that lived then have ended, as far as anybody knows; saved: whether a checkpoint was completed since, as far as
-        that is known."""
-        if not self._signal:
-            return {}
-        from ranklaunch.control.checkpoints import saved  # once the ranks have ended
-
-        found = self._ends()
-        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
-        killed = [rank for rank, end in found.items() if end == "SIGKILL"]
-        by_themselves = [rank for rank in found if rank not in killed]
-        well = self._ranks.keys() if self._well() else rank_ends.well(self._attended.plan(), self._attended.ended, self._signal)
-        stop = {
-            "signal": name_of(self._signal),
-            "caught_by": sorted(caught),
-            "ended_by_themselves": sorted(by_themselves),
-            "killed": sorted(killed),
-            "seconds": round(self._seconds, 3),
-            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks), all_well=self._ranks.keys() <= well),
-        }
-        return {"stop": stop}
-
-    def _has_heard(self, rank: tree.Identity) -> bool:
-        return rank in self._saving or self._attended.stopper.caught(rank)
-
-    def _ends(self) -> dict[int, str]:
-        """By rank, of those that lived at the request: the name of the signal that killed it, else "". One of whose end nobody
-        knows, which mpirun may have killed, is not there."""
-        seen = rank_ends.seen(self._attended.plan(), self._attended.ended)
-        by_us = self._attended.stopper.killed - tree.refused.keys()
-        found = {rank: "SIGKILL" for rank, process in self._ranks.items() if process in by_us}
-        if self._well():
-            found = {**dict.fromkeys(self._ranks, ""), **found}
-        return {**found, **{rank: end for rank, end in seen.items() if rank in self._ranks}}
-
-    def _well(self) -> bool:
-        return self._told_well or rank_ends.told_well(self._attended.ended, self._attended.explained)
-
-    def _tell_nodes(self) -> None:
-        """The others know of one launcher's ranks no more than what node 0 has heard of it."""
-        if not self._attended.plan().muster:
-            return
-        if rank_ends.told_well(self._attended.ended, self._attended.explained, of_all_nodes=True):
-            self._attended.nodes.tell_nodes(ENDED_WELL, None)
-
-    def _on_ended_well(self, node: int, body: object) -> None:
-        self._told_well = True
-
-    def close(self) -> None:
-        if self._clock >= 0:
-            os.close(self._clock)
-            self._clock = -1
-
-    def _look(self) -> Look | None:
-        marks = self._attended.plan().marks
-        if not marks:
-            return None
-        from ranklaunch.control.checkpoints import Look  # few jobs name any
-
-        try:
-            return Look(marks)
-        except OSError:  # no process or descriptor left
-            return None
-
     def _tick(self) -> None:
         if self._clock >= 0:
             self._write(".")
@@ -157,3 +90,107 @@ class Stops(Companion):
                 os.write(self._clock, text.encode())
         except OSError:
             pass
+
+    def stopped(self) -> None:
+        self._over = True
+        if self._signal:
+            if self._attended.plan().muster and self._launchers_ended_well(of_all_nodes=True):
+                self._attended.nodes.tell_nodes(ENDED_WELL, None)  # other nodes know less of the ranks of node 0's launcher
+            self._seconds = self._attended.loop.clock() - self._at
+            self._write("\nended\n")
+            self._after = look(self._attended.plan().marks) if self._before is not None else None
+            self.close()
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts of the stop for verdict.json. caught_by: ranks that could catch the signal, or the request to save before it.
+        ended_by_themselves, killed: ranks that lived at the request. saved: yes, no or unknown."""
+        if not self._signal:
+            return {}
+        plan, ended = self._attended.plan(), self._attended.ended
+        seen, ended_well = _ends(plan, ended), self._all_ended_well or self._launchers_ended_well()
+        by_us = {rank for rank, process in self._ranks.items() if process in self._attended.stopper.killed - tree.refused.keys()}
+        killed = {rank for rank in self._ranks if (seen[rank][1] == signal.SIGKILL if rank in seen else rank in by_us)}
+        # Of other ranks nobody knows the end: mpirun may have killed them.
+        known = self._ranks.keys() if ended_well else self._ranks.keys() & (seen.keys() | by_us)
+        well = ended_well or all(seen.get(rank) in ((0, 0), (128 + self._signal, 0)) for rank in self._ranks)
+        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._has_heard(process)]
+        stop = {
+            "signal": name_of(self._signal),
+            "caught_by": sorted(caught),
+            "ended_by_themselves": sorted(known - killed),
+            "killed": sorted(killed),
+            "seconds": round(self._seconds, 3),
+            "saved": saved(self._before, self._after, caught, killed, any_rank=bool(self._ranks), all_well=well),
+        }
+        return {"stop": stop}
+
+    def _has_heard(self, rank: tree.Identity) -> bool:
+        return rank in self._saving or self._attended.stopper.caught(rank)
+
+    def _launchers_ended_well(self, *, of_all_nodes: bool = False) -> bool:
+        """Return True if launchers report that all of their ranks ended with 0: a launcher that killed a rank reports that.
+
+        of_all_nodes: and some launcher has ranks on all nodes."""
+        launchers = [child for child in self._attended.ended if child.role == LAUNCHER and child.launcher.starts_ranks]
+        reach = any(child.launcher.CARRIERS for child in launchers) if of_all_nodes else bool(launchers)
+        outputs = [decoded(child.reader.output.tail) if child.reader else "" for child in launchers]
+        return reach and not any(child.failure_code or self._attended.explained(child, output) for child, output in zip(launchers, outputs))
+
+    def _on_ended_well(self, node: int, body: object) -> None:
+        self._all_ended_well = True
+
+    def close(self) -> None:
+        if self._clock >= 0:
+            os.close(self._clock)
+            self._clock = -1
+
+
+def _ends(plan: Plan, ended: Sequence[Child]) -> dict[int, tuple[int | None, int]]:
+    """Return exit code and signal (0 for none) of ranks, as far as anybody knows: a launcher mostly reaps them before ranklaunch can look.
+
+    ended: children of ranklaunch. A program that starts its ranks itself stands for the first of them.
+    """
+    below = (each for child in ended if child.below for each in child.below.ended if each.status is not None and each.rank is not None)
+    ends: dict[int, tuple[int | None, int]] = {each.rank: (each.code, each.signal) for each in below if each.rank is not None}
+    for child in ended:
+        rank = plan.job.node.first_rank if child.role == LAUNCHER and plan.runs == PROGRAM else child.process.rank
+        if rank is not None:
+            ends[rank] = child.ended.code, child.ended.signal
+    return ends
+
+
+def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collection[int], *, any_rank: bool, all_well: bool) -> str:
+    """Return "yes", "no" or "unknown": whether a checkpoint was completed between two looks at the markers.
+
+    heard, killed: ranks that could catch the request, and ranks that were killed after it. all_well: no rank may have failed or been
+    killed. A file is written when all is there; a folder is made first, so a new one is a checkpoint only then.
+    """
+    new = None
+    if before is not None and after is not None:
+        new = [mark for path, mark in after.items() if list(before.get(path, ())) != list(mark)]
+    if new and any(is_file or all_well for is_file, *_ in new):
+        return "yes"
+    in_vain = new == [] and killed
+    return "no" if (any_rank and not heard) or in_vain else "unknown"
+
+
+def look(patterns: Sequence[str], seconds: float = LOOK_S) -> Marks:
+    """Return the markers; None for no patterns, no answer in time, or if no process or descriptor is left."""
+    try:
+        answer = Apart(lambda: json.dumps(_marks(patterns)).encode()).answer(seconds) if patterns else None
+    except OSError:
+        return None
+    marks: Marks = None if answer is None else json.loads(answer)
+    return marks
+
+
+def _marks(patterns: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    marks: dict[str, tuple[int, ...]] = {}
+    for pattern in patterns:
+        for path in glob.glob(pattern)[:MOST_MARKS]:
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            marks[path] = int(not stat.S_ISDIR(status.st_mode)), status.st_mtime_ns, status.st_ino, status.st_size
+    return marks

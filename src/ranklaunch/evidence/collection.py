@@ -1,25 +1,31 @@
-"""The companion of an attempt that has evidence taken, on all nodes at once: because a hang is suspected, because somebody asks, or because
-the first failure is one that another rank may have caused, before the stop erases what that rank was doing.
+"""Evidence of a running job: the companion of an attempt that has it taken on all nodes at once.
 
-Words between nodes: whoever wants it says "evidence" to node 0, with why, and whether the job ends; node 0 gives it a number and says
-"evidence" to all; each says "taken" to node 0, a few ranks in each message.
+Evidence is taken when a hang is suspected, when somebody asks, or when the first failure is one that another rank may have caused: before
+the stop erases what that rank was doing.
+
+Messages: any node tells node 0 "evidence" with the reason, and whether the job ends. Node 0 numbers it and tells all nodes "evidence". Each
+node tells node 0 "taken", a few ranks a message.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch.evidence import flight, stacks
+from ranklaunch.catalogue import peers
+from ranklaunch.evidence import collector, flight, stacks
 from ranklaunch.evidence.all_nodes import GONE, Gathered, Gathering
 from ranklaunch.evidence.folder import Folder, room_in
-from ranklaunch.hangs import frames, suspicion
+from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.child import UNJUDGED, Child
+from ranklaunch.supervise import diagnosis
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.verdict import blame, folders
@@ -27,57 +33,59 @@ from ranklaunch.verdict import blame, folders
 if TYPE_CHECKING:
     from ranklaunch.plan.model import Plan
     from ranklaunch.processes.child_ranks import Watched
+    from ranklaunch.system.bounded import Apart
     from ranklaunch.system.loop import Timer
     from ranklaunch.verdict.blame import Suspect
 
 TOPIC, TAKEN = "evidence", "taken"
-HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
-READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
+HEARS_S = 1.0  # wait for node 0's answer, before this node goes ahead alone
+READS_S = 0.05  # wait for the last output of a rank, in the file that its launcher keeps
+ANSWER_S = 2.0  # for reading the answer of the collector, once it begins
 RANKS_A_MESSAGE = 8
-GATHERS_S = EVIDENCE_S  # for all nodes to have said what they have
+GATHERS_S = EVIDENCE_S  # wait for all nodes
 
 
 class Taking(Companion):
-    """take() has it taken. Once all nodes have said what they have, or may be waited for no longer, those of attended.evidence hear of it,
-    as a Gathered."""
+    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers in attended.evidence get a Gathered."""
 
     def __init__(self, attended: Attended) -> None:
         self._attended = attended
-        self._began = time.time() - 60.0  # the attempt's own beginning is not much earlier, and clocks of file systems may differ
+        self._began = time.time() - 60.0  # the attempt began a little earlier, and clocks of file systems may differ
         self._number = 0
-        self._pipe = -1
-        self._told = b""
+        self._collector: Apart | None = None
         self._go_on: Callable[[], None] | None = None
-        self._taken: list[str] = []  # folders
-        self._at_stop = ""
-        self._gathering: dict[int, Gathering] = {}
+        self._folders: list[str] = []
+        self._at_stop = ""  # why evidence is taken before the stop
+        self._gathering: Gathering | None = None
         self._alone: Timer | None = None
-        self._held: list[Child] = []  # launchers
-        self._holds_up = ""  # who does, in words
+        self._held: list[Child] = []  # launchers that are stopped by SIGSTOP
+        self._holds_up = ""  # note on the ranks that held the others up
+        attended.nodes.hear(TOPIC, self.on_asked, at_node_0=True)
+        attended.nodes.hear(TOPIC, self.on_order)
+        attended.nodes.hear(TAKEN, self.on_taken, at_node_0=True)
 
     @property
     def taking(self) -> bool:
-        return self._pipe >= 0
+        return self._collector is not None
 
     def take(self, why: str, ends: bool) -> None:
-        """Any node may ask. A second time waits for the first."""
+        """Have evidence taken, as any node may ask. While some is being taken, a second request waits for that."""
         body, muster = {"why": why[:500], "ends": ends}, self._attended.plan().muster
         if not muster or muster.node == 0:
-            self.on_asked(0, body)  # at once: what follows may be that all are told to stop
+            self.on_asked(0, body)  # at once: the next order may be that all stop
         else:
             self._attended.nodes.tell_node_0(TOPIC, body)
 
-    # What is heard
+    # Messages
 
     def on_asked(self, node: int, body: Any) -> None:
         """As node 0."""
-        if self._pipe >= 0 or self._gathering:
-            return  # this time's is what whoever asks again wants to have
+        if self.taking or self._gathering:
+            return
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
-        everyone = self._attended.plan().job.everyone
-        planned = {node.index: node.ranks for node in everyone}
-        self._gathering[number] = Gathering(number, why, len(everyone), lambda said: frames.own(planned, said))
-        self._attended.loop.after(GATHERS_S, lambda: self._gather(number))
+        planned = {each.index: each.ranks for each in self._attended.plan().job.everyone}
+        self._gathering = Gathering(number, why, planned)
+        self._attended.loop.after(GATHERS_S, partial(self._gather, self._gathering))
         self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
         self._begin(number, why, ends)
 
@@ -87,13 +95,12 @@ class Taking(Companion):
             self._begin(number, str(body["why"]), bool(body.get("ends")))
 
     def on_taken(self, node: int, body: Any) -> None:
-        """As node 0: what a node says of some of its ranks."""
-        number = body["number"]
-        gathering = self._gathering.get(number)
-        if gathering and gathering.hear(node, body):
-            self._gather(number)
+        """As node 0: a node's evidence of some of its ranks."""
+        gathering = self._gathering
+        if gathering and gathering.number == body["number"] and gathering.hear(node, body):
+            self._gather(gathering)
 
-    # As a companion
+    # Failures and stops
 
     def deciding(self, ending: Ending) -> None:
         self._take_if(self._suspicious(ending))
@@ -104,14 +111,14 @@ class Taking(Companion):
             return
         launcher.hold()
         self._held.append(launcher)
-        self._attended.loop.after(READS_S, lambda: self._judge(launcher, rank))
+        self._attended.loop.after(READS_S, partial(self._judge, launcher, rank))
         self._attended.loop.after(GATHERS_S, self._let_go)
 
     def hurried(self) -> None:
         self._let_go()
 
     def _judge(self, launcher: Child, rank: Watched) -> None:
-        if not self._take_if(self._words_of(launcher, rank)):
+        if not self._take_if(self._error_in(launcher, rank)):
             self._let_go()
 
     def _take_if(self, why: str) -> bool:
@@ -129,7 +136,7 @@ class Taking(Companion):
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
-            self._attended.stopper.say_where()  # what is to end anyway says by that where it is
+            self._attended.stopper.say_where()  # processes that are ended write their stacks
             for output in self._attended.outputs().values():
                 output.hide_stacks()
         if self._has_all and not self._alone:
@@ -138,63 +145,64 @@ class Taking(Companion):
         return True
 
     def stopped(self) -> None:
-        """Add the stacks that ranks wrote at SIGABRT, and what recorders dumped since the evidence was taken."""
-        self._read()  # what was held up by the stop is lost
-        if not self._taken:
+        """Add the stacks that ranks wrote at SIGABRT."""
+        if self._collector and select.select([self._collector.readable], [], [], 0)[0]:
+            self._hear()
+        if not self._folders or not self._at_stop:
             return
-        path = self._taken[-1]
+        path = self._folders[-1]
         folder = Folder(path, room_in(os.path.dirname(path)))
         for rank, output in self._attended.outputs().items():
             text = stacks.written_on_abort(output.tail.decode(errors="replace"))
-            if text and self._at_stop:
-                folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
+            folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
 
     def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        """Return a note on who holds the job up, after a timeout. The reason of an alarm has it already. After other
+        """Return a note on the ranks that held the job up, after a time-out. The reason of an alarm has it already. After other
         failures a rank may be outside a collective because it has not noticed the broken connection yet."""
         names = [suspect.culprit.error.name for suspect in found if suspect.culprit and suspect.culprit.error]
-        in_vain = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
-        return (self._holds_up,) if self._holds_up and in_vain and not ending.hung else ()
+        timed_out = any(blame.TIMEOUT in name for name in (self._at_stop, *names))
+        return (self._holds_up,) if self._holds_up and timed_out and not ending.hung else ()
 
     def facts(self) -> Mapping[str, Any]:
-        return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._taken else {}
+        return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._folders else {}
 
     def close(self) -> None:
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
+        if self._collector:
+            self._collector.close()
+            self._collector = None
 
-    # Taking
+    # Errors for which another rank may be to blame
 
     def _suspicious(self, ending: Ending) -> str:
-        """Return why another rank may be to blame, by the words of the rank that failed first; "" if they blame nobody."""
+        """Return why another rank may be to blame, by the output of the rank that failed first; "" if the output blames nobody."""
         child = ending.child
         if not child or child.role in UNJUDGED:
             return ""
-        below = child.below
-        failed = ending.rank or next(iter(below.failed if below else ()), None)
-        return self._words_of(child, failed) or ("" if failed else self._words_of_any())
+        failed = ending.rank or next(iter(child.below.failed if child.below else ()), None)
+        return self._error_in(child, failed) or ("" if failed else self._error_in_any())
 
-    def _words_of(self, child: Child, failed: Watched | None) -> str:
+    def _error_in(self, child: Child, failed: Watched | None) -> str:
         rank = failed.rank if failed else child.process.rank
         output = self._attended.outputs().get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
-        error = _error_of_others(tail, self._attended.plan())
+        error = diagnosis.of_others(tail, self._attended.plan())
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
-    def _words_of_any(self) -> str:
+    def _error_in_any(self) -> str:
         """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
         for rank, output in self._attended.outputs().items():
-            error = _error_of_others(output.tail, self._attended.plan())
+            error = diagnosis.of_others(output.tail, self._attended.plan())
             if error:
                 return f"rank {rank} tells of {error}"
         return ""
 
+    # Taking
+
     def _go_alone(self) -> None:
         """Take evidence of this node alone: node 0 has not answered."""
         self._alone = None
-        if self._pipe < 0:
+        if not self.taking:
             self._begin(self._number + 1, self._at_stop, True)
 
     def _begin(self, number: int, why: str, ends: bool) -> None:
@@ -205,74 +213,58 @@ class Taking(Companion):
             return
         self._number = number
         if ends and self._attended.stopper.begun:
-            self._lack(number, "its ranks were being ended already")
+            self._lack("its ranks were being ended already")
             return
-        job = self._attended.plan().job
-        parent = folders.evidence(self._attended.record.folder, job.node_index)
         self._at_stop = self._at_stop or (why if ends else "")
-        from ranklaunch.evidence import collector  # large; most failures are of a rank's own
-
         try:
-            order = collector.Order(
-                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._given(), self._began, room_in(parent),
-                tuple(job.node.ranks), folders.records(self._attended.record.folder, job.node_index),
-            )  # fmt: skip
-            _, self._pipe = collector.start(order)
+            self._collector = collector.start(self._order(why))
         except OSError as error:
-            self._fail(number, str(error.strerror))
+            self._fail(str(error.strerror))
             self._done()
-            return
-        self._told = b""
-        os.set_blocking(self._pipe, False)
-        self._attended.loop.on_readable(self._pipe, self._read)
+        else:
+            self._attended.loop.on_readable(self._collector.readable, self._hear)
 
-    def _given(self) -> dict[str, str]:
-        """The environment of ranks, also of those that have died, as far as it tells where their dumps are."""
-        return {**self._attended.env, **{each.name: each.value for each in self._attended.plan().recorders.variables}}
-
-    def _read(self) -> None:
-        while self._pipe >= 0:
-            try:
-                block = os.read(self._pipe, 1 << 20)
-            except BlockingIOError:
-                return
-            self._told += block
-            if not block:
-                self._attended.loop.forget(self._pipe)
-                os.close(self._pipe)
-                self._pipe = -1
-                if self._report() and self._at_stop:
-                    self._attended.said()
-                self._done()
-
-    def _report(self) -> bool:
-        """Whether it was taken, which lasts some seconds."""
-        try:
-            told = json.loads(self._told)
-        except ValueError:
-            self._fail(self._number, "what takes it was ended before it was done")
-            return False
-        if "failed" in told:
-            self._fail(self._number, told["failed"])
-            return False
-        self._taken.append(told["folder"])
-        with_stacks = sum(bool(each["stack"]) for each in told["ranks"].values())
-        self._attended.record.event(
-            "evidence", number=told["number"], why=told["why"], folder=told["folder"], bytes=told["bytes"], seconds=told["seconds"],
-            ranks=len(told["ranks"]), stacks=with_stacks,
+    def _order(self, why: str) -> collector.Order:
+        plan, folder = self._attended.plan(), self._attended.record.folder
+        node = plan.job.node_index
+        parent = folders.evidence(folder, node)
+        # The environment of ranks that have died, as far as it says where their dumps are.
+        env = {**self._attended.env, **{each.name: each.value for each in plan.recorders.variables}}
+        return collector.Order(
+            self._number, why, os.path.join(parent, str(self._number)), self._attended.ranks(), env, self._began, room_in(parent),
+            tuple(plan.job.node.ranks), folders.records(folder, node),
         )  # fmt: skip
-        lacking = f", where not all of it could be written: {told['unwritten']}" if told["unwritten"] else ""
-        self._attended.say(f"evidence taken in {told['seconds']:g} s, since {told['why']}: {told['folder']}{lacking}")
-        self._add_said(told["ranks"])
-        for message in _messages(told):
+
+    def _hear(self) -> None:
+        assert self._collector
+        apart, self._collector = self._collector, None
+        self._attended.loop.forget(apart.readable)
+        answer = json.loads(apart.answer(ANSWER_S) or "null") or {"failed": "what takes it was ended before it was done"}
+        if "failed" in answer:
+            self._fail(answer["failed"])
+        else:
+            self._report(answer)
+            if self._at_stop:
+                self._attended.said()
+        self._done()
+
+    def _report(self, taken: Mapping[str, Any]) -> None:
+        """Tell people and node 0 of the evidence of this node."""
+        self._folders.append(taken["folder"])
+        with_stacks = sum(bool(each["stack"]) for each in taken["ranks"].values())
+        keys = ("number", "why", "folder", "bytes", "seconds")
+        self._attended.record.event("evidence", **{key: taken[key] for key in keys}, ranks=len(taken["ranks"]), stacks=with_stacks)
+        lacking = f", where not all of it could be written: {taken['unwritten']}" if taken["unwritten"] else ""
+        self._attended.say(f"evidence taken in {taken['seconds']:g} s, since {taken['why']}: {taken['folder']}{lacking}")
+        self._add_outputs(taken["ranks"])
+        for message in messages(taken):
             try:
                 self._attended.nodes.tell_node_0(TAKEN, message)
             except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
                 self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
-        return True
 
-    def _add_said(self, ranks: dict[str, Any]) -> None:
-        """Add what the output of ranks says: where their groups stand if there is no dump, and ranks that did not answer."""
+    def _add_outputs(self, ranks: dict[str, Any]) -> None:
+        """Add what ranks printed: where their groups stand if there is no dump, and the ranks that did not answer."""
         plan = self._attended.plan()
         for rank, output in self._attended.outputs().items():
             known = ranks.get(str(rank))
@@ -280,25 +272,21 @@ class Taking(Companion):
             standing = flight.said(text) if not (known and known["recorder"]) else {}
             names = [each for each in _peers(text, plan) if each != rank]
             if standing or names:
-                ranks[str(rank)] = {
-                    **(known or {"pid": None, "state": GONE, "stack": [], "recorder": None}),
-                    **({"recorder": flight.as_json(standing)} if standing else {}),
-                    "names": names,
-                }
+                recorder = {"recorder": flight.as_json(standing)} if standing else {}
+                ranks[str(rank)] = {**(known or {"pid": None, "state": GONE, "stack": [], "recorder": None}), **recorder, "names": names}
 
-    def _fail(self, number: int, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
         self._attended.say(f"no evidence can be taken: {reason}")
-        self._lack(number, reason)
+        self._lack(reason)
 
-    def _lack(self, number: int, reason: str) -> None:
-        self._attended.nodes.tell_node_0(
-            TAKEN, {"number": number, "folder": "", "bytes": 0, "behind": [], "ranks": {}, "more": False, "failed": reason}
-        )
+    def _lack(self, reason: str) -> None:
+        body = {"number": self._number, "folder": "", "behind": [], "ranks": {}, "more": False, "failed": reason}
+        self._attended.nodes.tell_node_0(TAKEN, body)
 
     @property
     def _has_all(self) -> bool:
         """Return True if evidence is complete: of this node, and on node 0 of all nodes, for the verdict names a rank by it."""
-        return self._pipe < 0 and not self._gathering
+        return not self.taking and not self._gathering
 
     def _done(self) -> None:
         self._let_go()
@@ -307,58 +295,49 @@ class Taking(Companion):
             if go_on:
                 go_on()
 
-    def _gather(self, number: int) -> None:
-        gathering = self._gathering.pop(number, None)
-        if not gathering:
+    def _gather(self, gathering: Gathering) -> None:
+        if gathering is not self._gathering:
             return
+        self._gathering = None
         gathered = gathering.gathered()
         ranks = [rank for node in self._attended.plan().job.everyone for rank in node.ranks]
         self._holds_up = _holds_up(gathered, ranks) if self._at_stop and not gathered.silent else ""
         for hear in self._attended.evidence:
             hear(gathered)
-        if self._pipe < 0:
+        if not self.taking:
             self._done()
 
 
 def _holds_up(gathered: Gathered, ranks: Sequence[int]) -> str:
-    """After a time-out: whom the evidence sets apart, of ranks that live; those that have died had waited, but maybe in another operation
-    than the others. ranks: of the job. One look at a rank shows whether it is stopped, and not whether it is stuck: it may read a file just
-    then."""
-    told = gathered.ranks.items()
+    """Return a note on the ranks that the evidence sets apart after a time-out. ranks: of the job.
+
+    Only ranks that live count: a rank that died had waited, but maybe in another operation than the others. One look at a rank shows
+    that it is stopped, and not that it is stuck: it may read a file just then.
+    """
     living = {
-        rank: suspicion.Known(rank, each.node, stack=each.stack, call=each.call)
-        for rank, each in told
+        rank: suspicion.Known(rank, each.node, suspicion.STOPPED if each.state == suspicion.STOPPED else "?")
+        for rank, each in gathered.ranks.items()
         if each.state not in (*suspicion.ENDED, GONE)
     }
-    known = [suspicion.Known(rank, living[rank].node if rank in living else -1, _if_stopped(gathered, rank)) for rank in ranks]
-    recorded, behind = ([suspicion.Missing(each.ranks, each.what) for each in named] for named in (gathered.recorded, gathered.behind))
-    found = suspicion.suspects(known, recorded, behind) or suspicion.outside(living.values(), len(ranks) - len(living))
+    known = [living.get(rank) or suspicion.Known(rank, -1) for rank in ranks]
+    found = suspicion.suspects(known, gathered.recorded, gathered.behind)
+    if not found:
+        with_stacks = [each._replace(stack=gathered.ranks[rank].stack, call=gathered.ranks[rank].call) for rank, each in living.items()]
+        found = suspicion.outside(with_stacks, len(ranks) - len(living))
     differing = {rank for named in gathered.recorded if named.differs for rank in named.ranks}
     found = tuple(each for each in found if each.rank in living or each.rank in differing)
     return f"who held the others up, by the evidence: {suspicion.sentence(found)}" if found else ""
 
 
-def _if_stopped(gathered: Gathered, rank: int) -> str:
-    return suspicion.STOPPED if rank in gathered.ranks and gathered.ranks[rank].state == suspicion.STOPPED else "?"
-
-
-def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    ranks = list(told["ranks"].items())
-    rest = {"number": told["number"], "folder": told["folder"], "bytes": told["bytes"], "behind": told["behind"]}
+def messages(taken: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the evidence of a node as messages, RANKS_A_MESSAGE ranks in each."""
+    ranks = list(taken["ranks"].items())
+    rest = {key: taken[key] for key in ("number", "folder", "behind")}
     for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
         yield {**rest, "ranks": dict(ranks[i : i + RANKS_A_MESSAGE]), "more": i + RANKS_A_MESSAGE < len(ranks)}
 
 
 def _peers(text: str, plan: Plan) -> tuple[int, ...]:
     """Return the ranks of the job that did not answer, by the last time-out message in an output."""
-    from ranklaunch.catalogue import peers  # large
-
-    ranks = sum(node.slots for node in plan.job.everyone)
-    return tuple(rank for rank in peers(text, blame.CONSEQUENCE) if rank < max(ranks, plan.job.world_size))
-
-
-def _error_of_others(tail: bytes, plan: Plan) -> str:
-    """Return the name of the error in an output if another rank may be to blame for it, else ""."""
-    from ranklaunch.supervise import diagnosis  # large, and only failures need it
-
-    return diagnosis.of_others(tail, plan)
+    ranks = max(plan.job.world_size, sum(node.slots for node in plan.job.everyone))
+    return tuple(rank for rank in peers(text, blame.CONSEQUENCE) if rank < ranks)

@@ -1,5 +1,5 @@
-"""Takes evidence of one node, in a process of its own, so that the supervisor is there for everybody meanwhile. All that may take long is
-begun at once, and nothing is waited for longer than TAKE_S."""
+"""Collector of one node's evidence, in a process apart from the supervisor. All that may take long is begun at once, and nothing is
+waited for longer than TAKE_S."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.ends import exceptions
-from ranklaunch.ends.records import EXCEPTION, RANK, Record, order, rank_number
-from ranklaunch.evidence import dumps, flight, processes, ras, stack_requests, stacks, tools
+from ranklaunch.ends.records import EXCEPTION, RANK, order, rank_number
+from ranklaunch.evidence import dumps, flight, processes, ras, stack_signals, stacks, tools
 from ranklaunch.evidence.all_nodes import GONE
 from ranklaunch.evidence.folder import Folder, reason
 from ranklaunch.processes.records import Records
-from ranklaunch.system import bounded, disk, tree
-from ranklaunch.system.signals import OURS
+from ranklaunch.system import disk, tree
+from ranklaunch.system.bounded import Apart
 
-TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes
+TAKE_S = 12.0  # in all; the rest of the 15 s of a stop is for messages between nodes
 APART_S = 2.0  # between two looks at the processes
-RESERVE_S = 2.0  # of it, for what is written last
+RESERVE_S = 2.0  # of TAKE_S, for the last files
 RECORDS_S = 1.0  # for reading records
 MOST_EXCEPTIONS = 64
 MOST_SOURCE = 4 << 20  # bytes of a source file in which a line is looked up
@@ -32,9 +32,9 @@ MOST_CALL = 200  # characters of a source line
 
 @dataclass(frozen=True)
 class Order:
-    """number: which time evidence is taken. folder: where to. ranks: the processes of those that live here. env: of tools, and of ranks
-    whose own is not known. began: of the attempt, in seconds since 1970, before which no dump is its own. own: the ranks of this node, also
-    those that have died. records: the folder of this node's records, "" for none."""
+    """number: counts evidence. folder: to write into. ranks: processes of the ranks that live here. env: of tools, and of ranks whose
+    environment is unknown. began: of the attempt, in seconds since 1970: older dumps are of other attempts. left: bytes that may be
+    written. own: all ranks of this node. records: folder of this node's records, "" for none."""
 
     number: int
     why: str
@@ -47,57 +47,24 @@ class Order:
     records: str = ""
 
 
-def start(order: Order) -> tuple[int, int]:
-    """The pid of the process, and a pipe from which comes what it has found, as JSON. Raises OSError."""
-    return bounded.forked(lambda writable: _become(order, writable))
+def start(order: Order) -> Apart:
+    """Start the process. Its answer is JSON: as take() returns it, or {"failed": reason}. Raises OSError."""
+    return Apart(lambda: _answer(order))
 
 
-def _become(order: Order, writable: int) -> NoReturn:
-    """In the child: never returns."""
+def _answer(order: Order) -> bytes:
+    signal.setitimer(signal.ITIMER_REAL, TAKE_S + 1.0)  # kills this process, whatever it waits for then
     try:
-        signal.set_wakeup_fd(-1)  # that pipe is the supervisor's
-        for number in OURS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        tree.die_with_parent()
-        os.dup2(writable, 3)
-        os.closerange(4, 65536)  # of the supervisor's own; a peer must not wait for the end of this copy
-        signal.setitimer(signal.ITIMER_REAL, TAKE_S + 1.0)  # whatever it waits for then
-        _tell(3, json.dumps(_taken(order)).encode())
-    finally:
-        os._exit(0)
-
-
-def _taken(order: Order) -> dict[str, Any]:
-    """What take() says; where it fails for the system's reasons, these as failed."""
-    try:
-        return take(order)
+        return json.dumps(take(order)).encode()
     except OSError as error:
-        return {"failed": reason(error)}
+        return json.dumps({"failed": reason(error)}).encode()
 
 
 def take(order: Order) -> dict[str, Any]:
-    """What is said of it to other nodes: where it lies, and of each rank its state, its stack and where its recorder stands."""
+    """Write the evidence. Return its summary: the folder, and each rank's state, stack and recorder."""
     folder = Folder(order.folder, order.left)
     folder.make()
     return _Taking(order, folder).result()
-
-
-class _Raised:
-    """An exception that a process wrote down of itself. rank: to whose tree the process belongs, None where that is not known. is_head: the
-    process is the rank itself, or the first Python in it."""
-
-    def __init__(self, record: Record, rank: int | None, is_head: bool) -> None:
-        self.rank, self.is_head = rank, is_head
-        self.text = exceptions.shown(exceptions.line(record))
-        self._record = record
-
-    def as_json(self) -> dict[str, Any]:
-        record = self._record
-        return {
-            "rank": self.rank, "pid": record.pid, "at": round(record.at, 3), "from": record.where,
-            "thread": exceptions.shown(record.thread[:120]), "text": self.text, "cause": exceptions.shown(exceptions.cause(record)),
-        }  # fmt: skip
 
 
 class _Taking:
@@ -106,136 +73,127 @@ class _Taking:
         self._folder = folder
         self._began = time.monotonic()
         self._notes: list[str] = []
-        self._lines: dict[tuple[str, int], str] = {}  # of source files
-        self._trees = processes.of_ranks(order.ranks)
-        self._pids = [pid for pids in self._trees.values() for pid in pids]
         self._leaders = {rank: process.pid for rank, process in order.ranks.items()}
+        trees = {pid: rank for rank, pids in processes.of_ranks(order.ranks).items() for pid in pids}
+        self._rank_of = {**trees, **{pid: rank for rank, pid in self._leaders.items()}}
 
     def result(self) -> dict[str, Any]:
-        first = processes.sample(self._pids, time.time)
+        order = self._order
+        first = processes.sample(self._rank_of)
         since = time.time() - 1.0
-        environments = {rank: processes.environment(pid) or self._order.env for rank, pid in self._leaders.items()}
-        poked = {rank for rank, env in environments.items() if dumps.poke(env, rank)}
-        running = [*tools.device_tools(self._order.env)]
-        spying = tools.py_spy(self._leaders.values(), self._order.env)
-        asked = stack_requests.stacks(self._pids)
-        self._write_kernel(environments)
-        tools.wait_for((*running, *spying.values()), self._began + tools.TOOL_S)
-        found = self._write_stacks(asked, {pid: each.end() for pid, each in spying.items() if not each.alive and each.succeeded})
-        for tool in (*running, *(each for each in spying.values() if not each.succeeded)):
-            self._folder.write(f"{os.path.basename(tool.argv[0])}.txt", tool.end())
+        environments = {rank: processes.environment(pid) or order.env for rank, pid in self._leaders.items()}
+        poked = [rank for rank, env in environments.items() if dumps.poke(env, rank)]
+        texts = self._ask_tools(environments)
         time.sleep(max(0.0, self._began + APART_S - time.monotonic()))
-        second = processes.sample(self._pids, time.time)
+        second = processes.sample(self._rank_of)
         self._write_processes(first, second)
-        wanted = {rank: dumps.paths(env, rank) for rank, env in environments.items()}
-        uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
-        until = self._began + TAKE_S - RESERVE_S
-        dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, self._order.began, since, until, self._lives)
-        wanted.update({rank: dumps.paths(self._order.env, rank) for rank in self._order.own if rank not in wanted})
-        standings, unread = dumps.collect(wanted, uids, self._order.began, self._folder, self._began + TAKE_S)
-        self._notes += [f"there was no time to read what the recorder of rank {rank} has dumped" for rank in sorted(unread)]
-        return self._told(found, standings, unread, second)
-
-    def _lives(self, rank: int) -> bool:
-        return tree.state(self._order.ranks[rank]) not in ("X", "Z")
-
-    def _write_stacks(self, *sources: Mapping[int, bytes]) -> dict[int, str]:
-        """A file for each process; the first source that has something of it counts. The texts of those that are ranks, by rank."""
-        ranks = {pid: rank for rank, pid in self._leaders.items()}
-        told: dict[int, str] = {}
-        for rank, pids in self._trees.items():
-            for pid in pids:
-                text = next((source[pid] for source in sources if source.get(pid)), b"")
-                self._folder.write(f"rank_{rank}.stacks.txt" if pid in ranks else f"rank_{rank}.{pid}.stacks.txt", text)
-                if pid in ranks and text:
-                    told[rank] = text.decode(errors="replace")
-        return told
-
-    def _write_processes(self, *samples: list[dict[str, Any]]) -> None:
-        described = {each["pid"]: each for each in processes.described(self._pids)}
-        told = [
-            {"rank": rank, **described[pid], "samples": [each for sample in samples for each in sample if each["pid"] == pid]}
-            for rank, pids in self._trees.items()
-            for pid in pids
-        ]
-        self._folder.write_json("processes.json", told)
-
-    def _write_kernel(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        self._folder.write("kernel.txt", tools.kernel_log())
-        self._folder.write("pressure.txt", tools.pressure())
-        address = ras.address(next((env["NCCL_RAS_ADDR"] for env in environments.values() if "NCCL_RAS_ADDR" in env), ""))
-        self._folder.write("ras.txt", self._tried(lambda: tools.ras_report(address).encode()))
-
-    def _tried(self, look: Callable[[], bytes]) -> bytes:
-        try:
-            return look()
-        except ConnectionRefusedError:  # mostly there is none
-            return b""
-        except (OSError, ValueError) as error:
-            self._notes.append(errors.reason(str(error)))
-            return b""
-
-    def _told(
-        self, texts: Mapping[int, str], standings: Mapping[int, Mapping[str, flight.Standing]], unread: Collection[int],
-        sample: list[dict[str, Any]],
-    ) -> dict[str, Any]:  # fmt: skip
-        states = {each["pid"]: each["state"] for each in sample}
-        main = {rank: stacks.main(texts.get(rank, "")) for rank in self._leaders}
-        ranks = {
-            str(rank): {
-                "pid": pid,
-                "state": states.get(pid, ""),
-                "stack": [stacks.line(frame) for frame in main[rank]],
-                "call": self._call(pid, main[rank]),
-                "recorder": flight.as_json(standings[rank]) if rank in standings else None,
-                **({"unread": True} if rank in unread else {}),
-            }
-            for rank, pid in self._leaders.items()
-        }
-        for rank in sorted(standings.keys() - self._leaders.keys()):  # what it dumped before it died
-            ranks[str(rank)] = {"pid": None, "state": GONE, "stack": [], "recorder": flight.as_json(standings[rank])}
-        raised = self._exceptions()
-        for each in raised:
-            if each.is_head and str(each.rank) in ranks:
-                ranks[str(each.rank)]["exception"] = each.text
+        ranks = {rank: self._rank(rank, second[pid]["state"], texts.get(rank, "")) for rank, pid in self._leaders.items()}
+        self._add_dumps(ranks, environments, poked, since)
+        raised = self._add_exceptions(ranks)
         summary = {
-            "number": self._order.number, "why": self._order.why, "seconds": round(time.monotonic() - self._began, 2), "ranks": ranks,
-            "exceptions": [each.as_json() for each in raised], "behind": self._behind(), "notes": self._notes,
+            "number": order.number, "why": order.why, "seconds": round(time.monotonic() - self._began, 2),
+            "ranks": {str(rank): fields for rank, fields in ranks.items()}, "exceptions": raised, "behind": self._behind(),
+            "notes": self._notes,
         }  # fmt: skip
         self._folder.write_json("summary.json", summary)
         return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
 
-    def _call(self, pid: int, frames: Sequence[stacks.Frame]) -> str:
-        """Return the source line of the innermost frame: a call of C has no frame of its own. "" where the file cannot be read."""
-        if not frames:
-            return ""
-        key = os.path.join(f"/proc/{pid}/cwd", frames[0].file), frames[0].line
-        if key not in self._lines:
-            self._lines[key] = _source(*key)
-        return self._lines[key]
+    def _ask_tools(self, environments: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
+        """Write the answers of processes, tools and the kernel. Return the stacks of the ranks."""
+        running = [*tools.device_tools(self._order.env)]
+        spying = tools.py_spy(self._leaders.values(), self._order.env)
+        asked = stack_signals.stacks(self._rank_of)
+        self._folder.write("kernel.txt", tools.kernel_log())
+        self._folder.write("pressure.txt", tools.pressure())
+        self._write_ras(environments)
+        tools.wait_for((*running, *spying.values()), self._began + tools.TOOL_S)
+        texts = self._write_stacks(asked, {pid: tool.end() for pid, tool in spying.items() if tool.succeeded})
+        for tool in (*running, *(tool for tool in spying.values() if not tool.succeeded)):
+            self._folder.write(f"{os.path.basename(tool.argv[0])}.txt", tool.end())
+        return texts
 
-    def _exceptions(self) -> list[_Raised]:
-        """Exceptions that processes of this node wrote down of themselves by now, the newest last: a rank that has raised one may be held
-        by a thread or by an exit handler."""
+    def _write_ras(self, environments: Mapping[int, Mapping[str, str]]) -> None:
+        address = ras.address(next((env["NCCL_RAS_ADDR"] for env in environments.values() if "NCCL_RAS_ADDR" in env), ""))
+        try:
+            self._folder.write("ras.txt", tools.ras_report(address, tools.TOOL_S).encode())
+        except ConnectionRefusedError:  # mostly there is none
+            pass
+        except (OSError, ValueError) as error:
+            self._notes.append(errors.reason(str(error)))
+
+    def _write_stacks(self, *sources: Mapping[int, bytes]) -> dict[int, str]:
+        """Write a file for each process: the text of the first source that has one. Return the texts of the ranks' own processes."""
+        texts: dict[int, str] = {}
+        for pid, rank in self._rank_of.items():
+            text = next((source[pid] for source in sources if source.get(pid)), b"")
+            is_leader = self._leaders[rank] == pid
+            self._folder.write(f"rank_{rank}.stacks.txt" if is_leader else f"rank_{rank}.{pid}.stacks.txt", text)
+            if is_leader:
+                texts[rank] = text.decode(errors="replace")
+        return texts
+
+    def _write_processes(self, *samples: Mapping[int, Any]) -> None:
+        described = [
+            {"rank": rank, **processes.described(pid), "samples": [sample[pid] for sample in samples]}
+            for pid, rank in self._rank_of.items()
+        ]
+        self._folder.write_json("processes.json", described)
+
+    def _add_dumps(
+        self, ranks: dict[int, dict[str, Any]], environments: Mapping[int, Mapping[str, str]], poked: Sequence[int], since: float
+    ) -> None:
+        """Wait for the dumps of recorders, collect them, and add where the ranks stand."""
+        order, until = self._order, self._began + TAKE_S
+        wanted = {rank: dumps.paths(environments.get(rank, order.env), rank) for rank in (*environments, *order.own)}
+        uids = {os.geteuid(), *processes.accounts(self._leaders.values())}
+        dumps.wait_for({rank: wanted[rank] for rank in poked}, uids, order.began, since, until - RESERVE_S, self._lives)
+        standings, unread = dumps.collect(wanted, uids, order.began, self._folder, until)
+        for rank, of_rank in standings.items():  # a rank without a process may have dumped before it died
+            ranks.setdefault(rank, {"pid": None, "state": GONE, "stack": []})["recorder"] = flight.as_json(of_rank)
+        for rank in sorted(unread):
+            self._notes.append(f"there was no time to read what the recorder of rank {rank} has dumped")
+            if rank in ranks:
+                ranks[rank]["unread"] = True
+
+    def _lives(self, rank: int) -> bool:
+        return tree.state(self._order.ranks[rank]) not in ("X", "Z")
+
+    def _rank(self, rank: int, state: str, text: str) -> dict[str, Any]:
+        pid, frames = self._leaders[rank], stacks.main(text)
+        call = _source(os.path.join(f"/proc/{pid}/cwd", frames[0].file), frames[0].line) if frames else ""
+        return {"pid": pid, "state": state, "stack": [stacks.line(frame) for frame in frames], "call": call, "recorder": None}
+
+    def _add_exceptions(self, ranks: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the exceptions that processes of this node have recorded, the newest last. Add those of the ranks themselves.
+
+        A rank that has raised one may be held by a thread or by an exit handler."""
         found = list(Records(self._order.records).new(seconds=RECORDS_S)) if self._order.records else []
         heads = {record.process: rank_number(record.variables) for record in found if record.kind == RANK}
         heads.update({process: rank for rank, process in self._order.ranks.items()})
-        trees = {pid: rank for rank, pids in self._trees.items() for pid in pids}
-        raised = sorted((record for record in found if record.kind == EXCEPTION), key=order)[-MOST_EXCEPTIONS:]
-        return [_Raised(record, heads.get(record.process, trees.get(record.pid)), record.process in heads) for record in raised]
+        listed = []
+        for record in sorted((record for record in found if record.kind == EXCEPTION), key=order)[-MOST_EXCEPTIONS:]:
+            text, rank = exceptions.shown(exceptions.line(record)), heads.get(record.process)
+            listed.append({
+                "rank": heads.get(record.process, self._rank_of.get(record.pid)), "pid": record.pid, "at": round(record.at, 3),
+                "from": record.where, "thread": exceptions.shown(record.thread[:120]), "text": text,
+                "cause": exceptions.shown(exceptions.cause(record)),
+            })  # fmt: skip
+            if rank is not None and rank in ranks:
+                ranks[rank]["exception"] = text
+        return listed
 
     def _behind(self) -> list[list[Any]]:
-        """By NCCL's RAS, which may be of another job of this machine's, and names processes: only ranks of this node."""
-        ranks = {pid: rank for rank, pids in self._trees.items() for pid in pids}
+        """Return the ranks of this node that NCCL's RAS names: it names processes, and may be of another job on this machine."""
         try:
             with open(os.path.join(self._folder.path, "ras.txt"), encoding="utf-8", errors="replace") as file:
-                found = [each for each in ras.behind(file.read()) if each.pid in ranks and tools.is_own(each.address)]
+                named = [each for each in ras.behind(file.read()) if each.pid in self._rank_of and tools.is_own(each.address)]
         except OSError:
             return []
-        return [[each.communicator, ranks[each.pid], each.operation, each.launched, each.most] for each in found]
+        return [[each.communicator, self._rank_of[each.pid], each.operation, each.launched, each.most] for each in named]
 
 
 def _source(path: str, number: int) -> str:
+    """Return a source line, such as that of the innermost frame: a call of C has no frame of its own. "" if the file cannot be read."""
     try:
         with open(disk.given(path), "rb") as file:
             lines = file.read(MOST_SOURCE).split(b"\n", number)
@@ -243,8 +201,3 @@ def _source(path: str, number: int) -> str:
         return ""
     text = lines[number - 1].decode(errors="replace").strip() if 0 < number <= len(lines) else ""
     return errors.quoted((text[:MOST_CALL],))[0]
-
-
-def _tell(fd: int, text: bytes) -> None:
-    while text:
-        text = text[os.write(fd, text) :]

@@ -1,4 +1,4 @@
-"""Who has not arrived: from the dumps of flight recorders to the ranks that a collective waits for.
+"""Flight recorders: from their dumps to the ranks that a collective waits for.
 
 Each rank records the collectives that it has entered, numbered within their group. The lowest number that any rank has entered and not
 finished is where the group stands; members that have not come so far are missing, and those that entered something else there are wrong.
@@ -14,18 +14,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ranklaunch.evidence import pickles
 
-# Of these every rank must give tensors of the same sizes; of others, such as all_to_all, they may differ.
+# Operations for which all ranks must give tensors of the same sizes; for others, such as all_to_all, the sizes may differ.
 _SAME_SIZES = re.compile("all_?reduce|broadcast|_?all_?gather(_base|_into_tensor)?|_?reduce_scatter(_base|_tensor)?|reduce")
-# What a rank's watchdog says of a group when a collective has timed out, there or on another rank (ProcessGroupNCCL.cpp).
+# Message of a rank's watchdog about a group when a collective has timed out, there or on another rank (ProcessGroupNCCL.cpp).
 _STATUS = re.compile(
     r"\[PG ID [0-9]{1,6} PG GUID (?P<group>[0-9]{1,20})\((?P<description>[^()\n]{0,100})\) Rank [0-9]{1,7}\] .{0,300}?"
     r"[Ll]ast enqueued (?:NCCL )?work: (?P<entered>[0-9]{1,18}), last completed (?:NCCL )?work: (?P<done>[0-9]{1,18})"
 )
-# By these both dumps and watchdogs name operations, once case and underscores are taken away; the longer ones first.
+# Names of operations in dumps and watchdogs, without case and underscores; the longer ones first.
 _FAMILY = re.compile("reducescatter|allreduce|allgather|alltoall|broadcast|barrier|gather|scatter|reduce")
 _OPERATION = r"WorkNCCL\(SeqNum={number}, OpType=([A-Z_]{{1,40}}),"
 MOST_GROUPS = 64
@@ -33,10 +33,9 @@ MOST_MEMBERS = 64  # of a group, told in a message
 MOST_TEXT = 200
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Where one rank stands in one group. done, entered: the last collective that it has finished, and entered; 0 for none. at: the lowest
-    that it has entered and not finished, 0 where there is none; op, sizes: of that."""
+class Standing(NamedTuple):
+    """Place of one rank in one group. done, entered: the last collective that it has finished, and entered; 0 for none. at: the lowest
+    that it has entered and not finished, 0 for none; op, sizes: of that collective."""
 
     done: int
     entered: int
@@ -49,9 +48,9 @@ class Standing:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A group that waits. at: the number of the collective; op: what most have entered there, "" where it is not the same of most.
-    missing: members that have not entered it. differing: those that entered something else there, with what; all, where op is "".
-    unknown: members of which nothing is known."""
+    """A group that waits. at: number of the collective. op: operation that most have entered there, "" without a majority. missing: members
+    that have not entered it. differing: members that entered another operation there, with the operation; all of them if op is "".
+    unknown: members without a dump."""
 
     group: str
     description: str
@@ -64,7 +63,7 @@ class Stuck:
 
 
 def standings(dump: bytes, is_late: Callable[[], bool] = bool) -> dict[str, Standing]:
-    """By group. Raises ValueError where it is no dump, and TimeoutError as pickles.plain does."""
+    """Return where a rank stands, by group. Raises ValueError for other data, and TimeoutError as pickles.plain does."""
     told = pickles.plain(dump, is_late)
     if not isinstance(told, dict) or not isinstance(told.get("entries"), (list, tuple)):
         msg = "no dump of a flight recorder"
@@ -78,7 +77,7 @@ def standings(dump: bytes, is_late: Callable[[], bool] = bool) -> dict[str, Stan
 
 
 def said(text: str) -> dict[str, Standing]:
-    """The same by what a rank's output says, where there is no dump."""
+    """Return where a rank stands by its output, if there is no dump."""
     found = {}
     for status in _STATUS.finditer(text):
         done, entered = int(status["done"]), int(status["entered"])
@@ -90,23 +89,20 @@ def said(text: str) -> dict[str, Standing]:
 
 
 def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:
-    """Of all ranks of a job, as far as they are known: groups with somebody to name first, the smallest of them first, since a rank that is
-    held up in one group is missing in others too."""
+    """Return the groups that wait: those that name ranks first, the smallest first, since a rank that is held up in one group is missing in
+    others too. ranks: of a job, as far as they are known."""
     names = dict.fromkeys(name for of_rank in ranks.values() for name in of_rank)
     found = [each for name in names for each in _stuck(name, ranks)]
     return sorted(found, key=lambda each: (not (each.missing or each.differing), len(each.waiting) + len(each.missing), each.group))
 
 
 def as_json(of_rank: Mapping[str, Standing]) -> dict[str, Any]:
-    """Short, for a message: members are told where they are few."""
-    return {
-        name: [s.done, s.entered, s.at, s.op, s.sizes, list(s.members) if len(s.members) <= MOST_MEMBERS else [], s.description]
-        for name, s in of_rank.items()
-    }
+    """Return the places in a short form, for a message: large groups without their members."""
+    return {name: [*each._replace(members=each.members if len(each.members) <= MOST_MEMBERS else ())] for name, each in of_rank.items()}
 
 
 def from_json(told: Any) -> dict[str, Standing]:
-    """Whatever another node has sent: what is not of the right form is left out."""
+    """Return the places that another node has sent, without those of another form."""
     found = {}
     for name, fields in told.items() if isinstance(told, dict) else ():
         if isinstance(name, str) and isinstance(fields, list) and len(fields) == 7 and all(type(n) is int for n in fields[:3]):
@@ -123,14 +119,19 @@ def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[S
         return
     waiting = {rank: standing for rank, standing in here.items() if standing.at == at}
     members = next((standing.members for standing in here.values() if standing.members), ())
+    without = [rank for rank in members if rank not in here]  # they know of no collective of this group
     most = _most(Counter(map(_entered, waiting.values())))
-    differing = [(rank, _told(standing)) for rank, standing in waiting.items() if not (most and _agree(_entered(standing), most))]
-    missing = [rank for rank, standing in here.items() if standing.entered < at]
-    missing += [rank for rank in members if rank in ranks and rank not in here]  # it knows of no collective of this group
+    missing = [*(rank for rank, standing in here.items() if standing.entered < at), *(rank for rank in without if rank in ranks)]
     yield Stuck(
         name, next(iter(here.values())).description, at, most[0] if most else "", tuple(sorted(waiting)), tuple(sorted(missing)),
-        tuple(sorted(differing)), tuple(sorted(rank for rank in members if rank not in ranks)),
+        tuple(sorted(_differing(waiting, most))), tuple(sorted(rank for rank in without if rank not in ranks)),
     )  # fmt: skip
+
+
+def _differing(waiting: Mapping[int, Standing], most: _Entered | None) -> Iterator[tuple[int, str]]:
+    for rank, standing in waiting.items():
+        if not (most and _agree(_entered(standing), most)):
+            yield rank, _told(standing)
 
 
 _Entered = tuple[str, str, bool]  # an operation, its sizes where they must be the same, and whether sizes are known
@@ -141,14 +142,14 @@ def _entered(standing: Standing) -> _Entered:
 
 
 def _most(waiting: Mapping[_Entered, int]) -> _Entered | None:
-    """With which more than half of them agree, by how many are in each; one with sizes first."""
+    """Return an operation with which more than half of the ranks agree, one with sizes first. waiting: ranks in each operation."""
     often = sorted(waiting, key=lambda each: (not each[2], -waiting[each]))[:MOST_GROUPS]
     total = sum(waiting.values())
     return next((each for each in often if 2 * sum(n for other, n in waiting.items() if _agree(each, other)) > total), None)
 
 
 def _agree(one: _Entered, other: _Entered) -> bool:
-    """As far as it is known: watchdogs tell no sizes, and name operations in their own way."""
+    """True if two operations may be the same: watchdogs print no sizes, and have names of their own."""
     if one[2] and other[2]:
         return one == other
     families = {found[0] for op, *_ in (one, other) if (found := _FAMILY.search(op.lower().replace("_", "")))}
@@ -169,14 +170,14 @@ def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any
 
 
 def _completed(told: Mapping[str, Any], ids: set[str]) -> int:
-    """gloo marks no entry as completed, but says so of the group."""
+    """Return the last completed collective by the status of the group: gloo marks no entry as completed."""
     status = told.get("pg_status")
     found = [status.get(each) for each in ids] if isinstance(status, dict) else []
     return max((_number(each, "last_completed_collective") for each in found if isinstance(each, dict)), default=0)
 
 
 def _members(told: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """Of gloo's default group the name is not there."""
+    """Return the ranks of a group. gloo's default group has an empty name here."""
     config = told.get("pg_config")
     if not isinstance(config, dict):
         return ()
@@ -205,14 +206,14 @@ def _text(value: Any) -> str:
 
 
 def _as_text(sizes: Any) -> str:
-    """[[4], [2, 3]]; of what is of another form nothing."""
+    """Return sizes as text, such as [[4], [2, 3]]; "" for another form."""
     usable = isinstance(sizes, (list, tuple)) and len(sizes) < 100
     rows = [[n for n in row if type(n) is int][:16] for row in sizes if isinstance(row, (list, tuple))] if usable else []
     return str(rows)[:MOST_TEXT] if rows else ""
 
 
 def _op(name: str) -> str:
-    """gloo:all_reduce is all_reduce."""
+    """Return an operation without its backend: all_reduce for gloo:all_reduce."""
     return name.rpartition(":")[2]
 
 

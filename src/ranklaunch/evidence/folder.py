@@ -1,4 +1,4 @@
-"""A folder of evidence: for this account alone, and no larger than it may be."""
+"""Folders of evidence and of recorders: for this account alone, and of limited size."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ranklaunch.errors import number
+from ranklaunch.errors import ConfigError, number
+from ranklaunch.plan.model import Recorders
+from ranklaunch.supervise.record import Record, bequeath, make_private
 from ranklaunch.system import disk
 
 MOST_BYTES = 50 * 1024 * 1024  # of a node, in all that is kept
 KEPT_LAST = 5  # of many times that evidence is taken, beside the first
-_BLOCK = 1 << 20
 
 
 class Folder:
-    """left: bytes that may still be written. failed: why something could not be, "" as long as nothing has failed."""
+    """left: bytes that may still be written. failed: why a file could not be written, "" for none."""
 
     def __init__(self, path: str, left: int = MOST_BYTES) -> None:
         self.path = path
@@ -35,44 +37,41 @@ class Folder:
             _make_private(folder)
 
     def write(self, name: str, data: bytes) -> None:
-        """As much of it as there is room for."""
+        """Write as much as there is room for."""
         data = data[: self.left]
-        if data:
-            try:
-                disk.write(os.path.join(self.path, name), data, 0o600)
-            except (OSError, disk.NotRegularError) as error:
-                self.failed = self.failed or reason(error)
-            else:
-                self._count(len(data))
+        if not data:
+            return
+        try:
+            disk.write(os.path.join(self.path, name), data, 0o600)
+        except (OSError, disk.NotRegularError) as error:
+            self.failed = self.failed or reason(error)
+        else:
+            self.left -= len(data)
+            self.written += len(data)
 
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value, indent=1).encode() + b"\n")
 
-    def copy(self, source: str, name: str, begin: int = 0) -> bool:
-        """From there on; whether there was anything. What is no regular file is left alone."""
+    def copy(self, source: str, name: str) -> bool:
+        """Copy a regular file. Return False if there is nothing to copy."""
         try:
             fd = disk.own(source)
         except (OSError, disk.NotRegularError):
             return False
         with open(fd, "rb") as file:
-            file.seek(begin)
             data = file.read(self.left)
         self.write(name, data)
         return bool(data)
 
-    def _count(self, size: int) -> None:
-        self.left -= size
-        self.written += size
-
 
 def reason(error: Exception) -> str:
-    """In the system's words, where it has some."""
+    """Return the system's words for an error, if it has some."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def _make_private(folder: str) -> None:
-    """One that the umask or a former start has made otherwise. Some mounts, of object stores above all, know no modes but their own. Raises
-    OSError for another account's."""
+    """Set the mode of a folder that the umask or a former start has made otherwise. Some mounts, of object stores above all, have fixed
+    modes. Raises OSError for another account's folder."""
     try:
         os.chmod(folder, 0o700)
     except OSError:
@@ -81,18 +80,14 @@ def _make_private(folder: str) -> None:
 
 
 def room_in(parent: str) -> int:
-    """Bytes that may still be written below it, once what is not kept is removed."""
-    taken = sorted(found for found in map(number, _names(parent)) if found is not None)
+    """Remove older evidence below a folder. Return the number of bytes that may still be written."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(parent)
+    taken = sorted(each for each in map(number, names) if each is not None)
     for each in taken[1:-KEPT_LAST]:
         shutil.rmtree(os.path.join(parent, str(each)), ignore_errors=True)
     return max(0, MOST_BYTES - _size(parent))
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _size(folder: str) -> int:
@@ -103,3 +98,35 @@ def _size(folder: str) -> int:
                 status = os.lstat(os.path.join(path, name))
                 total += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return total
+
+
+@contextlib.contextmanager
+def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]]:
+    """Make the folder in which recorders keep their dumps until they are evidence, and remove it at the end.
+
+    Yield a function that returns True for variables that processes may have. PyTorch ends a rank that cannot make its fifo, so one is
+    tried first; no job fails for want of a recorder.
+    """
+    values = {each.name: each.value for each in recorders.variables}
+    without = {name for name, value in values.items() if value.startswith(f"{recorders.folder}/")}
+    made = False
+    try:
+        make_private(recorders.folder)
+        made = True
+        bequeath("recorders", recorders.folder)
+        without = {recorders.fifo} & without
+        _try_fifo(values.get(recorders.fifo, ""))
+        without = set()
+    except (OSError, ConfigError) as error:
+        record.event("recorders", without=", ".join(sorted(without)), why=str(error))
+    try:
+        yield lambda name: name not in without
+    finally:
+        if made:
+            shutil.rmtree(recorders.folder, ignore_errors=True)
+
+
+def _try_fifo(stem: str) -> None:
+    if stem:
+        os.mkfifo(f"{stem}try.pipe", 0o600)
+        os.unlink(f"{stem}try.pipe")

@@ -1,10 +1,11 @@
-"""What the kernel says of processes: whether they run, wait, and for what."""
+"""State of processes by the kernel: running or waiting, and for what."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ranklaunch.evidence.all_nodes import GONE
@@ -20,7 +21,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def of_ranks(ranks: Mapping[int, tree.Identity]) -> dict[int, list[int]]:
-    """The pids of each rank's tree, its own first."""
+    """Return the pids of each rank's process tree, the rank's own first."""
     found = {rank: [process.pid, *(each.pid for each in tree.descendants(process.pid))] for rank, process in ranks.items()}
     left = MOST_PROCESSES
     for rank, pids in found.items():
@@ -29,23 +30,29 @@ def of_ranks(ranks: Mapping[int, tree.Identity]) -> dict[int, list[int]]:
     return found
 
 
-def described(pids: Iterable[int]) -> list[dict[str, Any]]:
-    """What stays the same of each: command and descriptors."""
-    return [{"pid": pid, "command": _command(pid), "descriptors": _descriptors(pid)} for pid in pids]
+def described(pid: int) -> dict[str, Any]:
+    """Return command and descriptors of a process, which stay the same between two samples."""
+    words = tree.read(f"/proc/{pid}/cmdline", MOST_BYTES).split(b"\0")[:-1]
+    descriptors = {}
+    for name in _numbers(f"/proc/{pid}/fd")[:MOST_DESCRIPTORS]:
+        with contextlib.suppress(OSError):
+            descriptors[name] = os.readlink(f"/proc/{pid}/fd/{name}")
+    return {"pid": pid, "command": list(redact.argv([os.fsdecode(word) for word in words])), "descriptors": descriptors}
 
 
-def sample(pids: Iterable[int], clock: Callable[[], float]) -> list[dict[str, Any]]:
-    return [{"pid": pid, "at": round(clock(), 3), **_state(pid)} for pid in pids]
+def sample(pids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return the state of each process, by pid."""
+    return {pid: {"pid": pid, "at": round(time.time(), 3), **_state(pid)} for pid in pids}
 
 
 def environment(pid: int) -> dict[str, str]:
-    """With which a process was started. It is not written down."""
+    """Return the environment with which a process was started. It is never written down."""
     words = tree.read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
     return dict(os.fsdecode(word).split("=", 1) for word in words if b"=" in word)
 
 
 def accounts(pids: Iterable[int]) -> Iterator[int]:
-    """Of those that live."""
+    """Yield the user ids of processes that live."""
     for pid in pids:
         try:
             yield os.stat(f"/proc/{pid}").st_uid
@@ -54,32 +61,27 @@ def accounts(pids: Iterable[int]) -> Iterator[int]:
 
 
 def _state(pid: int) -> dict[str, Any]:
-    status = _status(pid)
+    status = _pairs(f"/proc/{pid}/status")
     if not status:
         return {"state": GONE}
     fields = tree.read(f"/proc/{pid}/stat", MOST_BYTES).rpartition(b")")[2].split()
     cpu_s = sum(map(int, fields[11:13])) / _TICKS if len(fields) > 12 else None
-    wchan, syscall = _word(f"/proc/{pid}/wchan"), _word(f"/proc/{pid}/syscall")
-    told = {"state": status.get("State", "")[:1], "cpu_s": cpu_s, "wchan": wchan, "syscall": syscall}
-    return {**told, "io": _pairs(f"/proc/{pid}/io"), "status": status, "threads": _threads(pid)}
+    return {
+        "state": status.get("State", "")[:1], "cpu_s": cpu_s, **_waits(f"/proc/{pid}"), "io": _pairs(f"/proc/{pid}/io"),
+        "status": {name: status[name] for name in _STATUS if name in status},
+        "threads": [_thread(f"/proc/{pid}/task", name) for name in _numbers(f"/proc/{pid}/task")[:MOST_THREADS]],
+    }  # fmt: skip
 
 
-def _threads(pid: int) -> list[dict[str, str]]:
-    found = []
-    for name in _names(f"/proc/{pid}/task")[:MOST_THREADS]:
-        stat = tree.read(f"/proc/{pid}/task/{name}/stat", MOST_BYTES)
-        begin, end = stat.find(b"("), stat.rfind(b")")
-        state = stat[end + 2 : end + 3].decode(errors="replace")
-        wchan, syscall = _word(f"/proc/{pid}/task/{name}/wchan"), _word(f"/proc/{pid}/task/{name}/syscall")
-        found.append(
-            {"tid": name, "name": stat[begin + 1 : end].decode(errors="replace"), "state": state, "wchan": wchan, "syscall": syscall}
-        )
-    return found
+def _thread(folder: str, name: str) -> dict[str, str]:
+    stat = tree.read(f"{folder}/{name}/stat", MOST_BYTES).decode(errors="replace")
+    begin, end = stat.find("("), stat.rfind(")")
+    return {"tid": name, "name": stat[begin + 1 : end], "state": stat[end + 2 : end + 3], **_waits(f"{folder}/{name}")}
 
 
-def _status(pid: int) -> dict[str, str]:
-    told = _pairs(f"/proc/{pid}/status")
-    return {name: told[name] for name in _STATUS if name in told}
+def _waits(folder: str) -> dict[str, str]:
+    """Return what a process or thread waits for in the kernel."""
+    return {name: tree.read(f"{folder}/{name}", MOST_BYTES).decode(errors="replace").strip() for name in ("wchan", "syscall")}
 
 
 def _pairs(path: str) -> dict[str, str]:
@@ -87,25 +89,9 @@ def _pairs(path: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
-def _command(pid: int) -> list[str]:
-    words = tree.read(f"/proc/{pid}/cmdline", MOST_BYTES).split(b"\0")[:-1]
-    return list(redact.argv([os.fsdecode(word) for word in words]))
-
-
-def _descriptors(pid: int) -> dict[str, str]:
-    found = {}
-    for name in _names(f"/proc/{pid}/fd")[:MOST_DESCRIPTORS]:
-        with contextlib.suppress(OSError):
-            found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
-    return found
-
-
-def _word(path: str) -> str:
-    return tree.read(path, MOST_BYTES).decode(errors="replace").strip()
-
-
-def _names(folder: str) -> list[str]:
+def _numbers(folder: str) -> list[str]:
+    """Return the names in a folder of /proc, in the order of their numbers."""
     try:
-        return sorted(os.listdir(folder), key=lambda name: int(name) if name.isdigit() else 0)
-    except OSError:
+        return sorted(os.listdir(folder), key=int)
+    except (OSError, ValueError):
         return []

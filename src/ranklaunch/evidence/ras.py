@@ -1,31 +1,29 @@
-"""What NCCL's RAS says of ranks that have fallen behind.
+"""Report of NCCL's RAS service: the ranks that have fallen behind.
 
-Source of the protocol and of the form: NCCL's src/ras/client.cc and src/ras/client_support.cc (2.24 to 2.28). A client says
-"CLIENT PROTOCOL n", is told "SERVER PROTOCOL n", says "TIMEOUT s", is told "OK", says "VERBOSE STATUS", and is sent a report up to the end
-of the connection. The report is text: JSON (SET FORMAT json) is new in 2.28, and text is what all of them have.
+Source of the protocol and of the form: NCCL's src/ras/client.cc and src/ras/client_support.cc (2.24 to 2.28). A client sends
+"CLIENT PROTOCOL n", gets "SERVER PROTOCOL n", sends "TIMEOUT s", gets "OK", sends "VERBOSE STATUS", and gets a report up to the end
+of the connection. The report is text: JSON (SET FORMAT json) is new in 2.28, and all versions have text.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-HELLO = "CLIENT PROTOCOL 2\n"
-ANSWER = "SERVER PROTOCOL "
-STATUS = "VERBOSE STATUS\n"
 PORT = 28028
 _COMMUNICATOR = re.compile(r"^#([0-9]+-[0-9]+) \([0-9a-f]+\) [A-Z,]+$")
 _COUNTS = re.compile(r"^  Communicator ranks have different (?:(\w+) )?operation counts$")
-_MANY = re.compile(r"^  [0-9]+ ranks have (?:launched up to operation ([0-9]+)|not launched any operations)$")
-_ONE = re.compile(r"^  Rank ([0-9]+) has (?:launched up to operation ([0-9]+)|not launched any operations)\b")
-_LISTED = re.compile(r"^  Rank ([0-9]+) -- ")
+_LAUNCHED = r"(?:launched up to operation (?P<count>[0-9]+)|not launched any operations)"
+_MANY = re.compile(rf"^  [0-9]+ ranks have {_LAUNCHED}$")
+_RANK = re.compile(rf"^  Rank (?P<rank>[0-9]+) (?:(?P<listed>-- )|has {_LAUNCHED}\b)")
 _PROCESS = re.compile(r"managed by process ([0-9]{1,10}) on node (\S{1,100})")
 
 
 @dataclass(frozen=True)
 class Behind:
     """A rank of a communicator, by its number there, that has launched fewer operations than others. pid, address: of its process, 0 and
-    "" where the report does not tell them."""
+    "" if the report lacks them."""
 
     communicator: str
     rank: int
@@ -36,41 +34,50 @@ class Behind:
     address: str = ""
 
 
-def timeout(seconds: int) -> str:
-    return f"TIMEOUT {seconds}\n"
-
-
-def address(told: str) -> tuple[str, int]:
-    """Of NCCL_RAS_ADDR, such as localhost:28028; that of a process which says none."""
-    host, _, port = told.rpartition(":")
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of NCCL_RAS_ADDR, such as localhost:28028, with NCCL's defaults."""
+    host, _, port = text.rpartition(":")
     return (host.strip("[]") or "localhost", int(port)) if re.fullmatch("[0-9]{1,5}", port) else ("localhost", PORT)
 
 
 def behind(report: str) -> list[Behind]:
-    """Those that have launched fewer operations than the most of their communicator, as far as the report lists them."""
+    """Return the ranks that have launched fewer operations than the most of their communicator, as far as the report lists them."""
     found: list[Behind] = []
-    counts: dict[int, int] = {}
-    places: dict[int, tuple[int, str]] = {}
-    communicator = operation = ""
-    count = most = 0
+    communicator, block = "", _Block("")
     for line in [*report.splitlines(), ""]:
-        head, kind = _COMMUNICATOR.match(line), _COUNTS.match(line)
-        many, one, listed = _MANY.match(line), _ONE.match(line), _LISTED.match(line)
-        process = _PROCESS.search(line)
-        if process and (one or listed):
-            places[int((one or listed)[1])] = int(process[1]), process[2]  # type: ignore[index]
-        if one:
-            counts[int(one[1])] = int(one[2] or 0)
-            most = max(most, int(one[2] or 0))
-        elif many:
-            count = int(many[1] or 0)
-            most = max(most, count)
-        elif listed and operation:
-            counts[int(listed[1])] = count
-        elif head or kind or not line:
-            behind = [(rank, number) for rank, number in sorted(counts.items()) if number < most]
-            found += [Behind(communicator, rank, operation, number, most, *places.get(rank, ())) for rank, number in behind]
-            counts, places, count, most = {}, {}, 0, 0
+        head, counts = _COMMUNICATOR.match(line), _COUNTS.match(line)
+        if head or counts or not line:
+            found += block.behind(communicator)
             communicator = head[1] if head else communicator
-            operation = (kind[1] or "collective") if kind else ""
+            block = _Block((counts[1] or "collective") if counts else "")
+        elif block.operation:
+            block.feed(line)
     return found
+
+
+@dataclass
+class _Block:
+    """Lines of a report about one operation of a communicator. listed: count of the ranks that further lines list."""
+
+    operation: str
+    listed: int = 0
+    most: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    processes: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+    def feed(self, line: str) -> None:
+        many, one, process = _MANY.match(line), _RANK.match(line), _PROCESS.search(line)
+        if many:
+            self.listed = int(many["count"] or 0)
+            self.most = max(self.most, self.listed)
+        elif one:
+            rank = int(one["rank"])
+            self.counts[rank] = self.listed if one["listed"] else int(one["count"] or 0)
+            self.most = max(self.most, self.counts[rank])
+            if process:
+                self.processes[rank] = int(process[1]), process[2]
+
+    def behind(self, communicator: str) -> Iterator[Behind]:
+        for rank, count in sorted(self.counts.items()):
+            if count < self.most:
+                yield Behind(communicator, rank, self.operation, count, self.most, *self.processes.get(rank, ()))

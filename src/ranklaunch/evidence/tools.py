@@ -1,5 +1,4 @@
-"""Programs and services that know more of a node: py-spy, nvidia-smi, npu-smi, NCCL's RAS, the kernel's log. None is waited for longer than
-a few seconds."""
+"""Programs and files that know more of a node: py-spy, nvidia-smi, npu-smi, the kernel's log. Each wait is at most a few seconds."""
 
 from __future__ import annotations
 
@@ -11,9 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ranklaunch.evidence import ras
 from ranklaunch.hangs import devices
-from ranklaunch.hangs.device_tool import found
 from ranklaunch.system import tree
 
 TOOL_S = 5.0
@@ -24,7 +21,7 @@ PRESSURE = "/proc/pressure"
 
 
 class Running:
-    """A tool that was started, in a process that has no loop (else: ranklaunch.hangs.device_tool). What it writes goes to a file
+    """A tool that was started, in a process without a loop (else: ranklaunch.hangs.devices.Tool). The output goes to a file
     without a name, so that nobody has to read it meanwhile."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -45,13 +42,13 @@ class Running:
 
     @property
     def succeeded(self) -> bool:
-        return bool(self._process and self._process.returncode == 0)
+        return bool(self._process and self._process.poll() == 0)
 
     def end(self) -> bytes:
-        """What it has written; it is killed where it goes on."""
-        if self._process and self._process.poll() is None:
+        """Kill the tool if it still runs. Return its output."""
+        if self._process and self.alive:
             self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in the kernel
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is stuck in the kernel
                 self._process.wait(LOOK_S)
         with open(self._output, "rb") as file:
             file.seek(0)
@@ -60,13 +57,26 @@ class Running:
 
 def device_tools(env: Mapping[str, str]) -> Iterator[Running]:
     for name, *options in (devices.NVIDIA_ALL, devices.ASCEND):
-        path = found(name, env)
+        path = devices.found(name, env)
         if path:
             yield Running([path, *options], env)
 
 
+def py_spy(pids: Iterable[int], env: Mapping[str, str]) -> dict[int, Running]:
+    """Start py-spy, where it is installed, for each process. It does not stop the process."""
+    path = devices.found("py-spy", env)
+    return {pid: Running([path, "dump", "--nonblocking", "--pid", str(pid)], env) for pid in pids} if path else {}
+
+
+def wait_for(running: Iterable[Running], deadline: float) -> None:
+    """Wait until all have ended, or until the deadline in monotonic seconds."""
+    tools = list(running)
+    while time.monotonic() < deadline and any(tool.alive for tool in tools):
+        time.sleep(LOOK_S)
+
+
 def is_own(address: str) -> bool:
-    """Whether it is one of this container's."""
+    """True for an address of this container."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as tried:
             tried.bind((address, 0))
@@ -75,76 +85,54 @@ def is_own(address: str) -> bool:
     return True
 
 
-def py_spy(pids: Iterable[int], env: Mapping[str, str]) -> dict[int, Running]:
-    """Where it is installed. It does not stop what it looks at."""
-    path = found("py-spy", env)
-    return {pid: Running([path, "dump", "--nonblocking", "--pid", str(pid)], env) for pid in pids} if path else {}
+def ras_report(place: tuple[str, int], seconds: float) -> str:
+    """Return the report of NCCL's RAS (see ranklaunch.evidence.ras), or as much of it as comes in time.
+
+    Raises OSError if nobody listens, and ValueError for another service."""
+    deadline = time.monotonic() + seconds
+    with socket.create_connection(place, timeout=1.0) as connection:
+        for request, answer in (("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL "), (f"TIMEOUT {int(seconds) - 2}\n", "OK\n")):
+            if not _ask(connection, request, deadline, end=b"\n").startswith(answer):
+                msg = "no RAS of NCCL answers there"
+                raise ValueError(msg)
+        return _ask(connection, "VERBOSE STATUS\n", deadline)
 
 
-def wait_for(running: Iterable[Running], deadline: float) -> None:
-    """deadline: monotonic seconds."""
-    waited_for = list(running)
-    while time.monotonic() < deadline and any(each.alive for each in waited_for):
-        time.sleep(LOOK_S)
-
-
-def ras_report(address: tuple[str, int]) -> str:
-    """Raises OSError, where none listens for one, and ValueError where it is not NCCL that does."""
-    deadline = time.monotonic() + TOOL_S
-    with socket.create_connection(address, timeout=1.0) as connection:
-        _say(connection, ras.HELLO)
-        if not _line(connection, deadline).startswith(ras.ANSWER):
-            msg = "no RAS of NCCL listens there"
-            raise ValueError(msg)
-        _say(connection, ras.timeout(int(TOOL_S) - 2))
-        if _line(connection, deadline).strip() != "OK":
-            msg = "RAS does not answer as it should"
-            raise ValueError(msg)
-        _say(connection, ras.STATUS)
-        told = b""
-        while len(told) < MOST_BYTES and (block := _block(connection, deadline)):
-            told += block
-        return told.decode(errors="replace")
+def _ask(connection: socket.socket, request: str, deadline: float, end: bytes = b"") -> str:
+    """Send a request. Return the answer up to `end`, the end of the connection or the deadline."""
+    connection.sendall(request.encode())
+    answer = b""
+    while len(answer) < MOST_BYTES and not (end and answer.endswith(end)):
+        ready, _, _ = select.select([connection], [], [], max(0.0, deadline - time.monotonic()))
+        block = connection.recv(65536) if ready else b""
+        if not block:
+            break
+        answer += block
+    return answer.decode(errors="replace")
 
 
 def kernel_log() -> bytes:
-    """What the kernel has said, where this account may read it."""
+    """Return the end of the kernel's log, b"" if this account may not read it."""
     try:
         fd = os.open(KERNEL, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
-    told, records = b"", 0
+    log = b""
     try:
-        while records < 1 << 16:
-            records += 1
+        for _ in range(1 << 16):  # records
             with contextlib.suppress(BrokenPipeError):  # records that were overwritten meanwhile
-                told = (told + os.read(fd, 8192))[-MOST_BYTES // 16 :]
-    except OSError:  # the last has been read
+                log = (log + os.read(fd, 8192))[-MOST_BYTES // 16 :]
+    except OSError:  # the end of the log
         pass
     finally:
         os.close(fd)
-    return told
+    return log
 
 
 def pressure() -> bytes:
-    told = []
+    """Return the pressure of CPU, I/O and memory, a line each."""
+    lines = []
     for name in ("cpu", "io", "memory"):
         with contextlib.suppress(OSError), open(f"{PRESSURE}/{name}", encoding="ascii", errors="replace") as file:
-            told += [f"{name} {line}" for line in file.read(4096).splitlines()]
-    return "".join(f"{line}\n" for line in told).encode()
-
-
-def _say(connection: socket.socket, text: str) -> None:
-    connection.sendall(text.encode())
-
-
-def _line(connection: socket.socket, deadline: float) -> str:
-    told = b""
-    while not told.endswith(b"\n") and len(told) < 1024 and (block := _block(connection, deadline, 1)):
-        told += block
-    return told.decode(errors="replace")
-
-
-def _block(connection: socket.socket, deadline: float, most: int = 65536) -> bytes:
-    ready, _, _ = select.select([connection], [], [], max(0.0, deadline - time.monotonic()))
-    return connection.recv(most) if ready else b""
+            lines += [f"{name} {line}\n" for line in file.read(4096).splitlines()]
+    return "".join(lines).encode()

@@ -5,30 +5,52 @@ Without a muster each node does so for itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.hangs import expect, suspicion, uncaught
-from ranklaunch.hangs.deaf import NOTICE, Deaf
 from ranklaunch.hangs.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.frames import Frame, own, ranks_of, unpacked
-from ranklaunch.hangs.suspicion import Known, Missing, Suspect
+from ranklaunch.hangs.suspicion import Known, Suspect
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Because, Of
 
 SAMPLE, HANG = "sample", "hang"  # topics of messages between nodes
+NOTICE = 'no rank catches SIGTERM: a stop loses the work since the last checkpoint (see "Save at a stop" in docs/status.md)'
 EVIDENCE_S = 16.0  # wait for the evidence of all nodes
 MOST_GROUPS = 8  # of ranks with equal stacks, on the console
 AT_ONCE = ("uncaught-exception", "stopped-or-stuck")  # rules that name suspects before stacks are there
 MOST_NAMED = 8  # suspects, in `because` of a verdict
 
 
+class Deaf:
+    """Notice that no rank of any node catches SIGTERM. It comes after the first step, for programs set their handlers before.
+
+    nodes: all nodes that must have been heard.
+    """
+
+    def __init__(self, nodes: Iterable[int]) -> None:
+        self._unheard = set(nodes)
+        self._stepped = self._is_deaf = self._over = False
+
+    def feed(self, node: int, frame: Frame) -> bool:
+        """Return True once: at the frame since which no rank of any node is known to catch SIGTERM."""
+        self._stepped = self._stepped or any(seen.step >= 0 for seen in frame.ranks)
+        if not self._stepped or self._over:
+            return False
+        self._unheard.discard(node)
+        self._is_deaf = self._is_deaf or frame.hears is False
+        self._over = bool(frame.hears) or not self._unheard
+        return self._over and self._is_deaf and not frame.hears
+
+
 class _Alarm:
-    """An alarm that stands. what: the alarm as a sentence. sampled: suspects by the samples. found: suspects by now; shown: those on the
-    console at first, of whom stacks will not say otherwise. groups: ranks with equal stacks, as texts. waits: the evidence of all nodes
-    has not come yet."""
+    """An alarm that stands. what: the alarm as a sentence. sampled: suspects by the samples. found: suspects by now; shown: suspects on the
+    console at first, which stacks cannot change. groups: ranks with equal stacks, as texts. waits: the evidence of all nodes has not come
+    yet."""
 
     def __init__(self, change: Change, what: str, sampled: tuple[Suspect, ...]) -> None:
         self.change = change
@@ -121,18 +143,12 @@ class Judging:
         """Judge again by what all nodes have found. gathered: a ranklaunch.evidence.all_nodes.Gathered."""
         if self._of.ending():
             return
-        known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
-        recorded, behind, mute = (
-            [Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind, gathered.mute)
-        )
+        known = [_with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
         for alarm in [each for each in self._standing.values() if each.waits]:
             if not self._is_of_values(alarm.change):  # of a value that breaks a rule, stacks say nothing: the ranks go on
-                alarm.found = suspicion.suspects(known, recorded, behind, mute)
+                alarm.found = suspicion.suspects(known, gathered.recorded, gathered.behind, gathered.mute)
                 alarm.groups = suspicion.groups(known, [each.rank for each in alarm.found])[:MOST_GROUPS]
             self._conclude(alarm)
-
-    def _with_stack(self, known: Known, found: Any) -> Known:
-        return known._replace(stack=found.stack, file=found.file, call=found.call, names=found.names) if found else known
 
     def _conclude(self, alarm: _Alarm) -> None:
         """Tell people, tools and all nodes who holds the job up, once per alarm, with the evidence or without what has not come in time."""
@@ -231,3 +247,7 @@ class Judging:
         """Print a line and record the event. change: the alarm or warning that the line is about."""
         self._of.say(text)
         self._of.record.event("hang", text=text, since=self._since(change) if change else None)
+
+
+def _with_stack(known: Known, found: Any) -> Known:
+    return known._replace(stack=found.stack, file=found.file, call=found.call, names=found.names) if found else known

@@ -1,4 +1,4 @@
-"""Work whose end nobody can foresee, in this very process, for so much CPU time and no more: patterns of users' on lines of their ranks."""
+"""CPU time limits within this process: users' patterns on lines of their ranks may take for ever."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class TooLongError(Exception):
 
 @contextlib.contextmanager
 def cpu(seconds: float) -> Iterator[None]:
-    """Raises TooLongError where what is within it takes longer. The loop hears of signals that come meanwhile afterwards, and not of the
-    alarm, which would be a stop request to it. Raises OSError where no descriptor is left."""
+    """Raise TooLongError in the block once it has taken so many seconds of CPU time. Raises OSError if no descriptor is left.
+
+    The loop hears of other signals afterwards, and not of the alarm, which would be a stop request to it."""
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wakeup = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     handler = signal.signal(signal.SIGPROF, _too_long)
@@ -25,22 +26,16 @@ def cpu(seconds: float) -> Iterator[None]:
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_PROF, *timer)  # it comes once at most, and here at the latest
+            signal.setitimer(signal.ITIMER_PROF, *timer)  # the alarm comes once at most, and here at the latest
     finally:
         signal.signal(signal.SIGPROF, handler)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        _pass_on(readable, wakeup)
+        with contextlib.suppress(BlockingIOError):
+            heard = os.read(readable, 65536).replace(bytes([signal.SIGPROF]), b"")
+            if wakeup >= 0 and heard:
+                os.write(wakeup, heard)
         os.close(readable)
         os.close(writable)
-
-
-def _pass_on(readable: int, wakeup: int) -> None:
-    try:
-        heard = os.read(readable, 65536).replace(bytes([signal.SIGPROF]), b"")
-    except BlockingIOError:
-        return
-    if wakeup >= 0 and heard:
-        os.write(wakeup, heard)
 
 
 def _too_long(number: int, frame: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Decides from the frames of all nodes whether a job hangs: a suspicion that grows, becomes an alarm, and is taken back.
+"""Hang detector: from the frames of all nodes to a warning, an alarm, and its end.
 
 Rules, each with its limit:
 1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life: libraries spin while they wait.
@@ -105,7 +105,7 @@ class Detector:
         self._rules = rules
         self._nodes = {node: _Node() for node in nodes}
         self._level = ""
-        self._broken: dict[int, str] = {}
+        self._broken: set[int] = set()  # numbers of rules
         self._breached_at: dict[int, float] = {}  # limit: time of the last frame with a breach
         self._matched: dict[int, float] = {}  # rule: when its last match was
         self._gap = 0.0
@@ -220,20 +220,19 @@ class Detector:
     def _silent(self) -> tuple[str, ...]:
         """Return the signals that were looked at and did not move."""
         frames = self.frames.values()
-        there = {
+        ranks = [seen for frame in frames for seen in frame.ranks]
+        cores = [seen.cpu for seen in ranks if seen.cpu is not None]
+        looked_at = {
             OUTPUT: True,
-            IO: any(seen.io is not None for frame in frames for seen in frame.ranks),
-            CPU: any(seen.cpu is not None for frame in frames for seen in frame.ranks)
-            and not any(
-                (seen.cpu or 0) >= LEAST_CPU for frame in frames for seen in frame.ranks
-            ),  # full cores are no sign of life, and not idle either
+            IO: any(seen.io is not None for seen in ranks),
+            CPU: bool(cores) and max(cores) < LEAST_CPU,  # full cores are no sign of life, and not idle either
             TRAFFIC: any(frame.traffic is not None for frame in frames),
             DEVICES: any(frame.devices is not None for frame in frames),
         }
         moved = {sign for node in self._nodes.values() for sign in node.moved}
-        return tuple(sign for sign, is_there in there.items() if is_there and sign not in moved)
+        return tuple(sign for sign, is_looked_at in looked_at.items() if is_looked_at and sign not in moved)
 
-    # What users expect
+    # Rules of the user
 
     def _is_expected(self, now: float) -> bool:
         """Return True if a line of an `every` rule has come in time: the user knows better how long the job may be silent."""
@@ -243,66 +242,62 @@ class Detector:
         )
 
     def _expected(self, frame: Frame, now: float) -> Iterator[Change]:
-        for number, (rule, seen) in enumerate(zip(self._rules, frame.rules)):
+        for number, (rule, state) in enumerate(zip(self._rules, frame.rules)):
             if rule.limit:
                 yield from self._limited(number, rule, now)
                 continue
-            if seen.age_s is not None:
-                self._matched[number] = max(self._matched.get(number, self._began), now - seen.age_s)
-            reason = self._reason(number, rule, seen, now)
+            if state.age_s is not None:
+                self._matched[number] = max(self._matched.get(number, self._began), now - state.age_s)
+            reason = self._not_number(rule, state) if rule.kind == expect.NUMBER else self._overdue(number, rule, now)
             if reason and number not in self._broken:
-                self._broken[number] = reason
                 since = now - frame.seconds if rule.kind == expect.NUMBER else self._matched.get(number, self._began)
-                yield Change(ALARM, since, (), f"RANKLAUNCH_EXPECT: {reason}", number)
-            elif not reason and rule.kind == expect.EVERY and self._broken.pop(number, ""):
-                yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown} has come again", number)
+                yield self._break(number, since, reason)
+            elif not reason and rule.kind == expect.EVERY and number in self._broken:
+                yield self._keep(number, now, f"{rule.shown} has come again")
 
-    def _reason(self, number: int, rule: Expected, seen: Rule, now: float) -> str:
-        """Why it is broken, "" where it is not."""
+    def _break(self, number: int, since: float, reason: str) -> Change:
+        self._broken.add(number)
+        return Change(ALARM, since, (), f"RANKLAUNCH_EXPECT: {reason}", number)
+
+    def _keep(self, number: int, now: float, reason: str) -> Change:
+        self._broken.discard(number)
+        return Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {reason}", number)
+
+    def _not_number(self, rule: Expected, state: Rule) -> str:
+        by = "" if state.rank is None else f" of rank {state.rank}"
+        return f"{rule.shown}, but a line{by} has {state.wrong!r}" if state.wrong else ""
+
+    def _overdue(self, number: int, rule: Expected, now: float) -> str:
+        """Return why a `by` or `every` rule is broken, "" if it is kept. A node that was never heard may have the line."""
         last = self._matched.get(number)
-        if rule.kind == expect.NUMBER:
-            by = "" if seen.rank is None else f" of rank {seen.rank}"
-            return f"{rule.shown}, but a line{by} has {seen.wrong!r}" if seen.wrong else ""
-        if not all(node.heard_at is not None for node in self._nodes.values()):
+        late = now - (self._began if last is None else last) >= rule.seconds
+        if not late or (rule.kind == expect.BY) != (last is None) or any(node.heard_at is None for node in self._nodes.values()):
             return ""
-        if rule.kind == expect.BY:
-            return f"{rule.shown}, and no line has matched" if last is None and now - self._began >= rule.seconds else ""
-        return f"{rule.shown}; the last was {now - last:.0f} s ago" if last is not None and now - last >= rule.seconds else ""
+        return f"{rule.shown}, and no line has matched" if last is None else f"{rule.shown}; the last was {now - last:.0f} s ago"
 
     def _limited(self, number: int, rule: Expected, now: float) -> Iterator[Change]:
         """Alarm at the first breach of any node. The alarm is over once all nodes have reported none for hang_s."""
-        breach = self._breach(number)
-        if breach:
-            self._breached_at[number] = now
-        if breach and number not in self._broken:
-            node, found = breach
-            self._broken[number] = reason = f"{rule.shown}: {self._breached(rule, found, node, now)}"
-            yield Change(ALARM, now - (found.age_s or 0.0), (), f"RANKLAUNCH_EXPECT: {reason}", number)
-        elif number in self._broken and now - self._breached_at[number] >= self._limits.hang_s:
-            del self._broken[number]
-            yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown}: the limit is kept again", number)
-
-    def _breach(self, number: int) -> tuple[int, Rule] | None:
-        """The earliest breach of a limit in the last frames of all nodes, with its node."""
-        found = [
+        breaches = [
             (node, frame.rules[number]) for node, frame in self.frames.items() if number < len(frame.rules) and frame.rules[number].wrong
         ]
-        return max(found, key=_age, default=None)
+        if breaches:
+            self._breached_at[number] = now
+        if breaches and number not in self._broken:
+            node, breach = max(breaches, key=lambda pair: pair[1].age_s or 0.0)  # the earliest
+            yield self._break(number, now - (breach.age_s or 0.0), f"{rule.shown}: {self._breached(rule, breach, node)}")
+        elif number in self._broken and now - self._breached_at[number] >= self._limits.hang_s:
+            yield self._keep(number, now, f"{rule.shown}: the limit is kept again")
 
-    def _breached(self, rule: Expected, found: Rule, node: int, now: float) -> str:
+    def _breached(self, rule: Expected, breach: Rule, node: int) -> str:
         # Node 0 may have the output of ranks of other nodes.
-        runs_on = max((number for number, frame in self.frames.items() if found.rank in ranks_of(frame)), default=node)
-        bound = "" if found.bound is None else f"; the limit is {found.bound:.6g}"
-        lasts = f"; no value has kept the limit for {found.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
-        return f"rank {found.rank} on node {runs_on} wrote {found.wrong}{bound}{lasts}"
-
-
-def _age(found: tuple[int, Rule]) -> float:
-    return found[1].age_s or 0.0
+        runs_on = max((number for number, frame in self.frames.items() if breach.rank in ranks_of(frame)), default=node)
+        bound = "" if breach.bound is None else f"; the limit is {breach.bound:.6g}"
+        lasts = f"; no value has kept the limit for {breach.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
+        return f"rank {breach.rank} on node {runs_on} wrote {breach.wrong}{bound}{lasts}"
 
 
 def moved(frame: Frame, begun: bool) -> set[str]:
-    """By which signals the ranks of a node have moved."""
+    """Return the signs of life of a node's ranks."""
     found = {sign for seen in frame.ranks for sign in moving(seen, begun)}
     if frame.traffic:
         found.add(TRAFFIC)

@@ -1,21 +1,30 @@
-"""RANKLAUNCH_EXPECT: what users know of their job's output that no detector can.
+r"""Rules of RANKLAUNCH_EXPECT: expectations about a job's output that no detector can know. Computes only.
 
-Rules with semicolons between them, each a regular expression and what is expected of the lines that match it:
+Rules are separated by semicolons. Each is a regular expression, and an expectation about the lines that match it:
 
-    loading done by 600s; iteration +\\d+ every 300s; loss[: ]+(\\S+) is number; grad_norm (\\S+) < 50x median
+    loading done by 600s; iteration +\d+ every 300s; loss[: ]+(\S+) is number; grad_norm (\S+) < 50x median
+
+A value that breaks a limit starts a run, which ends at the next value that keeps the limit. A run breaks the rule once it is as long as
+the limit's `hold_s`.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
+import operator
 import re
+from collections import deque
 from typing import NamedTuple
-
-from ranklaunch.hangs.limits import Limit, number
 
 BY, EVERY, NUMBER, LIMIT = "by", "every", "is number", "limit"
 MOST_RULES = 20
+LEAST_VALUES = 20  # values of a rank before its median counts
+MOST_VALUES = 200  # values that the median is taken of: the rank's last that kept the limit
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_AROUND, _BEHIND = " \t'\"", " \t'\",;%)]}"  # what programs write beside a number
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
 _DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(s|min|m|h)?"
 _VALUE = r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?"
 _TIMED = re.compile(rf"(?s)(.*\S)\s+(by|every)\s+{_DURATION}")
@@ -36,9 +45,20 @@ _FORMS = (
 )
 
 
+class Limit(NamedTuple):
+    """number: the bound, or with `of_median` the factor by which the median is multiplied. hold_s: seconds for which every value must
+    break the limit. text: as the user wrote it."""
+
+    compare: str
+    number: float
+    of_median: bool = False
+    hold_s: float = 0.0
+    text: str = ""
+
+
 class Expected(NamedTuple):
     """kind: BY: a first match within so many seconds of the launch. EVERY: from the first match on, another within so many seconds each
-    time. NUMBER: what its first group matches, or else the whole of it, is a finite number each time. LIMIT: the same is a number that
+    time. NUMBER: the first group, or else the last word of the match, is a finite number each time. LIMIT: the same is a number that
     keeps the limit."""
 
     pattern: re.Pattern[str]
@@ -62,25 +82,22 @@ class Expected(NamedTuple):
         found = self.pattern.search(line)
         if not found:
             return None
-        words = re.split(r"[\s:=]+", found[0])
-        return (found[1] if found.re.groups else words[-1]) or ""
+        return (found[1] if found.re.groups else re.split(r"[\s:=]+", found[0])[-1]) or ""
 
     def wrong(self, line: str) -> str | None:
-        """What stands where a number should; None: no match, or a number."""
+        """Return the text that stands in place of a number; None for a number, and without a match."""
         text = self.value(line)
-        if text is None:
-            return None
-        value = number(text)
+        value = number(text) if text is not None else 0.0
         return None if value is not None and math.isfinite(value) else text
 
 
 def parse(text: str) -> tuple[Expected, ...]:
-    """Raises ValueError with what was expected."""
-    found = tuple(_rule(rule.strip()) for rule in re.split(r"(?<!\\)[;\n]", text) if rule.strip())
-    if len(found) > MOST_RULES:
+    """Raises ValueError with the form that was expected."""
+    rules = tuple(_rule(rule.strip()) for rule in re.split(r"(?<!\\)[;\n]", text) if rule.strip())
+    if len(rules) > MOST_RULES:
         msg = f"expected {MOST_RULES} rules at most"
         raise ValueError(msg)
-    return found
+    return rules
 
 
 def _rule(written: str) -> Expected:
@@ -93,31 +110,26 @@ def _rule(written: str) -> Expected:
     if limited:
         return _limited(limited, written)
     form, example = next((form, example) for signs, form, example in _FORMS if re.search(signs, text))
-    msg = f"'{written}': expected {form}, as in: {example}"
-    raise ValueError(msg)
+    raise _error(written, f"expected {form}, as in: {example}")
 
 
 def _limited(found: re.Match[str], written: str) -> Expected:
     expression, text, compare, value, median, seconds, unit = found.groups()
     if _LITERAL.fullmatch(expression):
-        msg = f"'{written}': expected a group that matches the number, as in: {expression} (\\S+) {text}"
-        raise ValueError(msg)
+        raise _error(written, f"expected a group that matches the number, as in: {expression} (\\S+) {text}")
     hold_s = _seconds(seconds, unit, written) if seconds else 0.0
     limit = Limit(compare, float(value), bool(median), hold_s, text)
     if not math.isfinite(limit.number):
-        msg = f"'{written}': expected a finite number, as in: loss (\\S+) < 20"
-        raise ValueError(msg)
+        raise _error(written, "expected a finite number, as in: loss (\\S+) < 20")
     if median and limit.number <= 0:
-        msg = f"'{written}': expected more than 0 times the median, as in: grad_norm (\\S+) < 50x median"
-        raise ValueError(msg)
+        raise _error(written, "expected more than 0 times the median, as in: grad_norm (\\S+) < 50x median")
     return Expected(_compiled(expression, written), LIMIT, limit=limit)
 
 
 def _seconds(count: str, unit: str | None, written: str) -> float:
     seconds = float(count) * _UNITS[unit or "s"]
     if seconds <= 0:
-        msg = f"'{written}': expected more than 0 seconds"
-        raise ValueError(msg)
+        raise _error(written, "expected more than 0 seconds")
     return seconds
 
 
@@ -125,5 +137,108 @@ def _compiled(pattern: str, written: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        msg = f"'{written}': '{pattern}' is no regular expression: {error}"
-        raise ValueError(msg) from None
+        raise _error(written, f"'{pattern}' is no regular expression: {error}") from None
+
+
+def _error(written: str, problem: str) -> ValueError:
+    return ValueError(f"'{written}': {problem}")
+
+
+# Values and limits
+
+
+class Breach(NamedTuple):
+    """value: as the rank wrote it. since: time of the first value of the run. bound: the multiple of the median that the value broke, None
+    for a fixed number."""
+
+    value: str
+    since: float
+    bound: float | None = None
+
+
+def number(text: str) -> float | None:
+    """Return the number that a program wrote (1,234 and 95.2% and '0.5', too), perhaps inf or nan; None for other text."""
+    bare = _bare(text)
+    try:
+        return float(bare.replace(",", "") if _THOUSANDS.fullmatch(bare) else bare)
+    except ValueError:
+        return None
+
+
+def _bare(text: str) -> str:
+    return text.strip(_AROUND).rstrip(_BEHIND)
+
+
+class _Median:
+    """Median of the last MOST_VALUES values."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+        bisect.insort(self._sorted, value)
+        if len(self._values) > MOST_VALUES:
+            del self._sorted[bisect.bisect_left(self._sorted, self._values.popleft())]
+
+    def times(self, factor: float) -> float | None:
+        """Return the multiple; None before LEAST_VALUES values, and for a median of 0 or less, which has no sensible multiples."""
+        if len(self._sorted) < LEAST_VALUES:
+            return None
+        half = len(self._sorted) // 2
+        median = self._sorted[half] / 2 + self._sorted[~half] / 2
+        bound = factor * median
+        return bound if median > 0 and math.isfinite(bound) else None
+
+
+class _OnRank:
+    """Values of one rank. since: time of the first value of the run; None while the limit is kept."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self._median = _Median()
+
+    def feed(self, limit: Limit, value: float, text: str, at: float) -> Breach | None:
+        """Return a breach if the run that the value belongs to is long enough."""
+        bound = self._median.times(limit.number) if limit.of_median else limit.number
+        if math.isfinite(value) and (bound is None or _COMPARED[limit.compare](value, bound)):
+            self.since = None
+            if limit.of_median:
+                self._median.add(value)
+            return None
+        self.since = at if self.since is None else self.since
+        if at - self.since < limit.hold_s:
+            return None
+        return Breach(_bare(text), self.since, bound if limit.of_median else None)
+
+
+class OnNode:
+    """Values of all ranks of a node, for one limit."""
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+        self._ranks: dict[int, _OnRank] = {}
+        self._breaches: dict[int, Breach] = {}
+        self._recovered: set[int] = set()  # ranks whose breach is over, and is still to be reported
+
+    def feed(self, rank: int, text: str, at: float) -> None:
+        """Judge a value. Text that is no number neither keeps nor breaks a limit."""
+        value = number(text)
+        if value is None:
+            return
+        known = self._ranks.setdefault(rank, _OnRank())
+        breach = known.feed(self._limit, value, text, at)
+        if breach:
+            self._breaches.setdefault(rank, breach)
+            self._recovered.discard(rank)
+        elif known.since is None and rank in self._breaches:
+            self._recovered.add(rank)
+
+    def report(self) -> tuple[int, Breach] | None:
+        """Return the earliest breach that stands or stood since the last report, with its rank. A breach that is over is forgotten."""
+        first = min(self._breaches.items(), key=lambda item: (item[1].since, item[0]), default=None)
+        for rank in self._recovered:
+            del self._breaches[rank]
+        self._recovered.clear()
+        return first

@@ -1,25 +1,24 @@
-"""What one node says to node 0 of a window: short, for a message of the muster holds 128 KiB and a node may have 1,024 ranks."""
+"""Frames: messages of a node to node 0 about a window. Short: a message of the muster holds 128 KiB, and a node may have 1,024 ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ranklaunch.hangs.sample import Seen
 from ranklaunch.hangs.suspicion import Raised
 
-MOST_RANKS = 1500  # of a frame: what is beyond is counted with the last
+MOST_RANKS = 1500  # of a frame; further ranks are left out
 MOST_TEXT = 80
-MOST_RAISED, MOST_TOLD = 64, 4  # ranks of a frame that have raised an exception, and of which it is told
+MOST_RAISED, MOST_TOLD = 64, 4  # exceptions in a frame, and of these with their tracebacks
 MOST_OF_TRACEBACK, MOST_OF_LINE = 1000, 200  # characters
-_TRACED, _FULL, _STARTED, _PRINTED = 1, 2, 4, 8
 
 
 class Rule(NamedTuple):
-    """What has become of one of RANKLAUNCH_EXPECT's rules on a node. age_s: seconds since its last match, None: there was none. wrong: what
-    stood where a number should, and the rank that wrote it. Of a limit: the value of the earliest breach, and age_s: seconds since its
-    first value. bound: the multiple of the median that the value broke, None for a fixed number."""
+    """State of one rule of RANKLAUNCH_EXPECT on a node. age_s: seconds since the last match, None for none. wrong: the text that stands in
+    place of a number, and the rank that wrote it. Of a limit: the value of the earliest breach, and age_s: seconds since its first value.
+    bound: the multiple of the median that the value broke, None for a fixed number."""
 
     age_s: float | None = None
     wrong: str = ""
@@ -28,8 +27,8 @@ class Rule(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """traffic, devices: whether there was any, and whether any worked; hears: whether any rank has a way to hear SIGTERM; None: this node
-    cannot tell. wall: when the window began, in seconds since 1970. raised: of ranks whose output is here, wherever they run."""
+    """traffic, devices: True if there was any, or any worked. hears: True if a rank can catch SIGTERM. None for these: unknown.
+    wall: begin of the window, in seconds since 1970. raised: of ranks whose output is here, wherever they run."""
 
     seconds: float
     wall: float
@@ -45,80 +44,68 @@ def ranks_of(frame: Frame) -> set[int]:
     return {seen.rank for seen in frame.ranks if seen.rank is not None}
 
 
-def own(planned: Mapping[int, Collection[int]], said: Mapping[int, Collection[int]]) -> Callable[[int, int], bool]:
-    """Whether a node, the first number, may speak of a rank, the second. planned: the ranks of each node; said: those of which each has
-    spoken. Nobody else does of the ranks of a node that has spoken of any of its own, or of none at all. Where ranks are numbered in
-    another way than planned, as by torchrun's c10d, a node speaks of others' alone."""
+def own(planned: Mapping[int, Collection[int]], spoken: Mapping[int, Collection[int]]) -> Callable[[int, int], bool]:
+    """Return a function of a node and a rank that is True if the node may speak of the rank.
+
+    planned: ranks of each node. spoken: ranks of which each node has spoken. A node that has spoken of any of its own ranks, or of none at
+    all, alone speaks of its ranks. If ranks are numbered in another way than planned, as by torchrun's c10d, a node speaks of other
+    nodes' ranks only.
+    """
     owner = {rank: node for node, ranks in planned.items() for rank in ranks}
-    speaking = {node for node, ranks in said.items() if not ranks or any(owner.get(rank) == node for rank in ranks)}
+    speaking = {node for node, ranks in spoken.items() if not ranks or any(owner.get(rank) == node for rank in ranks)}
     return lambda node, rank: owner.get(rank, node) == node or owner[rank] not in speaking
 
 
 def packed(frame: Frame) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return a frame as JSON has it. Booleans in rows are 0 and 1, to save space."""
+    cut = [each._replace(said=each.said[-MOST_OF_TRACEBACK:], line=each.line[:MOST_OF_LINE]) for each in frame.raised[:MOST_RAISED]]
     return {
+        **frame._asdict(),
         "seconds": round(frame.seconds, 2),
         "wall": round(frame.wall, 2),
-        "traffic": frame.traffic,
-        "devices": frame.devices,
-        "hears": frame.hears,
-        "ranks": [_packed(seen) for seen in frame.ranks[:MOST_RANKS]],
-        "rules": [_packed_rule(rule) for rule in frame.rules],
-        "raised": [_told(each, number < MOST_TOLD) for number, each in enumerate(frame.raised[:MOST_RAISED])],
+        "ranks": [_row(seen) for seen in frame.ranks[:MOST_RANKS]],
+        "rules": [_row(rule._replace(wrong=rule.wrong[:MOST_TEXT])) for rule in frame.rules],
+        "raised": [_row(each if number < MOST_TOLD else each._replace(said="", line="")) for number, each in enumerate(cut)],
     }
 
 
+def _row(values: Iterable[Any]) -> list[Any]:
+    return [round(each, 2) if type(each) is float else int(each) if type(each) is bool else each for each in values]
+
+
 def unpacked(body: Any) -> Frame:
-    """Raises ValueError, TypeError or LookupError where it is none: a body is whatever a node says."""
+    """Raises ValueError, TypeError or LookupError for a body of another form: nodes may send anything."""
     return Frame(
-        seconds=_number(body["seconds"]),
-        wall=_number(body["wall"]),
-        ranks=tuple(_unpacked(row) for row in body["ranks"]),
+        seconds=_amount(body["seconds"]),
+        wall=_amount(body["wall"]),
+        ranks=tuple(_seen(row) for row in body["ranks"]),
         traffic=_answer(body["traffic"]),
         devices=_answer(body["devices"]),
         hears=_answer(body["hears"]),
         rules=tuple(_rule(*row) for row in body["rules"]),
-        raised=tuple(_raised(*row) for row in body.get("raised", ())[:MOST_RAISED]),
+        raised=tuple(_raised(*row) for row in body["raised"][:MOST_RAISED]),
     )
 
 
-def _packed(seen: Seen) -> list[Any]:
-    flags = _TRACED * seen.traced + _FULL * seen.full + _STARTED * seen.started + _PRINTED * seen.printed
-    cpu = None if seen.cpu is None else round(100 * seen.cpu)
-    return [seen.rank, seen.state, seen.output, seen.io, cpu, flags, round(seen.silent_s), seen.step, round(seen.gap, 1)]
-
-
-def _packed_rule(rule: Rule) -> list[Any]:
-    row = [None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank]
-    return row if rule.bound is None else [*row, rule.bound]
-
-
-def _told(raised: Raised, whole: bool) -> list[Any]:
-    text = (raised.said[-MOST_OF_TRACEBACK:], raised.line[:MOST_OF_LINE]) if whole else ("", "")
-    return [raised.rank, round(raised.silent_s, 1), raised.sure, *text, raised.pid, raised.of_thread]
-
-
-def _unpacked(row: Any) -> Seen:
-    rank, state, output, io, cpu, flags, silent_s, step, gap = row
+def _seen(row: Any) -> Seen:
+    rank, state, output, io, cpu, full, traced, started, silent_s, step, gap, printed = row
     return Seen(
-        rank=_rank(rank), state=str(state)[:1], output=int(_number(output)), io=None if io is None else int(_number(io)),
-        cpu=None if cpu is None else _number(cpu) / 100, full=bool(int(flags) & _FULL), traced=bool(int(flags) & _TRACED),
-        started=bool(int(flags) & _STARTED), silent_s=_number(silent_s), step=int(step), gap=_number(gap),
-        printed=bool(int(flags) & _PRINTED),
+        _rank(rank), str(state)[:1], int(_amount(output)), _known(io), _known(cpu), bool(full), bool(traced), bool(started),
+        _amount(silent_s), int(step), _amount(gap), bool(printed),
     )  # fmt: skip
 
 
-def _rule(age_s: Any, wrong: Any, rank: Any, bound: Any = None) -> Rule:
+def _rule(age_s: Any, wrong: Any, rank: Any, bound: Any) -> Rule:
     limit = None if bound is None else float(bound)
     if limit is not None and not math.isfinite(limit):
         msg = f"{bound!r} is no bound"
         raise ValueError(msg)
-    return Rule(None if age_s is None else _number(age_s), str(wrong)[:MOST_TEXT], _rank(rank), limit)
+    return Rule(_known(age_s), str(wrong)[:MOST_TEXT], _rank(rank), limit)
 
 
-def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any = False) -> Raised:
+def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any) -> Raised:
     text, name = str(said)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
-    return Raised(int(rank), _number(silent_s), sure is True, text, name, None if pid is None else int(pid), of_thread is True)
+    return Raised(int(rank), _amount(silent_s), bool(sure), text, name, _rank(pid), bool(of_thread))
 
 
 def _rank(value: Any) -> int | None:
@@ -129,7 +116,11 @@ def _answer(value: Any) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _number(value: Any) -> float:
+def _known(value: Any) -> float | None:
+    return None if value is None else _amount(value)
+
+
+def _amount(value: Any) -> float:
     number = float(value)
     if not 0 <= number < 1e15:
         msg = f"{value!r} is no amount"

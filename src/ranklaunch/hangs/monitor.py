@@ -1,15 +1,14 @@
-"""Companion of an attempt that watches for hangs: each node looks at its ranks by one timer, and reports each window to node 0."""
+"""Hang watch, a companion of an attempt: each node looks at its ranks by one timer, and reports each window to node 0."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.hangs import devices, expect, shapes
 from ranklaunch.hangs.alarms import HANG, SAMPLE, Judging
 from ranklaunch.hangs.detector import Limits, moved
-from ranklaunch.hangs.device_tool import Tool
 from ranklaunch.hangs.frames import Frame, packed
 from ranklaunch.hangs.rank_lines import Heard
 from ranklaunch.hangs.sample import DEVICES, Device, Place, Traffic, Window, flows, works
@@ -24,14 +23,9 @@ from ranklaunch.verdict import folders
 
 RESTS = 2  # looks
 
-TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
-    "gpu": (devices.NVIDIA, devices.nvidia),
-    "npu": (devices.ASCEND, devices.ascend),
-}
-
 
 class Watching(Companion):
-    """The watch of one node, from the launch to the end."""
+    """Watch of one node, from the launch to the end."""
 
     def __init__(self, attended: Attended) -> None:
         self._of = attended
@@ -49,16 +43,16 @@ class Watching(Companion):
         self._hang: dict[str, Any] | None = None
         self._judging: Judging | None = None  # on node 0
         self._recorded = "over"  # text of the last event about a hang
-        self._tool: Tool | None = None
+        self._tool: devices.Tool | None = None
         now = attended.loop.clock()
         launched_at = now - plan.watch.look_s  # before that nobody looks
         self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
         attended.nodes.hear(HANG, self._on_hang)
         if self._here == 0 or not plan.muster:
             self._judging = Judging(attended, self._limits, launched_at)
-        tool = TOOLS.get(plan.job.accelerator)
-        if tool:
-            self._tool = Tool(tool[0], attended.env, attended.loop, lambda text: self._on_devices(tool[1](text)))
+        if plan.job.accelerator in devices.TOOLS:
+            argv, self._parse = devices.TOOLS[plan.job.accelerator]
+            self._tool = devices.Tool(argv, attended.env, attended.loop, self._on_devices)
         self._began_at, self._traffic = now, traffic()  # of the window, of which all looks but the first are still to come
         self._look()
 
@@ -141,7 +135,7 @@ class Watching(Companion):
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:
-            self._tool.ask()  # as long as anything else moves, what devices do changes nothing, and tools cost more than all the rest
+            self._tool.ask()  # only then: tools cost more than all the rest, and change nothing while anything else moves
         else:
             self._devices = []
 
@@ -155,7 +149,8 @@ class Watching(Companion):
         others = len(job.everyone) - 1
         return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
 
-    def _on_devices(self, found: list[Device]) -> None:
+    def _on_devices(self, answer: str) -> None:
+        found = self._parse(answer)
         self._devices = [*(self._devices or [found]), found][-2:]
 
     def _on_hang(self, node: int, body: Any) -> None:
@@ -178,5 +173,5 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
 
 
 def _told(place: shapes.Place, seconds: float | None) -> dict[str, Any]:
-    """Of all steps nothing is known where they are counted anew in each epoch."""
+    """Return a step as status has it. The number of all steps is unknown if steps are counted anew in each epoch."""
     return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}

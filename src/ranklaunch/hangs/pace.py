@@ -1,30 +1,109 @@
-"""Progress of ranks, for the record: when each step came, and the saves during which nothing else went on. Pure: bytes and times go in."""
+"""Progress of ranks as events: the companion of an attempt that records steps and saves, few enough for a job of weeks.
+
+The same steps show whether the job is slow. A rank is looked at when it has written something, so the time of a step is that of its line;
+and seldom enough that the looks cost nothing.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
+from ranklaunch.hangs.slow_job import Slowness
+from ranklaunch.hangs.step_reader import Saves, StepReader, step_reader
 from ranklaunch.hangs.steps import Step, Steps
+from ranklaunch.output.pipe import Output
+from ranklaunch.supervise.plugins import Attended, Companion
 
-TOGETHER_S = 0.05  # by which steps of neighbouring ranks differ that are reported as one
-# Megatron, DeepSpeed, torchtitan, Hugging Face's Trainer, MindFormers, and programs that say it as they do.
-_BEGINS = re.compile(r"(?i)(?<!finished )\bsaving (?:(?:a|the|full|model|current) )*(?:checkpoint|ckpt|state)\b|\[torch\] saving ")
-_ENDS = re.compile(
-    r"(?i)\b(?:successfully saved|finished saving|saved) (?:(?:a|the|full|model|current) )*(?:checkpoint|ckpt|state)\b|\[torch\] saved "
-    r"|\bcheckpoint (?:was |is )?saved\b"
-)
+TOGETHER_S = 0.05  # steps of neighbouring ranks that differ by no more are reported as one
+MOST_RANKS = 64  # of a node: half of them its first, half its last
+WRITES = (1.0, 200.0)  # seconds between two events: at least, and the time since the launch divided by the second number
+LOOKS = (0.1, 1.0, 600.0)  # seconds between two looks at a rank: at least, at most, and the same divisor
+
+
+class Pacing(Companion):
+    def __init__(self, attended: Attended) -> None:
+        self._of = attended
+        self._pace = Pace()
+        self._slowness = Slowness(attended) if attended.plan().watch.slow else None
+        self._began = attended.loop.clock()
+        self._outputs: dict[int, Output] = {}
+        self._readers: dict[int, StepReader] = {}
+        self._looked: dict[int, float] = {}
+        self._tick()
+
+    @property
+    def slow(self) -> bool:
+        return self._slowness is not None and self._slowness.slow
+
+    def stopped(self) -> None:
+        self._write()
+        for output in self._outputs.values():
+            output.heard = None
+
+    def _tick(self) -> None:
+        if self._of.ending():
+            return
+        outputs = self._of.outputs()
+        for rank in _followed(outputs):
+            if rank not in self._outputs:
+                self._follow(rank, outputs[rank])
+        self._write()
+        least, share = WRITES
+        self._of.loop.after(max(least, (self._of.loop.clock() - self._began) / share), self._tick)
+
+    def _follow(self, rank: int, output: Output) -> None:
+        reader = step_reader(output)
+        reader.saves = Saves()
+        self._outputs[rank], self._readers[rank] = output, reader
+        output.heard = partial(self._hear, rank)
+
+    def _hear(self, rank: int) -> None:
+        """Look at a rank that has written something, unless the last look was a moment ago: the next look reads this too."""
+        now = self._of.loop.clock()
+        least, most, share = LOOKS
+        if now - self._looked.get(rank, 0.0) >= min(most, max(least, (now - self._began) / share)):
+            self._look(rank)
+
+    def _look(self, rank: int) -> None:
+        """Read the steps of a rank. An error here must not end the job."""
+        output, reader = self._outputs[rank], self._readers[rank]
+        self._looked[rank] = output.written_at or 0.0
+        try:
+            reader.look()
+            if reader.steps.last and self._slowness:
+                self._slowness.feed(rank, reader.steps.last)
+        except Exception as error:  # ours
+            output.heard = None
+            self._of.say(f"nobody follows the steps of rank {rank} any more: a defect in ranklaunch: {type(error).__name__}: {error}")
+
+    def _write(self) -> None:
+        for rank in self._outputs:
+            self._look(rank)
+        now = self._of.loop.clock()
+        ranks = self._pace.taken({rank: reader.steps for rank, reader in self._readers.items()}, now)
+        if ranks:
+            self._of.record.event("steps", ranks=ranks)
+        saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
+        for began, ended in sorted(saves, key=lambda save: save[1]):
+            self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
+
+
+def _followed(ranks: Iterable[int]) -> list[int]:
+    """Return at most MOST_RANKS ranks: a trainer prints by its first rank, its last, or all."""
+    every = sorted(ranks)
+    return every if len(every) <= MOST_RANKS else [*every[: MOST_RANKS // 2], *every[-MOST_RANKS // 2 :]]
 
 
 class Pace:
-    """Steps of the ranks of a node that were not reported yet. The first step of a rank is reported with its own time, and of those that
-    follow between two reports, the last."""
+    """Steps of a node's ranks that were not reported yet. The first step of a rank is reported with its own time; of later steps between
+    two reports, the last one."""
 
     def __init__(self) -> None:
         self._reported: dict[int, Step] = {}
 
     def taken(self, ranks: Mapping[int, Steps], now: float) -> list[list[float]]:
-        """Return [first rank, last rank, epoch, step, of, seconds ago], of ranks that stand at the same place."""
+        """Return [first rank, last rank, epoch, step, of, seconds ago] for each group of neighbouring ranks at the same place."""
         first: dict[int, Step] = {}
         last: dict[int, Step] = {}
         for rank, steps in ranks.items():
@@ -38,52 +117,17 @@ class Pace:
         return [*_groups(first, now), *_groups(last, now)]
 
 
-class Saves:
-    """Times that one rank spent on saving checkpoints while it printed no step."""
-
-    def __init__(self) -> None:
-        self._began: float | None = None
-        self._saved: list[tuple[float, float]] = []
-
-    def feed(self, data: bytes, at: float, stepped: bool) -> None:
-        """Read a piece of output. at: when it came. stepped: a new step is among it."""
-        if b"sav" in data or b"Sav" in data:
-            self._look_for_saves(data, at, stepped)
-        elif stepped:
-            self._began = None  # what goes on meanwhile is no time that is lost
-
-    def taken(self) -> list[tuple[float, float]]:
-        """Return the saves since the last call: when each began and ended."""
-        saved, self._saved = self._saved, []
-        return saved
-
-    def _look_for_saves(self, data: bytes, at: float, stepped: bool) -> None:
-        """A save that begins and ends in one piece took no time worth an event, or nobody knows how long."""
-        text = data.decode(errors="replace")
-        begins, ends = (max((match.start() for match in pattern.finditer(text)), default=-1) for pattern in (_BEGINS, _ENDS))
-        began, self._began = self._began, None
-        if began is not None and ends >= 0:
-            self._saved.append((began, at))
-        elif began is not None and not stepped:
-            self._began = began
-        if begins > ends and self._began is None:
-            self._began = at
+def _groups(steps: Mapping[int, Step], now: float) -> list[list[float]]:
+    groups: list[list[tuple[int, Step]]] = []
+    for rank, step in sorted(steps.items()):
+        if not groups or not _is_next(groups[-1], rank, step):
+            groups.append([])
+        groups[-1].append((rank, step))
+    ends = [(group[0][0], group[-1][0], group[0][1].place, max(step.at for _, step in group)) for group in groups]
+    return [[first, last, *place, round(max(0.0, now - at), 3)] for first, last, place, at in ends]
 
 
-def _groups(steps: dict[int, Step], now: float) -> Iterator[list[float]]:
-    for run in _runs((rank, steps[rank]) for rank in sorted(steps)):
-        (first, step), (last, _) = run[0], run[-1]
-        at = max(each.at for _, each in run)
-        yield [first, last, step.place.epoch, step.place.step, step.place.of, round(max(0.0, now - at), 3)]
-
-
-def _runs(steps: Iterable[tuple[int, Step]]) -> Iterator[list[tuple[int, Step]]]:
-    """Neighbours that have come to the same step at the same time."""
-    run: list[tuple[int, Step]] = []
-    for rank, step in steps:
-        if run and (rank != run[-1][0] + 1 or step.place != run[0][1].place or abs(step.at - run[0][1].at) > TOGETHER_S):
-            yield run
-            run = []
-        run.append((rank, step))
-    if run:
-        yield run
+def _is_next(group: list[tuple[int, Step]], rank: int, step: Step) -> bool:
+    """True if a rank stands beside the last rank of a group, at its place and time."""
+    first = group[0][1]
+    return rank == group[-1][0] + 1 and step.place == first.place and abs(step.at - first.at) <= TOGETHER_S

@@ -1,11 +1,11 @@
-"""What is seen of ranks and of their node: at one moment, and over a window of several.
+"""Samples of ranks and of their node: looks at one moment, and windows of several looks. Computes only.
 
 A signal that this machine does not have is None: it is left out, and never counts as silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 LEAST_IO = 64 * 1024  # bytes in a window: less is what processes write and read while they wait
@@ -22,9 +22,9 @@ OUTPUT, IO, CPU, TRAFFIC, DEVICES, DEBUGGER, START = "output", "I/O", "CPU", "tr
 
 
 class Look(NamedTuple):
-    """At one rank. process: which one it is. state: as in /proc, "" of one that is gone. output: bytes written so far. io: bytes read and
-    written, of its whole process tree. cpu_s: of that tree. wanted_s: what its first thread has run and waited for a core. traced: by a
-    debugger. The sums only grow, whatever ends of the tree."""
+    """Look at one rank. process: its identity. state: as in /proc, "" for a process that is gone. output: bytes written so far. io: bytes
+    read and written by its process tree. cpu_s: of that tree. wanted_s: time that its first thread has run or waited for a core.
+    traced: by a debugger. The sums only grow, whatever ends of the tree."""
 
     process: object
     state: str
@@ -36,14 +36,14 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Of one rank over a window. cpu: cores, None where that is not known. full: whether it has wanted full cores all the time, no more and
-    no less. silent_s: since its last output, or the launch. step: the last, -1 where none is known. gap: the longest between its steps.
-    printed: it has written anything since the launch."""
+    """One rank over a window. cpu: cores, None if unknown. full: it has wanted full cores all the time, no more, no less. silent_s: since
+    its last output, or the launch. step: the last, -1 for none. gap: the longest between its steps. printed: it has written anything since
+    the launch."""
 
     rank: int | None
     state: str
     output: int
-    io: int | None
+    io: float | None
     cpu: float | None
     full: bool
     traced: bool
@@ -55,8 +55,8 @@ class Seen(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What a tool says of one. memory: in use, in MB. power: share of its limit; moves: share of the time in which its memory was read or
-    written, in percent. None: the tool does not say that."""
+    """Accelerator, by its tool. memory: in use, in MB. power: share of its limit. moves: percent of the time in which its memory was read
+    or written. None: not in the tool's answer."""
 
     busy: float
     memory: float | None = None
@@ -75,15 +75,15 @@ class Traffic(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Of a node: how many connections the muster has there, and how many ranks may look for each other's signs of life."""
+    """Sources of packets on a node that are no sign of life: connections of the muster, and ranks that look for each other."""
 
     connections: int
     ranks: int
 
 
 def moving(seen: Seen, begun: bool) -> set[str]:
-    """By which signals a rank moves. begun: the first step has been: from then on a steady full core is no sign of life, for libraries spin
-    while they wait; before, it may be a compiler."""
+    """Return the signs of life of a rank. begun: after the first step, a steady full core is no sign of life, for libraries spin while they
+    wait; before, it may be a compiler."""
     signs = {
         OUTPUT: seen.output > 0,
         IO: seen.io is not None and seen.io >= LEAST_IO,
@@ -95,7 +95,7 @@ def moving(seen: Seen, begun: bool) -> set[str]:
 
 
 def flows(traffic: Traffic | None, seconds: float, place: Place) -> bool | None:
-    """Whether a node's ranks talk to others."""
+    """Return True if the ranks of a node exchange data with others, None if unknown."""
     if traffic is None:
         return None
     own = LEAST_PACKETS + PINGS * seconds * place.connections
@@ -103,19 +103,18 @@ def flows(traffic: Traffic | None, seconds: float, place: Place) -> bool | None:
     return traffic.packets >= own + (HEARTBEATS * seconds * place.ranks if are_small else 0)
 
 
-def works(before: Iterable[Device], after: Iterable[Device]) -> bool | None:
-    """Whether a node's devices do; what fills its memory does."""
-    first, last = list(before), list(after)
-    if not last:
+def works(before: Sequence[Device], after: Sequence[Device]) -> bool | None:
+    """Return True if a device works or fills its memory, None if unknown. before, after: two answers of the tool."""
+    if not after:
         return None
-    fills = len(first) == len(last) and any(
-        one.memory is not None and two.memory is not None and two.memory > one.memory for one, two in zip(first, last)
+    fills = len(before) == len(after) and any(
+        one.memory is not None and two.memory is not None and two.memory > one.memory for one, two in zip(before, after)
     )
-    return fills or not all(device.idle for device in last)
+    return fills or not all(device.idle for device in after)
 
 
 class Window:
-    """Looks at all ranks of a node, from one moment to another."""
+    """Looks at all ranks of a node."""
 
     def __init__(self) -> None:
         self._looks: dict[int | None, list[tuple[float, Look]]] = {}
@@ -127,8 +126,8 @@ class Window:
             self._looks.setdefault(rank, []).append((at, look))
 
     def close(self, last: Mapping[int | None, Said]) -> list[Seen]:
-        """What was seen; the next window begins with the last look, and who was not there then is gone. last: what is known of the ranks'
-        outputs."""
+        """Return the samples, and begin the next window with the last look. A rank that the last look misses is gone. last: outputs of the
+        ranks."""
         there = {rank for rank, looks in self._looks.items() if looks[-1][0] == self._last_at and looks[-1][1].state}
         seen = [_seen(rank, looks, last.get(rank, SILENT)) for rank, looks in self._looks.items()]
         self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if rank in there}
@@ -149,34 +148,29 @@ SILENT = Said()
 
 def _seen(rank: int | None, looks: list[tuple[float, Look]], said: Said) -> Seen:
     (_, first), (_, last) = looks[0], looks[-1]
-    started = any(look.process != first.process for _, look in looks if look.state)
-    cores = [_cores(one, two) for one, two in zip(looks, looks[1:])]
+    cores = _shares([(at, look.cpu_s) for at, look in looks])
     known = [each for each in cores if each is not None]
-    wanted = [_wanted(one, two) for one, two in zip(looks, looks[1:])]
-    cpu = sum(known) / len(known) if known and len(known) == len(cores) else None
-    steady = bool(known) and all(_is_full(core) for core in known)
-    held_up = bool(wanted) and all(want is not None and want >= FULL[0] for want in wanted) and max(known, default=0) <= FULL[1]
+    wanted = _shares([(at, look.wanted_s) for at, look in looks])
     return Seen(
         rank=rank, state=last.state, output=max(0, last.output - first.output),
         io=None if first.io is None or last.io is None else max(0, last.io - first.io),
-        cpu=cpu, full=steady or held_up, traced=any(look.traced for _, look in looks), started=started,
+        cpu=sum(known) / len(known) if known and len(known) == len(cores) else None, full=_is_full(known, wanted),
+        traced=any(look.traced for _, look in looks), started=any(look.process != first.process for _, look in looks if look.state),
         silent_s=said.silent_s, step=said.step, gap=said.gap, printed=said.printed,
     )  # fmt: skip
 
 
-def _is_full(cores: float) -> bool:
-    return any(FULL[0] * count <= cores <= FULL[1] * count for count in (1, 2))
+def _is_full(cores: Sequence[float], wanted: Sequence[float | None]) -> bool:
+    """True if a rank has used one or two full cores all the time, or would have if others had left it one."""
+    least, most = FULL
+    steady = bool(cores) and all(any(least * count <= each <= most * count for count in (1, 2)) for each in cores)
+    held_up = bool(wanted) and all(each is not None and each >= least for each in wanted) and max(cores, default=0) <= most
+    return steady or held_up
 
 
-def _cores(one: tuple[float, Look], two: tuple[float, Look]) -> float | None:
-    return _share(one[0], one[1].cpu_s, two[0], two[1].cpu_s)
-
-
-def _wanted(one: tuple[float, Look], two: tuple[float, Look]) -> float | None:
-    return _share(one[0], one[1].wanted_s, two[0], two[1].wanted_s)
-
-
-def _share(began: float, before: float | None, at: float, now: float | None) -> float | None:
-    if before is None or now is None or at <= began:
-        return None
-    return max(0.0, now - before) / (at - began)
+def _shares(sums: Sequence[tuple[float, float | None]]) -> list[float | None]:
+    """Return the growth per second between each two times, None where unknown."""
+    return [
+        None if before is None or now is None or at <= began else max(0.0, now - before) / (at - began)
+        for (began, before), (at, now) in zip(sums, sums[1:])
+    ]

@@ -1,7 +1,7 @@
-"""Looks at the ranks of a node and at its interfaces: /proc and /sys alone, read at once.
+"""Looks at the ranks of a node and at its network interfaces, by /proc and /sys alone.
 
-A process tree may be large and is looked at every few seconds for as long as a job lasts, so nothing is read that is not needed: whether a
-debugger holds a rank is asked of silent ones only.
+A process tree may be large and is looked at every few seconds for as long as a job lasts, so nothing is read that is not needed: only
+silent ranks are checked for a debugger.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Of the kernel's own network, and of the first that it may have made: numbers in between are given to other things at boot.
+# Inodes of the kernel's own network, and of the first that it may have made: other things get the numbers in between at boot.
 FIRST_NETWORKS = (0xEFFFFFF9, range(0xF0000000, 0xF0000000 + 180))
 INFINIBAND = "/sys/class/infiniband"
 
 
 class _Spent(NamedTuple):
-    """By a process, so far."""
+    """Spent by a process so far. io: in bytes, None if it cannot be read."""
 
     ticks: int
     io: int | None
 
 
 class Sampler:
-    """Of ranks. Their sums only grow, so what a process that has ended had spent stays."""
+    """Looks at ranks. Sums over their process trees only grow: what a process that has ended had spent stays."""
 
     def __init__(self) -> None:
         self._before: dict[Identity, _Spent] = {}
-        self._sums: dict[int | None, tuple[int, int]] = {}
+        self._sums: dict[int | None, _Spent] = {}
         self._written: dict[int | None, int] = {}
         self._ranks = Unnamed()
         self._looked = False
@@ -42,74 +42,90 @@ class Sampler:
     def look(
         self, known: Mapping[int, Identity], most: int, launchers: list[Identity], written: Mapping[int, int]
     ) -> dict[int | None, Look]:
-        """known: ranks whose process is known; where these are not as many as there may be, the others are looked for. launchers: what is
-        looked at where no rank is found. written: bytes, by rank."""
-        below = tree.by_parent()
-        entries = {pid: found for children in below.values() for pid, found in children}
-        ranks: dict[int | None, Identity] = {rank: each for rank, each in self._ranks.find(known, most, below).items()}  # noqa: C416
+        """known: ranks with known processes; if they are fewer than `most`, the others are looked for. launchers: looked at if no rank is
+        found. written: bytes, by rank."""
+        processes = _Processes(tree.by_parent())
+        ranks: dict[int | None, Identity] = dict(self._ranks.find(known, most, processes.below).items())
         if not ranks and launchers:
             ranks = {None: launchers[0]}
         spent: dict[Identity, _Spent] = {}
-        looks = {rank: self._one(rank, process, below, entries, written, spent) for rank, process in ranks.items()}
+        looks = {}
+        for rank, process in ranks.items():
+            of_rank = {each: _Spent(entry.ticks, _io(each.pid)) for each, entry in processes.tree(process)}
+            spent.update(of_rank)
+            self._sums[rank] = self._summed(rank, of_rank)
+            looks[rank] = self._look(rank, process, processes, of_rank, written.get(rank, 0) if rank is not None else 0)
         self._before, self._looked = spent, True
         return looks
 
-    def _one(
-        self, rank: int | None, process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry],
-        written: Mapping[int, int], spent: dict[Identity, _Spent],
-    ) -> Look:  # fmt: skip
+    def _summed(self, rank: int | None, spent: Mapping[Identity, _Spent]) -> _Spent:
+        """Return the sums of a rank, with the growth since the last look."""
         ticks, io = self._sums.get(rank, (0, 0))
-        for each, found in _tree(process, below, entries):
-            now = spent[each] = _Spent(found.ticks, _io(each.pid))
-            # What was there before the first look has spent nothing that anybody saw.
-            before = self._before.get(each, _Spent(0, 0) if self._looked else now)
+        for process, now in spent.items():
+            # Processes that were there before the first look have spent nothing that counts.
+            before = self._before.get(process, _Spent(0, 0) if self._looked else now)
             ticks += max(0, now.ticks - before.ticks)
-            io += max(0, (now.io or 0) - (before.io or 0)) if before.io is not None else 0
-        self._sums[rank] = ticks, io
+            io = (io or 0) + (max(0, (now.io or 0) - before.io) if before.io is not None else 0)
+        return _Spent(ticks, io)
+
+    def _look(self, rank: int | None, process: Identity, processes: _Processes, spent: Mapping[Identity, _Spent], output: int) -> Look:
+        sums = self._sums[rank]
         is_readable = process in spent and spent[process].io is not None  # its children may be gone since
-        output = written.get(rank, 0) if rank is not None else 0
         silent = self._written.get(rank) == output
         self._written[rank] = output
-        leader = _leader(process, below, entries)
-        found_leader = entries.get(leader.pid)
-        state = found_leader.state if found_leader and found_leader.start == leader.start else ""
-        traced = bool(state) and (state == "t" or (silent and _is_traced(leader.pid)))
-        return Look(process, state, output, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
+        leader = processes.leader(process)
+        state = processes.state(leader)
+        traced = state == "t" or (bool(state) and silent and _is_traced(leader.pid))
+        wanted_s = _wanted_s(leader.pid) if state else None
+        return Look(process, state, output, sums.io if is_readable else None, sums.ticks / TICKS, wanted_s, traced)
 
 
-def _tree(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]) -> list[tuple[Identity, Entry]]:
-    """A process and all that live below it."""
-    root = entries.get(process.pid)
-    if not root or root.start != process.start:
-        return []
-    found, left = [], [(process.pid, root)]
-    while left:
-        pid, entry = left.pop()
-        if entry.state not in "ZX":
-            found.append((Identity(pid, entry.start), entry))
-        left += below.get(pid, ())
-    return found
+class _Processes:
+    """Processes of this machine at one moment. below: children by parent."""
 
+    def __init__(self, below: Mapping[int, list[tuple[int, Entry]]]) -> None:
+        self.below = below
+        self._entries = {pid: entry for children in below.values() for pid, entry in children}
 
-def _leader(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]) -> Identity:
-    """Whoever does the work: below a shell that waits for it, the one that it waits for."""
-    found = entries.get(process.pid)
-    while found and found.name in tree.SHELLS:
-        living = [(pid, child) for pid, child in below.get(process.pid, ()) if child.state not in "ZX"]
-        if len(living) != 1:
-            break
-        process, found = Identity(living[0][0], living[0][1].start), living[0][1]
-    return process
+    def _entry(self, process: Identity) -> Entry | None:
+        entry = self._entries.get(process.pid)
+        return entry if entry and entry.start == process.start else None
+
+    def state(self, process: Identity) -> str:
+        entry = self._entry(process)
+        return entry.state if entry else ""
+
+    def tree(self, process: Identity) -> list[tuple[Identity, Entry]]:
+        """Return a process and all living ones below it."""
+        root = self._entry(process)
+        found, left = [], [(process.pid, root)] if root else []
+        while left:
+            pid, entry = left.pop()
+            if entry.state not in "ZX":
+                found.append((Identity(pid, entry.start), entry))
+            left += self.below.get(pid, ())
+        return found
+
+    def leader(self, process: Identity) -> Identity:
+        """Return the process that does the work: below a shell with one child, that child."""
+        entry = self._entries.get(process.pid)
+        while entry and entry.name in tree.SHELLS:
+            living = [(pid, child) for pid, child in self.below.get(process.pid, ()) if child.state not in "ZX"]
+            if len(living) != 1:
+                break
+            ((pid, entry),) = living
+            process = Identity(pid, entry.start)
+        return process
 
 
 def _io(pid: int) -> int | None:
-    """Bytes that it has read and written, from files, pipes and the like; None where that may not be read."""
+    """Return the bytes that a process has read and written, from files, pipes and the like; None if that may not be read."""
     words = tree.read(f"/proc/{pid}/io").split()
     return int(words[1]) + int(words[3]) if len(words) > 3 else None
 
 
 def _wanted_s(pid: int) -> float | None:
-    """For how long its first thread has run, or waited for a core to run on."""
+    """Return the seconds that a process's first thread has run, or waited for a core to run on."""
     words = tree.read(f"/proc/{pid}/schedstat").split()
     return (int(words[0]) + int(words[1])) / 1e9 if len(words) > 1 else None
 
@@ -123,13 +139,13 @@ def _is_traced(pid: int) -> bool:
 
 
 def traffic() -> Traffic | None:
-    """What has come and gone so far by the interfaces that are the container's own, and by InfiniBand; None where there are none."""
+    """Return the packets and bytes so far of the container's own interfaces, and of InfiniBand; None without any."""
     found = [*([_of_interfaces()] if _is_own_network() else []), *_of_infiniband()]
     return Traffic(sum(each.packets for each in found), sum(each.bytes for each in found)) if found else None
 
 
 def _is_own_network() -> bool:
-    """A container that has its host's sees what others do there, too."""
+    """Return False for a container with its host's network: there it would see the traffic of others."""
     try:
         number = os.stat("/proc/self/ns/net").st_ino
     except OSError:
@@ -148,7 +164,7 @@ def _of_interfaces() -> Traffic:
 
 
 def _of_infiniband() -> list[Traffic]:
-    """Of each port that says it. Its data are counted in words of four bytes."""
+    """Return the traffic of each port that counts it. Data are counted in words of four bytes."""
     try:
         places = [f"{INFINIBAND}/{name}/ports" for name in os.listdir(INFINIBAND)]
         ports = [f"{place}/{port}/counters" for place in places for port in os.listdir(place)]

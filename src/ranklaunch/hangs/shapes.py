@@ -8,8 +8,10 @@ Names of groups in patterns: `epoch`, `step`, `of`; for a time `us`, `ms`, `s`, 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
@@ -50,204 +52,197 @@ class Shape(NamedTuple):
 
     name: str
     needed: str
-    pattern: re.Pattern[str]
-    time: re.Pattern[str] | None = None
-    samples: re.Pattern[str] | None = None
-    tokens: re.Pattern[str] | None = None
+    pattern: str
+    time: str = ""
+    samples: str = ""
+    tokens: str = ""
     is_bar: bool = False
     is_any_bar: bool = False
     follows_heading: bool = False
 
 
 DEEPSPEED_THROUGHPUT = "DeepSpeed's throughput"
-_TIME = re.compile(rf"(?i)\btime:? *(?:(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}))")
-_IPS = re.compile(rf"\bips: *({_MANY})")
+_TIME = rf"(?i)\btime:? *(?:(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}))"
+_IPS = rf"\bips: *({_MANY})"
 
 SHAPES: tuple[Shape, ...] = (
-    Shape("NeMo", "Training epoch", re.compile(r"\bTraining epoch (?P<epoch>\d+), iteration (?P<step>\d+)/(?P<of>\d+)")),
-    Shape("Megatron", "iteration", re.compile(r"\biteration +(?P<step>\d+)/ *(?P<of>\d+) *\|")),
-    Shape("DeepSpeed", "skipped=", re.compile(r"\bstep=(?P<step>\d+), skipped=")),
+    Shape("NeMo", "Training epoch", r"\bTraining epoch (?P<epoch>\d+), iteration (?P<step>\d+)/(?P<of>\d+)"),
+    Shape("Megatron", "iteration", r"\biteration +(?P<step>\d+)/ *(?P<of>\d+) *\|"),
+    Shape("DeepSpeed", "skipped=", r"\bstep=(?P<step>\d+), skipped="),
     Shape(
         DEEPSPEED_THROUGHPUT,
         "SamplesPerSec",
-        re.compile(rf"(?:global_step=(?P<step>[0-9]+), |[0-9]+/[0-9]+, )?(?:RunningAvg)?SamplesPerSec={_NUMBER}"),
-        samples=re.compile(rf".*[Ss]amplesPerSec=({_NUMBER})"),
+        rf"(?:global_step=(?P<step>[0-9]+), |[0-9]+/[0-9]+, )?(?:RunningAvg)?SamplesPerSec={_NUMBER}",
+        samples=rf".*[Ss]amplesPerSec=({_NUMBER})",
     ),
-    Shape("torchtitan", "step:", re.compile(r"(?<!validate )\bstep: *(?P<step>\d+) +[\w/]*loss\w*: ")),
+    Shape("torchtitan", "step:", r"(?<!validate )\bstep: *(?P<step>\d+) +[\w/]*loss\w*: "),
     Shape(
         "MindFormers",
         "step:[",
-        re.compile(r"[Ee]poch: ?\[ *(?P<epoch>\d+)/ *\d+\], step: ?\[ *(?P<step>\d+)/ *(?P<of>\d+)\]"),
+        r"[Ee]poch: ?\[ *(?P<epoch>\d+)/ *\d+\], step: ?\[ *(?P<step>\d+)/ *(?P<of>\d+)\]",
         time=_TIME,
     ),
-    Shape("MindCV", "batch: [", re.compile(r"\bEpoch: \[(?P<epoch>\d+)/\d+\], batch: \[(?P<step>\d+)/(?P<of>\d+)\]"), time=_TIME),
-    Shape("MindSpore", "step:", re.compile(r"\bepoch: (?P<epoch>\d+),? step: (?P<step>\d+), ?(?:loss|output)")),
+    Shape("MindCV", "batch: [", r"\bEpoch: \[(?P<epoch>\d+)/\d+\], batch: \[(?P<step>\d+)/(?P<of>\d+)\]", time=_TIME),
+    Shape("MindSpore", "step:", r"\bepoch: (?P<epoch>\d+),? step: (?P<step>\d+), ?(?:loss|output)"),
     Shape(
         "verl",
         "step:",
-        re.compile(r"\bstep:(?P<step>\d+) - \w"),
-        time=re.compile(rf"\b(?:perf/time_per_step|timing_s/step):(?:np\.float64\()?(?P<s>{_NUMBER})"),
-        tokens=re.compile(rf"\bperf/throughput:(?:np\.float64\()?({_NUMBER})"),
+        r"\bstep:(?P<step>\d+) - \w",
+        time=rf"\b(?:perf/time_per_step|timing_s/step):(?:np\.float64\()?(?P<s>{_NUMBER})",
+        tokens=rf"\bperf/throughput:(?:np\.float64\()?({_NUMBER})",
     ),
     Shape(
         "MaxText",
         "completed step:",
-        re.compile(r"\bcompleted step: (?P<step>\d+), seconds: "),
-        time=re.compile(rf"\bseconds: (?P<s>{_NUMBER})"),
+        r"\bcompleted step: (?P<step>\d+), seconds: ",
+        time=rf"\bseconds: (?P<s>{_NUMBER})",
     ),
-    Shape("ms-swift", "global_step/max_steps", re.compile(r"'global_step/max_steps': '(?P<step>\d+)/(?P<of>\d+)'")),
+    Shape("ms-swift", "global_step/max_steps", r"'global_step/max_steps': '(?P<step>\d+)/(?P<of>\d+)'"),
     Shape(
         "nanoGPT",
         "iter ",
-        re.compile(r"\biter (?P<step>\d+): loss "),
+        r"\biter (?P<step>\d+): loss ",
         time=_TIME,
     ),
     Shape(
         "mmengine",
         "lr:",
-        re.compile(r"\b(?:Epoch(?:\(train\))? +\[(?P<epoch>\d+)\]|Iter(?:\(train\))? *)\[ *(?P<step>\d+)/ *(?P<of>\d+)\]\s+(?:base_)?lr:"),
+        r"\b(?:Epoch(?:\(train\))? +\[(?P<epoch>\d+)\]|Iter(?:\(train\))? *)\[ *(?P<step>\d+)/ *(?P<of>\d+)\]\s+(?:base_)?lr:",
         time=_TIME,
     ),
     Shape(
         "timm",
         "Train: ",
-        re.compile(r"\bTrain: (?P<epoch>\d+) \[ *(?P<step>\d+)/(?P<of>\d+) +\( *\d+%\)\]"),
+        r"\bTrain: (?P<epoch>\d+) \[ *(?P<step>\d+)/(?P<of>\d+) +\( *\d+%\)\]",
         time=_TIME,
-        samples=re.compile(rf"\bTime: *{_NUMBER}s, *({_NUMBER})/s"),
+        samples=rf"\bTime: *{_NUMBER}s, *({_NUMBER})/s",
     ),
-    Shape("detectron2", "iter: ", re.compile(r"\biter: (?P<step>\d+) +(?:total_)?loss: "), time=_TIME),
+    Shape("detectron2", "iter: ", r"\biter: (?P<step>\d+) +(?:total_)?loss: ", time=_TIME),
     Shape(
         "torchvision",
         "Epoch: [",
-        re.compile(r"\bEpoch: \[(?P<epoch>\d+)\] *\[ *(?P<step>\d+)/ *(?P<of>\d+)\]"),
+        r"\bEpoch: \[(?P<epoch>\d+)\] *\[ *(?P<step>\d+)/ *(?P<of>\d+)\]",
         time=_TIME,
         samples=_IPS,
     ),
     Shape(
         "epoch and step in brackets",  # as many tutorials print it
         "poch [",
-        re.compile(r"\b[Ee]poch \[(?P<epoch>\d+)/\d+\],? *(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?):? *\[(?P<step>\d+)/(?P<of>\d+)\]"),
+        r"\b[Ee]poch \[(?P<epoch>\d+)/\d+\],? *(?:[Ss]tep|[Bb]atch|[Ii]ter(?:ation)?):? *\[(?P<step>\d+)/(?P<of>\d+)\]",
     ),
     Shape(
         "PyTorch's MNIST",
         "Train Epoch: ",
-        re.compile(r"\bTrain Epoch: (?P<epoch>\d+) \[(?P<step>\d+)/(?P<of>\d+) \( *\d+%\)\]"),
+        r"\bTrain Epoch: (?P<epoch>\d+) \[(?P<step>\d+)/(?P<of>\d+) \( *\d+%\)\]",
     ),
     Shape(
         "PaddleNLP",
         "interval_runtime",
-        re.compile(r"\bglobal_step: (?P<step>\d+), .{0,400}?\binterval_runtime: "),
-        samples=re.compile(rf"\binterval_samples_per_second: ({_NUMBER})"),
+        r"\bglobal_step: (?P<step>\d+), .{0,400}?\binterval_runtime: ",
+        samples=rf"\binterval_samples_per_second: ({_NUMBER})",
     ),
-    Shape("PaddleClas", "[Iter: ", re.compile(r"\[Epoch (?P<epoch>\d+)/\d+\]\[Iter: *(?P<step>\d+)/(?P<of>\d+)\]"), samples=_IPS),
+    Shape("PaddleClas", "[Iter: ", r"\[Epoch (?P<epoch>\d+)/\d+\]\[Iter: *(?P<step>\d+)/(?P<of>\d+)\]", samples=_IPS),
     Shape(
         "PaddlePaddle",
         "epoch: ",
-        re.compile(r"\bepoch: \[?(?P<epoch>\d+)(?:/\d+)?\]?, (?:batch|batch_id|iter|step|global_step): (?P<step>\d+)(?:/(?P<of>\d+))?,"),
+        r"\bepoch: \[?(?P<epoch>\d+)(?:/\d+)?\]?, (?:batch|batch_id|iter|step|global_step): (?P<step>\d+)(?:/(?P<of>\d+))?,",
         samples=_IPS,
     ),
     Shape(
         "fairseq",
         "num_updates",
-        re.compile(r'"epoch": (?P<epoch>\d+), .{0,1500}?"num_updates": "?(?P<step>\d+)'),
-        time=re.compile(rf'"ups": "(?P<rate>{_NUMBER})'),
-        tokens=re.compile(rf'"wps": "({_NUMBER})'),
+        r'"epoch": (?P<epoch>\d+), .{0,1500}?"num_updates": "?(?P<step>\d+)',
+        time=rf'"ups": "(?P<rate>{_NUMBER})',
+        tokens=rf'"wps": "({_NUMBER})',
     ),
     Shape(
         "fairseq's simple lines",
         "epoch ",
-        re.compile(r"\bepoch (?P<epoch>\d+): +(?P<step>\d+) / (?P<of>\d+) \w+="),
-        time=re.compile(rf"\bups=(?P<rate>{_NUMBER})"),
-        tokens=re.compile(rf"\bwps=({_NUMBER})"),
+        r"\bepoch (?P<epoch>\d+): +(?P<step>\d+) / (?P<of>\d+) \w+=",
+        time=rf"\bups=(?P<rate>{_NUMBER})",
+        tokens=rf"\bwps=({_NUMBER})",
     ),
-    Shape("Composer", "[batch=", re.compile(r"(?:\[epoch=(?P<epoch>\d+)(?:/\d+)?\])?\[batch=(?P<step>\d+)/(?P<of>\d+)\]:")),
+    Shape("Composer", "[batch=", r"(?:\[epoch=(?P<epoch>\d+)(?:/\d+)?\])?\[batch=(?P<step>\d+)/(?P<of>\d+)\]:"),
     Shape(
         "torchtune",
         "|Loss: ",
-        re.compile(rf"{_START}(?P<epoch>\d+)\|\d+\|Loss: .{{0,200}}?\| *(?P<step>\d+)/(?P<of>\d+) \["),
+        rf"{_START}(?P<epoch>\d+)\|\d+\|Loss: .{{0,200}}?\| *(?P<step>\d+)/(?P<of>\d+) \[",
         is_bar=True,
     ),
     Shape(
         "Ultralytics",
         "%",
-        re.compile(rf"{_START}(?P<epoch>\d+)/\d+ +[\d.]+[GM] .{{0,200}}?\b(?P<step>\d+)/(?P<of>\d+) (?:\[[\d:]+<|[\d.]+(?:it/s|s/it) )"),
+        rf"{_START}(?P<epoch>\d+)/\d+ +[\d.]+[GM] .{{0,200}}?\b(?P<step>\d+)/(?P<of>\d+) (?:\[[\d:]+<|[\d.]+(?:it/s|s/it) )",
         is_bar=True,
     ),
     Shape(
         "Keras",
         "loss: ",
-        re.compile(rf"{_START}(?P<step>\d+)/(?:Unknown|(?P<of>\d+) +(?:[━╸╺─]+|\[[=>.]+\])) .*\bloss: "),
+        rf"{_START}(?P<step>\d+)/(?:Unknown|(?P<of>\d+) +(?:[━╸╺─]+|\[[=>.]+\])) .*\bloss: ",
         is_bar=True,
         follows_heading=True,
     ),
     Shape(
         "Lightning",
         "Epoch",
-        re.compile(r"\bEpoch (?P<epoch>\d+): .{0,400}?\b(?P<step>\d+)(?:/(?:(?P<of>\d+)|\?)|it) \["),
+        r"\bEpoch (?P<epoch>\d+): .{0,400}?\b(?P<step>\d+)(?:/(?:(?P<of>\d+)|\?)|it) \[",
         is_bar=True,
     ),
     Shape(
         "Lightning with rich",
         "•",
-        re.compile(r"\bEpoch (?P<epoch>\d+)/\d+ .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) +[\d:]+ +• "),
+        r"\bEpoch (?P<epoch>\d+)/\d+ .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) +[\d:]+ +• ",
         is_bar=True,
     ),
     Shape(
         "tqdm of an epoch",
         "[",
-        re.compile(
-            r"\b[Ee]poch[ :=#]*\[?(?P<epoch>\d+)\b(?:(?!valid|eval|test|predict|load)[^\r\n]){0,200}?[|\s\]>:)]"
-            r"(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+"
-        ),
+        r"\b[Ee]poch[ :=#]*\[?(?P<epoch>\d+)\b(?:(?!valid|eval|test|predict|load)[^\r\n]){0,200}?[|\s\]>:)]"
+        r"(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+",
         is_bar=True,
         is_any_bar=True,
     ),
     Shape(
         "tqdm",
         "[",
-        re.compile(r"(?:^|[|\s\]>:)])(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+"),
+        r"(?:^|[|\s\]>:)])(?P<step>\d+)/(?:(?P<of>\d+)|\?) \[[\d:]+<[\d:?]+",
         is_bar=True,
         is_any_bar=True,
     ),
-    Shape("tqdm without a total", "it [", re.compile(r"(?:^|[|\s\]>:)])(?P<step>\d+)it \[[\d:]+, "), is_bar=True, is_any_bar=True),
+    Shape("tqdm without a total", "it [", r"(?:^|[|\s\]>:)])(?P<step>\d+)it \[[\d:]+, ", is_bar=True, is_any_bar=True),
 )
 BARS = frozenset(shape.name for shape in SHAPES if shape.is_bar)
 _WEIGHTS = {shape.name: number for number, shape in enumerate(SHAPES)}
 
 _SECONDS = rf"(?P<s>{_NUMBER})(?: ?s(?:ec)?\b|(?![\w.%]))"  # the unit may be missing
 # Times of a step that say themselves what they are, in lines of any shape.
-_TIMES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"elapsed time per iteration \(ms\): *(?P<ms>{_NUMBER})",
-        rf"train_step_timing in s[:=] *(?P<s>{_NUMBER})",
-        rf"(?i)\bper[_ ]step[_ ]time: *(?:(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}) ?s)\b",
-        rf"(?i)(?<![a-z])(?:elapsed_)?time_per_step ?[:=] *(?:(?P<ms>{_NUMBER}) ?ms\b|(?P<s>{_NUMBER}))",
-        rf"(?i)(?<![a-z])(?<!per[_ ])(?:step|iter|iteration|batch)[_ ](?:time|cost)(?: ?[:=] *| +)(?:(?P<ms>{_NUMBER}) ?ms\b|{_SECONDS})",
-        rf"steps_per_second['\"]?[:=] *(?P<rate>{_NUMBER})",
-        rf"train_speed\(iter/s\)': '?(?P<rate>{_NUMBER})",
-        rf"train_speed\(s/it\)': '?(?P<s>{_NUMBER})",
-        rf"(?<![\w.,])(?:(?P<us>{_NUMBER}) ?us|(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}) ?s)/(?:step|iter|iteration|it|batch)\b",
-        rf"(?<![\w.,])(?P<rate>{_NUMBER}) ?(?:iters?|it|steps?|batch|batches)/s(?:ec)?\b",
-    )
+_TIMES = (
+    rf"elapsed time per iteration \(ms\): *(?P<ms>{_NUMBER})",
+    rf"train_step_timing in s[:=] *(?P<s>{_NUMBER})",
+    rf"(?i)\bper[_ ]step[_ ]time: *(?:(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}) ?s)\b",
+    rf"(?i)(?<![a-z])(?:elapsed_)?time_per_step ?[:=] *(?:(?P<ms>{_NUMBER}) ?ms\b|(?P<s>{_NUMBER}))",
+    rf"(?i)(?<![a-z])(?<!per[_ ])(?:step|iter|iteration|batch)[_ ](?:time|cost)(?: ?[:=] *| +)(?:(?P<ms>{_NUMBER}) ?ms\b|{_SECONDS})",
+    rf"steps_per_second['\"]?[:=] *(?P<rate>{_NUMBER})",
+    rf"train_speed\(iter/s\)': '?(?P<rate>{_NUMBER})",
+    rf"train_speed\(s/it\)': '?(?P<s>{_NUMBER})",
+    rf"(?<![\w.,])(?:(?P<us>{_NUMBER}) ?us|(?P<ms>{_NUMBER}) ?ms|(?P<s>{_NUMBER}) ?s)/(?:step|iter|iteration|it|batch)\b",
+    rf"(?<![\w.,])(?P<rate>{_NUMBER}) ?(?:iters?|it|steps?|batch|batches)/s(?:ec)?\b",
 )
-_BATCH = re.compile(rf"\bglobal batch size: *({_NUMBER})")
-_AVERAGE = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})")
+_BATCH = rf"\bglobal batch size: *({_NUMBER})"
+_AVERAGE = rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})"
 _EACH_SECOND = r"(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
 _SAMPLES = rf"(?:samples|images|examples|sequences|imgs?){_EACH_SECOND}"
 _TOKENS = rf"(?:tok(?:en)?s?(?:{_EACH_SECOND}|_per_sec(?:ond)?\b)(?:/(?:gpu|npu|device|rank)\b)?|\btps\b)"
 _NO_MINUS = r"(?<!^-)(?<![\s:=,;|(\[{'\"]-)"  # before a number; that of 100-200 is a dash
 
 
-def _forms(unit: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return UNIT: NUMBER, UNIT NUMBER without a number before it, and NUMBER UNIT."""
-    forms = (
-        rf"{unit}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})",
-        rf"(?<![0-9.] )(?<![0-9.]){unit}\s{{1,4}}({_MANY})(?![\w.%/])",
-        rf"(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{unit}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})",
+def _forms(unit: str) -> tuple[str, str, str]:
+    """Return patterns for UNIT: NUMBER, UNIT NUMBER without a number before it, and NUMBER UNIT."""
+    return (
+        rf"(?i){unit}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})",
+        rf"(?i)(?<![0-9.] )(?<![0-9.]){unit}\s{{1,4}}({_MANY})(?![\w.%/])",
+        rf"(?i)(?<![0-9.,]){_NO_MINUS}({_MANY}) ?{unit}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})",
     )
-    labelled, bare, words = (re.compile(form, re.IGNORECASE) for form in forms)
-    return labelled, bare, words
 
 
 _OF_SAMPLES, _OF_TOKENS = _forms(_SAMPLES), _forms(_TOKENS)
@@ -278,34 +273,42 @@ class ShapedLine(NamedTuple):
     place: Place | None
     text: str
 
-    def read(self) -> Reading:
-        """Return the values that the line prints."""
-        shape, place, text = self
-        return _reading(text, shape.name, place, _seconds(text, shape), _value(shape.samples, text), _value(shape.tokens, text))
-
 
 def read(line: str, epoch: int = 0) -> Reading | None:
     """Return the values of a line that has a known shape. epoch: by the last `heading`, 0 before one."""
     shaped = find(plain(line), epoch)
-    return shaped.read() if shaped else None
+    return _reading(shaped.text, shaped.shape, shaped.place) if shaped else None
 
 
 def find(line: str, epoch: int = 0) -> ShapedLine | None:
     """Return a line with its shape and its step, None for an unknown shape. line: without colours. `read` costs ten times as much."""
     for shape in SHAPES:
-        match = shape.pattern.search(line) if shape.needed in line else None
-        if not match or (shape.is_any_bar and _PREPARES.search(line[: match.start()])) or (shape.follows_heading and not epoch):
-            continue
-        numbers = {key: int(value[:15]) for key, value in match.groupdict().items() if value and key in Place._fields}
-        numbers.setdefault("epoch", epoch if shape.follows_heading else 0)
-        place = Place(numbers["epoch"], numbers["step"], numbers.get("of", 0)) if "step" in numbers else None
-        return ShapedLine(shape, place, line[match.start() :])
+        match = _search(shape.pattern, line) if shape.needed in line and (epoch or not shape.follows_heading) else None
+        if match and not (shape.is_any_bar and _PREPARES.search(line[: match.start()])):
+            return ShapedLine(shape, _place(match.groupdict(), epoch if shape.follows_heading else 0), line[match.start() :])
     return None
+
+
+def _place(values: Mapping[str, str | None], epoch: int) -> Place | None:
+    numbers = [int((values.get(key) or "0")[:15]) for key in Place._fields]
+    return Place(numbers[0] or epoch, *numbers[1:]) if values.get("step") else None
 
 
 def figures(line: str) -> Reading:
     """Return the time and the throughput in a line that is known to be about a step, whatever its shape."""
-    return _reading(line, "", None, _seconds(line), None, None)
+    return _reading(line, Shape("", "", ""))
+
+
+def _reading(text: str, shape: Shape, place: Place | None = None) -> Reading:
+    """Return the values in a text: by the patterns of the shape, else by the words of lines of any shape."""
+    times = (seconds for pattern in (shape.time, *_TIMES) if (match := _search(pattern, text)) and (seconds := _time(match)))
+    seconds = next(times, None)
+    samples, tokens = _value(shape.samples, text), _value(shape.tokens, text)
+    batch = _value(_BATCH, text)
+    if seconds and batch and not samples:
+        samples = _positive(batch / seconds)
+    samples, tokens = samples or _positive(samples_per_second(text)), tokens or _positive(tokens_per_second(text))
+    return Reading(shape.name, place, seconds, samples, tokens)
 
 
 def samples_per_second(line: str) -> float:
@@ -320,45 +323,36 @@ def tokens_per_second(line: str) -> float:
 
 def average_samples_per_second(line: str) -> float:
     """Return the throughput of a whole run, which Hugging Face's Trainer prints at its end; 0 without one."""
-    match = _AVERAGE.search(line)
+    match = _search(_AVERAGE, line)
     return float(match[1]) if match else 0.0
 
 
-def _figure(line: str, forms: tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]) -> float:
-    labelled, bare, words = forms
-    match = labelled.search(line) or bare.search(line) or words.search(line)
-    if not match or (match.re is words and _EITHER.match(match["more"])):
+def _figure(line: str, forms: tuple[str, str, str]) -> float:
+    match = next((match for form in forms if (match := _search(form, line))), None)
+    if not match or _EITHER.match(match.groupdict().get("more", "")):
         return 0.0
     return float(match[1].replace(",", ""))
 
 
-def _reading(text: str, name: str, place: Place | None, seconds: float | None, samples: float | None, tokens: float | None) -> Reading:
-    """Return a reading; values that are None are looked for in the text by the words of any shape."""
-    if seconds and not samples:
-        batch = _value(_BATCH, text)
-        samples = _positive(batch / seconds) if batch else None
-    return Reading(name, place, seconds, samples or _positive(samples_per_second(text)), tokens or _positive(tokens_per_second(text)))
-
-
-def _seconds(text: str, shape: Shape | None = None) -> float | None:
-    """Return the time of a step: by the patterns of the shape, or else by one of those for lines of any shape."""
-    patterns = (*([shape.time] if shape and shape.time else []), *_TIMES)
-    return next((seconds for each in patterns if (match := each.search(text)) and (seconds := _time(match))), None)
-
-
 def _time(match: re.Match[str]) -> float | None:
     """Return the seconds of one step from the group `us`, `ms`, `s` or `rate` that matched."""
-    values = match.groupdict()
-    for unit, factor in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
-        if values.get(unit):
-            return _positive(float(values[unit]) * factor)
-    rate = _positive(float(values["rate"])) if values.get("rate") else None
-    return _positive(1 / rate) if rate else None
+    unit, value = next((unit, float(value)) for unit, value in match.groupdict().items() if value)
+    if unit == "rate":
+        return _positive(1 / value) if value else None
+    return _positive(value * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit])
 
 
-def _value(pattern: re.Pattern[str] | None, text: str) -> float | None:
-    match = pattern.search(text) if pattern else None
+def _value(pattern: str, text: str) -> float | None:
+    match = _search(pattern, text)
     return _positive(float(match[1].replace(",", ""))) if match else None
+
+
+def _search(pattern: str, text: str) -> re.Match[str] | None:
+    """Search for a pattern, "" for none. Most patterns are never needed, so they are compiled at their first use."""
+    return _compiled(pattern).search(text) if pattern else None
+
+
+_compiled = functools.lru_cache(maxsize=None)(re.compile)
 
 
 def _positive(value: float) -> float | None:

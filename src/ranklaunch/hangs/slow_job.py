@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
+from ranklaunch.hangs.shapes import Place
 from ranklaunch.hangs.steps import Step
 from ranklaunch.hangs.straggler import Change, Slow, median, slowest
 from ranklaunch.supervise.plugins import Attended
@@ -21,10 +22,11 @@ from ranklaunch.verdict import blame
 SLOW = "slow"  # topic of words
 ASK_S = 3.0  # for all nodes to answer with the step times of their ranks
 LAST = 5  # step times of a rank that are kept
+EVENT = ("text", "over", "since", "step_s", "baseline_s", "factor", "rank", "node")
 
 
 class Slowness:
-    """One node of the job. slow: state of the job, by node 0's word."""
+    """One node of the job. slow: state of the job, as node 0 announces it."""
 
     def __init__(self, attended: Attended) -> None:
         self.slow = False
@@ -39,7 +41,7 @@ class Slowness:
             _Node0(attended)
 
     def feed(self, rank: int, step: Step) -> None:
-        """Take the newest step that a rank has printed; nothing where it was taken before."""
+        """Take the newest step that a rank has printed. A step that was taken before is ignored."""
         if step == self._taken.get(rank):
             return
         self._taken[rank] = step
@@ -49,7 +51,8 @@ class Slowness:
             self._rank = rank
         change = self._watched.feed(step) if rank == self._rank else None
         if change:
-            self._attended.nodes.tell_node_0(SLOW, _packed(change, self._attended.nodes.wall(change.since)))
+            change = change._replace(since=self._attended.nodes.wall(change.since))
+            self._attended.nodes.tell_node_0(SLOW, {"change": change})
 
     def _on_word(self, node: int, body: Any) -> None:
         if "ask" in body:
@@ -57,36 +60,17 @@ class Slowness:
             self._attended.nodes.tell_node_0(SLOW, {"times": times})
             return
         self.slow = not body["over"]
-        self._attended.record.event(
-            "slow", text=body["text"], over=body["over"], since=body["since"], step_s=body["step_s"], baseline_s=body["baseline_s"],
-            factor=body["factor"], rank=body["rank"], node=body["node"],
-        )  # fmt: skip
+        self._attended.record.event("slow", **{key: body[key] for key in EVENT})
 
 
-class _Report(NamedTuple):
-    """A change on one node. since: seconds since 1970 by node 0's clock."""
-
-    slow: bool
-    since: float
-    epoch: int
-    step: int
-    step_s: float
-    baseline_s: float
-    intervals: int
-
-
-def _packed(change: Change, since: float) -> dict[str, Any]:
-    place = change.place
-    return _Report(change.slow, since, place.epoch, place.step, change.step_s, change.baseline_s, change.intervals)._asdict()
-
-
-def _unpacked(body: Mapping[str, Any]) -> _Report:
-    """Raises KeyError, TypeError or ValueError for a body that is no report."""
-    since, step_s, baseline_s = (float(body[key]) for key in ("since", "step_s", "baseline_s"))
-    if not (math.isfinite(since) and math.isfinite(step_s) and 0 < baseline_s < math.inf):
+def _unpacked(row: Any) -> Change:
+    """Return a change in the form of JSON. Raises TypeError or ValueError for a row of another form."""
+    slow, since, place, step_s, baseline_s, intervals = row
+    change = Change(bool(slow), float(since), Place(*map(int, place)), float(step_s), float(baseline_s), int(intervals))
+    if not (math.isfinite(change.since) and math.isfinite(change.step_s) and 0 < change.baseline_s < math.inf):
         msg = "expected finite times"
         raise ValueError(msg)
-    return _Report(bool(body["slow"]), since, int(body["epoch"]), int(body["step"]), step_s, baseline_s, int(body["intervals"]))
+    return change
 
 
 class _Node0:
@@ -96,7 +80,7 @@ class _Node0:
         self._attended = attended
         plan = attended.plan()
         self._nodes = [node.index for node in plan.job.nodes if node.slots] if plan.muster else [plan.job.node_index]
-        self._reports: dict[int, _Report] = {}  # nodes that are slow
+        self._reports: dict[int, Change] = {}  # of nodes that are slow, by node 0's clock
         self._times: dict[int, tuple[float, int]] = {}  # by rank: its own step time, and its node
         self._unanswered: set[int] = set()
         self._timer: Timer | None = None  # while answers are awaited
@@ -110,7 +94,7 @@ class _Node0:
         if "times" in body:
             self._on_times(node, body["times"])
             return
-        report = _unpacked(body)
+        report = _unpacked(body["change"])
         if report.slow:
             self._reports[node] = report
             self._ask()
@@ -146,9 +130,9 @@ class _Node0:
         self._announced = True
         first = min(self._reports.values(), key=lambda report: report.since)
         rank = slowest({rank: seconds for rank, (seconds, _) in self._times.items()})
-        epoch = f" of epoch {first.epoch}" if first.epoch else ""
+        epoch = f" of epoch {first.place.epoch}" if first.place.epoch else ""
         before = f"{_seconds(first.baseline_s)} before (baseline of {first.intervals} intervals)"
-        text = f"the job is slow: a step takes {_seconds(first.step_s)}, {before}, since step {first.step}{epoch}{self._named(rank)}"
+        text = f"the job is slow: a step takes {_seconds(first.step_s)}, {before}, since step {first.place.step}{epoch}{self._named(rank)}"
         self._attended.slow(self._publish(first, text, rank))
 
     def _named(self, rank: int | None) -> str:
@@ -158,7 +142,7 @@ class _Node0:
         place = f" on node {node}" if len(self._nodes) > 1 else ""
         return f"; rank {rank}{place} is the slowest with {_seconds(seconds)}"
 
-    def _publish(self, report: _Report, text: str, rank: int | None) -> dict[str, Any]:
+    def _publish(self, report: Change, text: str, rank: int | None) -> dict[str, Any]:
         """Tell people and all nodes. Return the event."""
         event = {
             "text": text, "over": not report.slow, "since": blame.iso(report.since), "step_s": round(report.step_s, 4),

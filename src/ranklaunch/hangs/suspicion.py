@@ -71,11 +71,13 @@ class Known(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """What a recorder says: ranks that are not in the lowest collective that has not ended, or in another one. what: that in words."""
+    """Ranks that a recorder names, because they are not in the lowest collective that has not ended. what: the reason in words. file: of
+    the recorder. differs: they are in another operation than others, and not only late."""
 
     ranks: tuple[int, ...]
     what: str
     file: str = ""
+    differs: bool = False
 
 
 class Suspect(NamedTuple):
@@ -179,13 +181,10 @@ def exception_of_thread(of: Evidence) -> Iterable[Suspect]:
 def at_exit(of: Evidence) -> Iterable[Suspect]:
     """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit. Ranks without
     a stack count as ended if others have one: their interpreters have, and they wait in MPI_Finalize."""
-    running = [each for each in of.known if not each.ended]
-    with_stack = [each for each in running if each.stack]
-    if with_stack and 2 * len(with_stack) <= len(of.known) and not any(each.inside for each in with_stack):
-        running = with_stack
+    running = _running(of.known)
     most_ended = 2 * len(running) < len(of.known)
     alone = all(each.stack and not each.inside for each in running)
-    if 0 < len(running) < len(of.known) and (most_ended or alone):
+    if len(running) < len(of.known) and (most_ended or alone):
         why = "most others have ended" if most_ended else "others have ended, and it waits in no collective"
         for each in running:
             at = f": {summary(each)}" if each.stack else ""
@@ -247,6 +246,15 @@ RULES: tuple[Rule, ...] = (
 
 
 # Parts of rules
+
+
+def _running(known: Sequence[Known]) -> list[Known]:
+    """Return the ranks that run. Ranks without a stack do not, if at most half of all have one and these are outside
+    collectives: the others wait in MPI_Finalize."""
+    running = [each for each in known if not each.ended]
+    with_stack = [each for each in running if each.stack]
+    in_finalize = with_stack and 2 * len(with_stack) <= len(known) and not any(each.inside for each in with_stack)
+    return with_stack if in_finalize else running
 
 
 def _by_exception(known: Sequence[Known], of: int) -> Iterable[Suspect]:

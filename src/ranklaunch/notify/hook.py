@@ -1,38 +1,34 @@
-"""A command of the user's that is run when something has happened to the job: a helper, whose failure changes nothing."""
+"""Commands of the user that run when something has happened to the job. Their failures change nothing."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
 
-from ranklaunch.system import tree
-from ranklaunch.system.bounded import forked
+from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import OURS, name_of
+from ranklaunch.system.signals import name_of
 
 MOST_BYTES = 64 * 1024  # of what it writes, that are shown
 BLOCK = 65536
-NOT_STARTED = 127
 DIES_S = 1.0  # by SIGKILL, unless the kernel holds it
 
 
 class Hook:
-    """One run of it. say: a line for people. ended: called once. It is ended, with all of its process group, after limit_s. Raises OSError
-    where no process or descriptor is left."""
+    """One run of a command, for at most limit_s. say: prints a line for people. ended: is called once. Raises OSError if no process or
+    descriptor is left."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], limit_s: float, loop: Loop, say: Callable[[str], None],
         ended: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._argv, self._env = list(argv), dict(env)
+        self._name = argv[0]
         self._loop, self._say, self._ended = loop, say, ended
         self._begun = b""  # a line that has not ended
         self._taken = 0
         self.running = True
-        self._pid, self._readable = forked(self._become)
+        self._pid, self._readable = bounded.program(argv, env, stderr=True)
         tree.wanted[self._pid] = None
         self._pidfd = _pidfd(self._pid)
         self._watched: set[int] = set()
@@ -40,7 +36,7 @@ class Hook:
         self._watch(self._readable, self._read)
         if self._pidfd >= 0:
             self._watch(self._pidfd, self._on_end)
-        self._limit = loop.after(limit_s, lambda: self._give_up(f"is ended after {limit_s:.3g} s"))
+        self._limit = loop.after(limit_s, lambda: self.end(f"is ended after {limit_s:.3g} s"))
 
     def _watch(self, fd: int, heard: Callable[[], None]) -> None:
         self._loop.on_readable(fd, heard)
@@ -52,17 +48,15 @@ class Hook:
             self._loop.forget(fd)
 
     def end(self, why: str = "") -> None:
-        """why: is said, unless there is nothing to say."""
-        if self.running:
-            self._give_up(why)
-
-    def _give_up(self, why: str) -> None:
+        """End the command, with all of its process group. why: for people, "" for nothing to say."""
+        if not self.running:
+            return
         if why:
-            self._say(f"{self._argv[0]} {why}")
+            self._say(f"{self._name} {why}")
         self._finish()
 
     def _read(self) -> None:
-        """Without a pidfd, the end of its output is its end."""
+        """Show the output. Without a pidfd the end of the output counts as the end of the command."""
         while self.running:
             try:
                 block = os.read(self._readable, BLOCK)
@@ -79,19 +73,16 @@ class Hook:
         before, self._taken = self._taken, self._taken + len(block)
         *lines, self._begun = (self._begun + block[: max(0, MOST_BYTES - before)]).split(b"\n")
         for line in lines:
-            self._say_line(line)
+            self._say(line.decode(errors="backslashreplace"))
         if before <= MOST_BYTES < self._taken:
-            self._say(f"{self._argv[0]} writes more than {MOST_BYTES >> 10} KiB: the rest is not shown")
-
-    def _say_line(self, line: bytes) -> None:
-        self._say(line.decode(errors="backslashreplace"))
+            self._say(f"{self._name} writes more than {MOST_BYTES >> 10} KiB: the rest is not shown")
 
     def _on_end(self) -> None:
-        """It has. Unless it was fetched just before, its group is its own."""
+        """Say how the command has ended, if not with 0."""
         self._read_rest()
         status = self._finish()
         if status:
-            self._say(f"{self._argv[0]} {_told(status)}")
+            self._say(f"{self._name} {_told(status)}")
 
     def _read_rest(self) -> None:
         try:
@@ -101,7 +92,7 @@ class Hook:
             pass
 
     def _finish(self) -> int:
-        """Its wait status."""
+        """Return the wait status."""
         self.running = False
         self._limit.cancel()
         for fd in (self._readable, self._pidfd):
@@ -110,7 +101,7 @@ class Hook:
                 os.close(fd)
         status = self._end_group()
         if self._begun:
-            self._say_line(self._begun)
+            self._say(self._begun.decode(errors="backslashreplace"))
         self._ended()
         return status
 
@@ -121,23 +112,6 @@ class Hook:
             pass
         status = tree.forsake(self._pid, DIES_S)
         return int(signal.SIGKILL) if status is None else status
-
-    def _become(self, writable: int) -> NoReturn:
-        """In the child: never returns."""
-        try:
-            tree.die_with_parent()
-            os.setpgid(0, 0)
-            null = os.open(os.devnull, os.O_RDWR)
-            for descriptor, stream in ((null, 0), (writable, 1), (writable, 2)):
-                os.dup2(descriptor, stream)
-            for number in (*OURS, signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.execve(shutil.which(self._argv[0], path=self._env.get("PATH")) or self._argv[0], self._argv, self._env)
-        except OSError as error:
-            os.write(2, f"{self._argv[0]}: {error.strerror}".encode())
-        finally:
-            os._exit(NOT_STARTED)
 
 
 def _pidfd(pid: int) -> int:

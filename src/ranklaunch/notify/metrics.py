@@ -1,23 +1,49 @@
-"""How a node of a job stands, as metrics. Pure: what is known goes in."""
+"""Metrics of a node: their families, and their file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ranklaunch.openmetrics import COUNTER, Family, text
+from ranklaunch.openmetrics import COUNTER, GAUGE, Family, Samples, text
+from ranklaunch.system import disk
+from ranklaunch.system.bounded import Apart
+from ranklaunch.system.loop import Loop
 
 PHASES = ("starting", "running", "done", "stopping", "ended")
 STATES = ("running", "sleeping", "uninterruptible", "stopped", "traced", "ended", "gone", "unknown")
+LAST_S = 2.0  # for the last write
 Rank = Mapping[str, Any]
+
+# Of the node: name below ranklaunch_, help, field of Standing, kind, unit.
+_OF_NODE = (
+    ("attempt", "which start of the job this is, from 1", "attempt", GAUGE, ""),
+    ("restarts", "restarts of all ranks in place, in this attempt", "restarts", COUNTER, ""),
+    ("nodes", "nodes that take part", "nodes", GAUGE, ""),
+    ("world_size", "ranks of all nodes", "world_size", GAUGE, ""),
+    ("hang_suspected", "1 where an alarm stands that nothing moves", "hangs", GAUGE, ""),
+    ("slow", "1 while a step takes much longer than before", "slow", GAUGE, ""),
+    ("start_time_seconds", "when this attempt began, since 1970", "began", GAUGE, "seconds"),
+    ("written_time_seconds", "when this file was written, since 1970", "now", GAUGE, "seconds"),
+    ("exit_code", "of the job; not there while it runs", "exit_code", GAUGE, ""),
+)
+# Of each rank: the same, with the key in Standing.ranks.
+_OF_RANKS = (
+    ("step", "the last that its output told of", "step", GAUGE, ""),
+    ("step_time_seconds", "of one step, on average", "step_s", GAUGE, "seconds"),
+    ("output_bytes", "that it has written", "output_bytes", COUNTER, "bytes"),
+    ("silent_seconds", "since it wrote last", "last_output_s", GAUGE, "seconds"),
+    ("cpu_seconds", "of its process tree", "cpu_s", COUNTER, "seconds"),
+    ("resident_bytes", "of its process tree", "rss_kb", GAUGE, "bytes"),
+)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """labels: of all samples. info: texts. ranks: of this node, and those of others that write through it, as its desk tells.
-    exit_code: None while the job runs. began, now: seconds since 1970."""
+    """State of a node. labels: of all samples. info: texts. ranks: of this node, and ranks of other nodes that write through it, as status
+    has them. exit_code: None while the job runs. began, now: seconds since 1970."""
 
     labels: Mapping[str, Any]
     info: Mapping[str, Any]
@@ -39,55 +65,32 @@ def shown(standing: Standing) -> str:
 
 
 def _families(standing: Standing) -> Iterator[Family]:
+    ranks = standing.ranks
     yield Family("ranklaunch_job_info", "what the job is; always 1", [(standing.info, 1)])
-    yield from _of_job(standing)
-    yield from _of_node(standing)
-    yield from _of_ranks(standing.ranks)
-
-
-def _of_job(standing: Standing) -> Iterator[Family]:
-    yield Family("ranklaunch_attempt", "which start of the job this is, from 1", [({}, standing.attempt)])
-    yield Family("ranklaunch_restarts", "restarts of all ranks in place, in this attempt", [({}, standing.restarts)], COUNTER)
-    yield Family("ranklaunch_nodes", "nodes that take part", [({}, standing.nodes)])
-    yield Family("ranklaunch_world_size", "ranks of all nodes", [({}, standing.world_size)])
-    yield Family("ranklaunch_hang_suspected", "1 where an alarm stands that nothing moves", [({}, int(standing.hangs))])
-    yield Family("ranklaunch_slow", "1 while a step takes much longer than before", [({}, int(standing.slow))])
-    yield Family("ranklaunch_start_time_seconds", "when this attempt began, since 1970", [({}, standing.began)], unit="seconds")
-    yield Family("ranklaunch_written_time_seconds", "when this file was written, since 1970", [({}, standing.now)], unit="seconds")
-    yield Family("ranklaunch_exit_code", "of the job; not there while it runs", _one(standing.exit_code))
-
-
-def _of_node(standing: Standing) -> Iterator[Family]:
-    phases = [({"phase": phase}, int(phase == standing.phase)) for phase in PHASES]
+    for name, words, field, kind, unit in _OF_NODE:
+        yield Family(f"ranklaunch_{name}", words, _one(getattr(standing, field)), kind, unit)
+    phases = [({"phase": phase}, phase == standing.phase) for phase in PHASES]
     yield Family("ranklaunch_phase", "1 for what this node does", phases)
-    states = Counter(rank["state"] for rank in standing.ranks if "state" in rank)
+    states = Counter(rank["state"] for rank in ranks if "state" in rank)
     counts = [({"state": state}, states[state]) for state in dict.fromkeys((*STATES, *states))]
     yield Family("ranklaunch_ranks", "ranks of this node, by state", counts)
-    steps = [rank["step"] for rank in standing.ranks if "step" in rank]
-    yield Family("ranklaunch_step", "the highest step of a rank that writes here", _one(max(steps, default=None)))
-    seconds = [rank["step_s"] for rank in standing.ranks if rank.get("step_s") is not None]
+    step = max((rank["step"] for rank in ranks if "step" in rank), default=None)
+    yield Family("ranklaunch_step", "the highest step of a rank that writes here", _one(step))
+    seconds = [rank["step_s"] for rank in ranks if rank.get("step_s") is not None]
     mean = sum(seconds) / len(seconds) if seconds else None
     yield Family("ranklaunch_step_time_seconds", "of one step, on average over the ranks that write here", _one(mean), unit="seconds")
+    for name, words, key, kind, unit in _OF_RANKS:
+        factor = 1024 if key == "rss_kb" else 1
+        samples = [({"rank": rank["rank"]}, rank[key] * factor) for rank in ranks if rank.get(key) is not None]
+        yield Family(f"ranklaunch_rank_{name}", words, samples, kind, unit)
 
 
-def _one(value: float | None) -> list[tuple[Mapping[str, Any], float]]:
+def _one(value: float | None) -> Samples:
     return [] if value is None else [({}, value)]
 
 
-def _of_ranks(ranks: Sequence[Rank]) -> Iterator[Family]:
-    def each(key: str, factor: float = 1) -> Iterable[tuple[Mapping[str, Any], float]]:
-        return [({"rank": rank["rank"]}, rank[key] * factor) for rank in ranks if rank.get(key) is not None]
-
-    yield Family("ranklaunch_rank_step", "the last that its output told of", each("step"))
-    yield Family("ranklaunch_rank_step_time_seconds", "of one step, on average", each("step_s"), unit="seconds")
-    yield Family("ranklaunch_rank_output_bytes", "that it has written", each("output_bytes"), COUNTER, "bytes")
-    yield Family("ranklaunch_rank_silent_seconds", "since it wrote last", each("last_output_s"), unit="seconds")
-    yield Family("ranklaunch_rank_cpu_seconds", "of its process tree", each("cpu_s"), COUNTER, "seconds")
-    yield Family("ranklaunch_rank_resident_bytes", "of its process tree", each("rss_kb", 1024), unit="bytes")
-
-
 class Growing:
-    """What only grows, of ranks that are started once: a process that has ended takes nothing of it away."""
+    """Counters of ranks that are started once: the end of a process takes nothing away from them."""
 
     KEYS = ("cpu_s", "output_bytes")
 
@@ -95,10 +98,69 @@ class Growing:
         self._most: dict[tuple[int, str], float] = {}
 
     def kept(self, ranks: Iterable[Rank]) -> list[Rank]:
-        return [
-            {**rank, **{key: self._grown(rank["rank"], key, rank[key]) for key in self.KEYS if rank.get(key) is not None}} for rank in ranks
-        ]
+        """Return the ranks, with the largest value so far of each counter."""
+        return [{**rank, **{key: self._grown(rank, key) for key in self.KEYS if rank.get(key) is not None}} for rank in ranks]
 
-    def _grown(self, rank: int, key: str, value: float) -> float:
-        most = self._most[rank, key] = max(value, self._most.get((rank, key), 0))
-        return most
+    def _grown(self, rank: Rank, key: str) -> float:
+        place = rank["rank"], key
+        self._most[place] = max(rank[key], self._most.get(place, 0))
+        return self._most[place]
+
+
+class MetricsFile:
+    """The file, which may lie on a mount that does not answer: then the job goes on, and nothing is written.
+
+    say: prints a line for people, once for each trouble until it is over.
+    """
+
+    def __init__(self, path: str, loop: Loop, say: Callable[[str], None]) -> None:
+        self._path = path
+        self._loop = loop
+        self._say = say
+        self._writing: Apart | None = None
+        self._troubled = False
+
+    def write(self, content: str, *, last: bool) -> None:
+        """Write the file, in a process apart. last: wait for that process."""
+        if self._writing:
+            self.trouble(f"{self._path}: its file system does not answer")
+            if not last:
+                return
+            self._end(0.0)
+        try:
+            self._writing = Apart(lambda: _written(self._path, content))
+        except OSError as error:  # no process or descriptor left
+            self.trouble(f"{self._path}: {error.strerror}")
+            return
+        self._loop.on_readable(self._writing.readable, self._hear)
+        if last:
+            self._hear()
+
+    def trouble(self, reason: str) -> None:
+        if not self._troubled:
+            self._say(f"metrics: {reason}")
+        self._troubled = True
+
+    def _hear(self) -> None:
+        answer = self._end(LAST_S)
+        if answer is None:
+            self.trouble(f"{self._path}: its file system does not answer")
+        elif answer:
+            self.trouble(answer.decode())
+        else:
+            self._troubled = False
+
+    def _end(self, seconds: float) -> bytes | None:
+        assert self._writing
+        writing, self._writing = self._writing, None
+        self._loop.forget(writing.readable)
+        return writing.answer(seconds)
+
+
+def _written(path: str, content: str) -> bytes:
+    """Return why the file cannot be written, b"" for success."""
+    try:
+        disk.write(path, content.encode(), 0o644)
+    except (OSError, disk.NotRegularError) as error:
+        return f"{type(error).__name__}: {error}".encode()
+    return b""

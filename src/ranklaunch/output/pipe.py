@@ -15,7 +15,7 @@ from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
     from ranklaunch.hangs.step_reader import StepReader
-    from ranklaunch.output.logs import Times
+    from ranklaunch.output.times import Times
 
 READ = 256 * 1024
 TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own

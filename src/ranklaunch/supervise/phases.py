@@ -78,7 +78,7 @@ class Phases:
 
     def _ask(self, argv: tuple[str, ...]) -> str:
         """What a tool has to say; "" where it does not answer."""
-        from ranklaunch.hangs.device_tool import Tool
+        from ranklaunch.hangs.devices import Tool
 
         said: list[str] = []
         tool = Tool(argv, self._children.env, self._loop, said.append)

@@ -11,7 +11,7 @@ from ranklaunch.control.stops import Stops
 from ranklaunch.diagnose.excerpt import last_lines
 from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
-from ranklaunch.hangs.pace_record import Pacing
+from ranklaunch.hangs.pace import Pacing
 from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.processes.program_end import Whole
 from ranklaunch.restarts import cleaning, round_facts

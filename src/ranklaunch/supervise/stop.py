@@ -23,7 +23,7 @@ from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
 
 if TYPE_CHECKING:
-    from ranklaunch.evidence.abort import Aborts
+    from ranklaunch.evidence.stack_signals import Aborts
     from ranklaunch.processes.pipe_backlog import Unread
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
@@ -227,7 +227,7 @@ class Stopper:
 
     def say_where(self) -> None:
         """From now on, end ranks in a way that makes Python write their stacks, if it has a handler for that."""
-        from ranklaunch.evidence.abort import Aborts  # few stops need it
+        from ranklaunch.evidence.stack_signals import Aborts  # few stops need it
 
         self._aborts = Aborts()
         self._teller.aborts, self._teller.says_where = self._aborts.end, True

@@ -10,9 +10,10 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ranklaunch.errors import ConfigError, refused
@@ -25,6 +26,7 @@ MOST_TOLD = 16 * 1024**2  # bytes
 LOOK_S = 2.0  # for a look at files on which nothing depends
 APART_S = 60.0  # of a process whose answer nobody may be waiting for any more
 _WHOLE = b"\0"  # behind an answer
+NOT_STARTED = 127  # exit code of a program that cannot be executed
 WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
 
 
@@ -120,6 +122,31 @@ def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writable)
     return child, readable
+
+
+def program(argv: Sequence[str], env: Mapping[str, str], *, stderr: bool = False) -> tuple[int, int]:
+    """Start a program in a process group of its own. Return its pid, and a pipe with its stdout and perhaps its stderr.
+
+    Raises OSError if no process or descriptor is left; a program that cannot be executed ends with NOT_STARTED."""
+    return forked(lambda writable: _execute(argv, env, writable, stderr))
+
+
+def _execute(argv: Sequence[str], env: Mapping[str, str], writable: int, stderr: bool) -> NoReturn:
+    """In the child: never returns."""
+    try:
+        tree.die_with_parent()
+        os.setpgid(0, 0)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor, stream in ((null, 0), (writable, 1), (writable if stderr else null, 2)):
+            os.dup2(descriptor, stream)
+        for number in (*OURS, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execve(shutil.which(argv[0], path=env.get("PATH")) or argv[0], list(argv), env)
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}".encode())
+    finally:
+        os._exit(NOT_STARTED)
 
 
 def _result(told: bytes, what: str) -> Any:

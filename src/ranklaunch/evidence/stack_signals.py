@@ -1,0 +1,113 @@
+"""Python stacks of processes, asked for by signals.
+
+`stacks` asks processes that go on: by the real-time signal for which ranklaunch.rankside has a handler in them.
+`Aborts` ends processes that are to end anyway: by SIGABRT. Python's faulthandler writes the stacks of all threads first, also while C code
+holds the GIL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+
+from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing, catches
+
+NAME = "/memfd:ranklaunch-stacks"
+SIGNAL = 59
+QUIET_S = 0.2  # without another byte, after the first: the answer is whole
+ANSWERS_S = 2.0  # for all answers: a process that is stopped, or stuck in the kernel, gives none
+LOOK_S = 0.02
+MOST_BYTES = 1 << 20  # of one process
+
+
+def stacks(pids: Iterable[int]) -> dict[int, bytes]:
+    """Return the answer of each process. Processes that cannot be asked, or do not answer, are left out."""
+    asked = [each for each in map(_ask, pids) if each]
+    deadline = time.monotonic() + ANSWERS_S
+    while time.monotonic() < deadline and sum(each.done(time.monotonic()) for each in asked) < len(asked):
+        time.sleep(LOOK_S)
+    return {each.pid: text for each in asked if (text := each.text())}
+
+
+class Asked:
+    """A process that was asked. path: the file in its memory to which it writes."""
+
+    def __init__(self, pid: int, path: str) -> None:
+        self.pid = pid
+        self._path = path
+        self._begin = self._last = self._size()
+        self._grown = 0.0
+
+    def done(self, now: float) -> bool:
+        size = self._size()
+        if size != self._last:
+            self._last, self._grown = size, now
+        return bool(self._grown and now - self._grown > QUIET_S)
+
+    def text(self) -> bytes:
+        with contextlib.suppress(OSError), open(self._path, "rb") as file:
+            file.seek(self._begin)
+            return file.read(MOST_BYTES)
+        return b""
+
+    def _size(self) -> int:
+        try:
+            return os.stat(self._path).st_size
+        except OSError:
+            return 0
+
+
+def _ask(pid: int) -> Asked | None:
+    """Ask a process that still has both the file and the handler: another one would die of the signal, or write elsewhere."""
+    path = _file(pid)
+    if not path or not catches(pid, SIGNAL):
+        return None
+    asked = Asked(pid, path)
+    return asked if tree.send(tree.identify(pid), SIGNAL) else None
+
+
+def _file(pid: int) -> str:
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if os.readlink(f"{folder}/{name}").startswith(NAME):
+                return f"{folder}/{name}"
+    return ""
+
+
+class Aborts:
+    """told: processes that were sent SIGABRT. No core is dumped."""
+
+    def __init__(self) -> None:
+        self.told: set[tree.Identity] = set()
+
+    def end(self, rank: tree.Identity) -> bool:
+        """End a rank, or the processes in it if it is a shell. Return True if one catches the signal."""
+        return sum(map(self._end, Hearing(signal.SIGABRT).of(rank))) > 0
+
+    def end_all(self, processes: Iterable[tree.Identity]) -> bool:
+        """End the processes that were not sent the signal yet. Return True if one catches it."""
+        return sum(self._end(process) for process in processes if process not in self.told) > 0
+
+    def _end(self, process: tree.Identity) -> bool:
+        if not catches(process.pid, signal.SIGABRT):
+            return False
+        self.told.add(process)
+        _dump_no_core(process.pid)
+        sent = tree.send(process, signal.SIGABRT)
+        if tree.state(process) == "T":
+            tree.send(process, signal.SIGCONT)
+        return sent
+
+
+def _dump_no_core(pid: int) -> None:
+    """Neither to a file, for which there may be no room, nor to a program of the host, which ignores limits."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/coredump_filter", "w", encoding="ascii") as file:
+        file.write("0")

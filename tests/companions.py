@@ -1,0 +1,59 @@
+"""Attempts as their companions see them, without processes: real plans, records, loops, nodes and stoppers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.plugins import Attended
+from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.stop import Stopper
+from ranklaunch.system.loop import Loop
+
+Hearer = Callable[[int, Any], object]
+
+
+def nobody(*_: object) -> None:
+    """What happens on other nodes, which tests without them do not have."""
+
+
+class Wired(Nodes):
+    """A node whose messages a test delivers. sent: called with "node 0" or "nodes", the topic, the body and the addressed nodes."""
+
+    def __init__(self, plan: Plan, loop: Loop, sent: Callable[[str, str, Any, Sequence[int]], object]) -> None:
+        super().__init__(plan, {}, loop, nobody, OfNodes(nobody, nobody, nobody, nobody))
+        self.hearers: dict[tuple[str, bool], Hearer] = {}
+        self._sent = sent
+
+    def hear(self, topic: str, hear: Hearer, *, at_node_0: bool = False) -> None:
+        self.hearers[topic, at_node_0] = hear
+
+    def tell_node_0(self, topic: str, body: object) -> None:
+        self._sent("node 0", topic, body, ())
+
+    def tell_nodes(self, topic: str, body: object, nodes: Sequence[int] = ()) -> None:
+        self._sent("nodes", topic, body, nodes)
+
+    def wall(self, clock: float) -> float:
+        return clock
+
+
+def attended(plan: Plan, folder: Path, loop: Loop | None = None, say: Callable[[str], None] = nobody, **changed: Any) -> Attended:
+    """An attempt that runs, has no ranks, and keeps its record in a folder."""
+    loop = loop or Loop()
+    record = Record(str(folder))
+    assert record.open()
+    return replace(
+        Attended(
+            plan=lambda: plan, ending=lambda: None, running={}, ranks=dict, outputs=dict,
+            nodes=Nodes(plan, {}, loop, say, OfNodes(nobody, nobody, nobody, nobody)),
+            loop=loop, record=record, say=say, fail=nobody,
+            stopper=Stopper(loop, plan.limits.grace_s, list, nobody), ended=(), explained=lambda child, tail: None, take=nobody, env={},
+            evidence=[],
+        ),
+        **changed,
+    )  # fmt: skip
