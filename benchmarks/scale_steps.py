@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes
-from ranklaunch import ranktable
 from ranklaunch.env.job import Program
+from ranklaunch.env.settings import RANK_TABLE_PATHS
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import HubDriver, MemberDriver
@@ -77,7 +77,7 @@ def platform(ranks: int) -> dict[str, str]:
 
 
 def from_table(ranks: int) -> Callable[[], object]:
-    path = ranktable.DEFAULT_PATHS[0]
+    path = RANK_TABLE_PATHS[0]
     request = Request(
         Program("train.py"), {**platform(ranks), "RANK_TABLE_FILE": path}, OneFile(path, _text(ranks)), {"method": "ranktable"}
     )

@@ -6,8 +6,9 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ranklaunch import __version__, showing
+from ranklaunch import showing
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
@@ -17,16 +18,29 @@ from ranklaunch.env.job import Job, Program, hosts_of
 from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
 from ranklaunch.files import Files, folder_of, join
-from ranklaunch.plan import optional_features
+from ranklaunch.plan import grace
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.showing import show
+from ranklaunch.version import __version__
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 _DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
 _ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one device and LOCAL_RANK 0
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
+# Fields of a plan that few jobs ask for, each with the beginnings of options, and of variables without PREFIX, that ask for it.
+OPTIONAL = {
+    "known_errors": ("known_errors",),
+    "fewer_ranks": ("fewer_ranks",),
+    "rounds": ("max_restarts",),
+    "marks": ("progress_file",),
+    "save": ("save_",),
+    "console": ("console",),
+    "tell": ("metrics_", "on_event", "trainjob_"),
+    "trust": ("exit", "left_ranks", "alone_s", "each_node", "nested", "end_timeout"),
+    "watch": ("hang", "first_step", "expect", "slow"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    optional_features.settle_grace(reader, known)
+    grace.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -77,7 +91,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _warn_of_mig(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
-    rare = optional_features.of(plan, reader)
+    rare = _optional(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(replace(communication.recorded(_in_folder(plan), reader), **rare), job, reader, args)
     if reader.awaits_hosts:
@@ -100,6 +114,17 @@ def _planned(request: Request, reader: Reader) -> Plan:
         services=noted(plan.services),
         processes=noted(plan.processes),
     )
+
+
+def _optional(plan: Plan, reader: Reader) -> dict[str, Any]:
+    """Return the fields of a plan that few jobs ask for."""
+    names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
+    fields = [field for field, beginnings in OPTIONAL.items() if any(name.startswith(beginnings) for name in names)]
+    if not fields:
+        return {}
+    from ranklaunch.plan import optional_features
+
+    return optional_features.of(fields, plan, reader)
 
 
 def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -233,12 +258,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.env import console, hang, notify, restart, save, trust, tuning  # of few jobs, and of one command
+    from ranklaunch.env import features, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, restart.VARIABLES, console.VARIABLES, hang.VARIABLES, save.VARIABLES, notify.VARIABLES),
-        *(trust.VARIABLES, tuning.VARIABLES),
-        *(settings.PLAN_VARIABLES, notify.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, features.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, features.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
