@@ -192,6 +192,8 @@ def _installed(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _cann(files: Files, folder: str) -> str:
+    if not files.is_dir(folder):
+        return ""
     infos = (f"{name}/ascend_toolkit_install.info" for name in files.names(folder) if name.endswith("-linux"))
     for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Candidate, Reader
 from ranklaunch.files import join, text_of
 from ranklaunch.verdict import folders
 

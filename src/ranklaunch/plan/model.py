@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch.env.job import Job, Node
-from ranklaunch.env.provenance import Candidate, Reading
+from ranklaunch.env.reader import Candidate, Reading
 from ranklaunch.errors import counted
 from ranklaunch.fields import as_dict
 from ranklaunch.redact import redact

@@ -14,15 +14,13 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.env import settings, tasks
-from ranklaunch.env.job import Job, Program, hosts_of
+from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
 from ranklaunch.files import Files, folder_of, join
 from ranklaunch.plan import grace
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
+from ranklaunch.plan.model import RANKS, Plan, Process
 from ranklaunch.render.templates import Bounded, Templates, unbounded
-from ranklaunch.showing import show
-from ranklaunch.version import __version__
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
@@ -93,7 +91,11 @@ def _planned(request: Request, reader: Reader) -> Plan:
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = _optional(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = _mustered(replace(communication.recorded(_in_folder(plan), reader), **rare), job, reader, args)
+    plan = replace(communication.recorded(_in_folder(plan), reader), **rare)
+    if len((plan.job if plan.job.idle else job).everyone) > 1:
+        from ranklaunch.plan import meeting  # one node alone compares nothing
+
+        plan = meeting.planned(plan, job, reader, args)
     if reader.awaits_hosts:
         from ranklaunch.plan import prelaunch
 
@@ -300,78 +302,6 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     from ranklaunch.plan import prelaunch  # most have none
 
     return prelaunch.steps(job, reader)
-
-
-def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
-    """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
-    if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
-        return reader.get(settings.MUSTER_TIMEOUT_S)
-    reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(plan.limits.wait_s), reader.source(settings.WAIT_S))
-    return plan.limits.wait_s
-
-
-def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) -> Plan:
-    """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
-    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same.
-    args: of the program, in the words that are the same on all nodes; None: the plan's."""
-    job = plan.job if plan.job.idle else job
-    if len(job.everyone) == 1:
-        return plan
-    followers = plan.followers + len(job.idle)
-    if not reader.get(settings.MUSTER):
-        if followers:
-            told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
-            reader.problem(f"{told}, which the muster tells them")
-        return plan
-    port, timeout_s = reader.get(settings.MUSTER_PORT), _muster_timeout_s(plan, reader)
-    settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
-    said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
-    if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
-        reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, facts, prelaunch  # one node alone compares nothing
-
-    muster = Muster(
-        node=job.node_index,
-        hosts=hosts_of(job.everyone),
-        port=port,
-        timeout_s=timeout_s,
-        lost_after_s=reader.get(settings.LOST_AFTER_S),
-        end_timeout_s=reader.get(settings.END_TIMEOUT_S),
-        secret=agreement.secret(reader),
-        facts={
-            # Until its rank table is complete a node may know no more than its own slots.
-            **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
-            **{r.name: r.value for r in said if r and not (job.own_master and r.name == settings.MASTER_ADDR.value)},
-            **facts.of_table(plan),
-            **({} if followers else facts.of_policy(plan)),  # who starts no ranks may be told less
-            **facts.of_program(job, reader.files, reader.cwd),
-            **facts.of_versions(
-                job,
-                reader.files,
-                reader.env,
-                reader.cwd,
-                reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
-            ),
-            **(prelaunch.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
-            "ranklaunch": __version__,
-            **agreement.of_ranks(plan, reader.env, args),
-        },
-        allowed=reader.get(settings.MUSTER_ALLOW),
-        followers=followers,
-    )
-    facts.refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
-    meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
-    return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
-
-
-def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
-    """The waits with the muster, which knows best who is missing, before those for what the other nodes must have or be called."""
-    after = [wait for wait in plan.waits if wait.kind == "port" or (wait.kind == "hosts" and plan.by_address)]
-    for wait in plan.waits:
-        if wait not in after and (wait.kind, wait.what) != ("hosts", job.master):
-            yield wait
-    yield meeting
-    yield from after
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:
