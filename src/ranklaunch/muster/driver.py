@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.muster import events, topics
+from ranklaunch.muster import events, wire
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
 from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
@@ -136,7 +136,7 @@ class HubDriver(Driver):
 
         Raises WireError, TypeError or ValueError where no frame can hold it.
         """
-        topics.require_room(topic, body)
+        wire.require_room(topic, body)
         self.feed(events.Word(topic, body, tuple(nodes)))
 
     def hurry(self) -> None:
@@ -264,7 +264,7 @@ class MemberDriver(Driver):
 
     def say(self, topic: str, body: object) -> None:
         """Send a word to node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
-        topics.require_room(topic, body)
+        wire.require_room(topic, body)
         self.feed(events.Word(topic, body))
 
     def leave(self) -> None:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import EVIDENCE_S, liveness, wire
-from ranklaunch.muster.events import INSIDE, First, Now
+from ranklaunch.muster.events import INSIDE, First, Kept, Now
 from ranklaunch.muster.membership import NAMED, Entry, Roll
-from ranklaunch.muster.topics import Kept
 from ranklaunch.muster.wire import Message
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect

@@ -305,23 +305,35 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:
-    """A setting that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
-    own = launchers.LAUNCHERS[plan.method].VARIABLES
-    known = {variable.value for variable in own}
+    """Warn of settings without effect, which nobody should find out by a slow job."""
+    of_method, of_platform = launchers.LAUNCHERS[plan.method].VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
-    if base.ROUTE_PLAN.value not in known and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
+    follows_route = any(variable.value == base.ROUTE_PLAN.value for variable in of_method)
+    if not follows_route and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
-    for variable in _LEFT_ASIDE_BY_SOME:
-        if not reader.ledger.reading(variable.value):
-            _warn_of_no_effect(variable, plan, reader)
-    if _given_to_others((*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
-        others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
-        for other in others.values():
-            _warn_of_no_effect(other, plan, reader)
-        _warn_of_other_platforms(plan, reader)
+    unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
+    _warn_of_no_effect(unread, reader, f"with method {plan.method}")
+    if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader):
+        _warn_of_no_effect(_others(launchers.LAUNCHERS, of_method), reader, f"with method {plan.method}")
+        of_others = _others(platforms.PLATFORMS, (*_OF_EVERY_METHOD, *of_platform))
+        # An option that is not the variable's is an option of launchers.
+        set_here = [each for each in of_others if each.option or each.value not in reader.options]
+        _warn_of_no_effect(set_here, reader, f"on platform {plan.job.platform}")
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _others(adapters: Mapping[str, Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
+    """Return the variables of adapters that are not known, each once."""
+    names = {variable.value for variable in known}
+    return {v.value: v for adapter in adapters.values() for v in adapter.VARIABLES if v.value not in names}.values()
+
+
+def _warn_of_no_effect(variables: Iterable[Variable[object]], reader: Reader, where: str) -> None:
+    for variable in variables:
+        if reader.by_user(variable):
+            reader.warn(f"{reader.candidates(variable)[0].quoted} has no effect {where}")
 
 
 def _warn_of_mig(plan: Plan, reader: Reader) -> None:
@@ -357,14 +369,6 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
         reader.warn(found.text)
 
 
-def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
-    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES)}
-    others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
-    for other in others.values():
-        if reader.by_user(other) and (other.option or other.value not in reader.options):  # else it is an option of launchers
-            reader.warn(f"{reader.candidates(other)[0].quoted} has no effect on platform {plan.job.platform}")
-
-
 def _unknown(reader: Reader) -> tuple[str, ...]:
     """Return notes on variables that begin like ranklaunch's own and that no table has."""
     own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
@@ -384,8 +388,3 @@ def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
     """Whether there are options, or variables of ranklaunch's own, beside these."""
     names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
     return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
-
-
-def _warn_of_no_effect(variable: Variable[object], plan: Plan, reader: Reader) -> None:
-    if reader.by_user(variable):
-        reader.warn(f"{reader.candidates(variable)[0].quoted} has no effect with method {plan.method}")
