@@ -147,7 +147,7 @@ class Hub(Machine):
 
     def _note(self, node: Node, message: Message) -> None:
         """What it is busy with."""
-        node.entry.doing = wire.text(message, "doing")[: blame.LINE]
+        node.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
         """It is ready, or is so again with another rank table: releases all, once all are and agree; judges, once it is certain that they
@@ -156,8 +156,8 @@ class Hub(Machine):
         if number <= node.readies:
             return
         node.readies = number
-        self._roll.renew(node.entry)
-        self._gathering.ready(node.entry, node.prepared(message), self._now.clock)
+        self._roll.renew(node)
+        self._gathering.ready(node, node.prepared(message), self._now.clock)
         self._look()
 
     def _hear_word(self, node: Node, message: Message) -> None:
@@ -267,10 +267,10 @@ class Hub(Machine):
         self._again = {**told("again", event.judgement), "next": dict(event.next)}
         for node in self.here.by_instance.values():
             node.renew()
-            self._roll.renew(node.entry)
+            self._roll.renew(node)
             if node.link is None:
                 node.gone_at, node.back_by = self._now.clock, self._now.clock + liveness.RESET_S
-                self._do(events.Wake(events.Overdue(node.entry.instance), liveness.RESET_S))
+                self._do(events.Wake(events.Overdue(node.instance), liveness.RESET_S))
         self._gathering = Gathering(self._muster, self._roll, later=True)
         self._reports = Reports(self.here, self._muster.hosts, self._grace_s, self._muster.lost_after_s)
         self._broadcast(self._again)
@@ -386,7 +386,7 @@ class Hub(Machine):
         elif node:
             seconds = liveness.time_to_return(event.error)
             node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
-            self._do(events.Wake(events.Overdue(node.entry.instance), seconds))
+            self._do(events.Wake(events.Overdue(node.instance), seconds))
 
     def _see_off(self, event: events.Broken) -> None:
         """Its connection is over, and so is the job."""
@@ -472,7 +472,7 @@ class Hub(Machine):
     # Sending
 
     def _name(self, node: Node) -> str:
-        return self._roll.name(node.entry.node)
+        return self._roll.name(node.node)
 
     def _send(self, node: Node, *messages: Message) -> None:
         links = self.here.links_of((node,))
