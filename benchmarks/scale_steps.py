@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes
-from ranklaunch import ranktable
 from ranklaunch.env.job import Program
+from ranklaunch.env.settings import RANK_TABLE_PATHS
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
-from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
+from ranklaunch.muster.driver import HubDriver, MemberDriver
+from ranklaunch.muster.events import Action, Decide, Decided, Released, Told
 from ranklaunch.plan.model import Muster, Wait
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
@@ -76,7 +77,7 @@ def platform(ranks: int) -> dict[str, str]:
 
 
 def from_table(ranks: int) -> Callable[[], object]:
-    path = ranktable.DEFAULT_PATHS[0]
+    path = RANK_TABLE_PATHS[0]
     request = Request(
         Program("train.py"), {**platform(ranks), "RANK_TABLE_FILE": path}, OneFile(path, _text(ranks)), {"method": "ranktable"}
     )
@@ -134,9 +135,9 @@ def _muster(node: int, nodes: int, port: int) -> Muster:
 def hub(nodes: int, port: int) -> Found:
     """Node 0: the hub, and the member that every node has, as muster/nodes.py joins them."""
     loop = Loop()
-    released: list[float] = []
-    made = HubDriver(_muster(0, nodes, port), KEY, loop, _say, 1.0, "all succeeded")
-    member = MemberDriver(_muster(0, nodes, port), KEY, loop, _say, _calls(lambda: released.append(time.monotonic())), hub=made)
+    owner = _Owner()
+    made = HubDriver(_muster(0, nodes, port), KEY, loop, _say, owner, 1.0, "all succeeded")
+    member = MemberDriver(_muster(0, nodes, port), KEY, loop, _say, owner, hub=made)
     if made.door.trouble:
         raise RuntimeError(made.door.trouble)
     member.start()
@@ -147,36 +148,47 @@ def hub(nodes: int, port: int) -> Found:
     loop.on_readable(0, lambda: gone.append(True))  # until the members have been released too
     loop.run_until(lambda: bool(gone))
     cpu_s = time.process_time() - before
-    return {"released": released[0], "CPU s": cpu_s, "peak MB": processes.peak_kb(os.getpid()) / 1024}
+    return {"released": owner.released[0], "CPU s": cpu_s, "peak MB": processes.peak_kb(os.getpid()) / 1024}
 
 
 def members(nodes: int, port: int, part: int, parts: int) -> Found:
     """Those of some nodes, in one process: real ones."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     loop = Loop()
-    released: list[float] = []
+    owner = _Owner()
     made = []
     base = _muster(0, nodes, port)
     for node in range(1 + part, nodes, parts):
         muster = Muster(node, base.hosts, port, base.timeout_s, base.lost_after_s, base.end_timeout_s)
-        made.append(MemberDriver(muster, KEY, loop, _say, _calls(lambda: released.append(time.monotonic()))))
+        made.append(MemberDriver(muster, KEY, loop, _say, owner))
     _ready()
     began = time.monotonic()
     for node, member in zip(range(1 + part, nodes, parts), made):
         member.start()
         member.ready(FACTS, node, base.hosts[node])
-    loop.run_until(lambda: len(released) == len(made))
-    _found({"began": began, "released": max(released), "CPU s": time.process_time()})
+    loop.run_until(lambda: len(owner.released) == len(made))
+    _found({"began": began, "released": max(owner.released), "CPU s": time.process_time()})
     sys.stdin.readline()  # until node 0 has been asked too
     return {}
 
 
-def _calls(released: Callable[[], object]) -> Calls:
-    def unexpected(*what: object) -> None:
-        msg = f"the job ended: {what}"
-        raise RuntimeError(msg)
+class _Owner:
+    """Supervisors of several members. released: when each was released."""
 
-    return Calls(lambda text: released(), unexpected, unexpected, unexpected, unexpected)
+    def __init__(self) -> None:
+        self.released: list[float] = []
+
+    def on_word(self, word: Told, *, at_node_0: bool = False) -> None:
+        raise RuntimeError(word)
+
+    def on_news(self, action: Action) -> None:
+        if not isinstance(action, Released):
+            msg = f"the job ended: {action}"
+            raise RuntimeError(msg)
+        self.released.append(time.monotonic())
+
+    def decide(self, question: Decide) -> Decided:
+        raise RuntimeError(question)
 
 
 # Names and banners

@@ -21,7 +21,7 @@ from ranklaunch.adapters.platforms.shared.row import names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import raised, suspects
-from ranklaunch.env import console, hang, notify, restart, save, settings, trust, tuning
+from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.hangs import suspicion
@@ -71,14 +71,14 @@ def _variables() -> str:
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
-    yield "Saving without a stop", save.VARIABLES
-    yield "A console with many ranks", console.VARIABLES
-    yield "Success", trust.VARIABLES
-    yield "Jobs that hang", hang.VARIABLES
-    yield "Tools that are told of a job", notify.VARIABLES
+    yield "Saving without a stop", features.OF_SAVING
+    yield "A console with many ranks", features.OF_CONSOLE
+    yield "Success", features.OF_TRUST
+    yield "Jobs that hang", features.OF_HANGS
+    yield "Tools that are told of a job", features.OF_TOOLS
     yield "Of the command plan alone", settings.PLAN_VARIABLES
-    yield "Of the command check alone", notify.CHECK_VARIABLES
-    yield "Of restarts in place alone", restart.VARIABLES
+    yield "Of the command check alone", features.CHECK_VARIABLES
+    yield "Of restarts in place alone", features.OF_RESTARTS
     yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):

@@ -8,8 +8,8 @@ from typing import Any
 
 from ranklaunch.cli import host_command, options, platform_file
 from ranklaunch.cli.preflight import Finding, findings
+from ranklaunch.env.features import CHECK_FORMAT, CHECK_VARIABLES
 from ranklaunch.env.job import Program
-from ranklaunch.env.notify import CHECK_FORMAT, CHECK_VARIABLES
 from ranklaunch.env.settings import ROOT
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan

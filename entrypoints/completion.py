@@ -11,7 +11,7 @@ from ranklaunch.cli.completion import HELP, Command, filled
 from ranklaunch.cli.options import Option
 from ranklaunch.entrypoints import explain, layout, logs, ranktable, report, save, stacks, status
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.env import notify, settings, tuning
+from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import UsageError, nearest
 from ranklaunch.render.templates import Templates
@@ -20,7 +20,7 @@ from ranklaunch.specs.model import KINDS
 SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
 # Variables that a command has beside those of every job.
 OF_JOBS: dict[str, tuple[Variable[Any], ...]] = {
-    "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": notify.CHECK_VARIABLES, "tune": tuning.VARIABLES,
+    "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": features.CHECK_VARIABLES, "tune": tuning.VARIABLES,
 }  # fmt: skip
 OPTIONS: dict[str, tuple[Option, ...]] = {
     "status": status.OPTIONS, "save": save.OPTIONS, "stacks": stacks.OPTIONS, "report": report.OPTIONS, "logs": logs.OPTIONS,

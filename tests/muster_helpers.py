@@ -15,6 +15,7 @@ from muster_machines import FACTS, STAMP, suspect
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import HubDriver
+from ranklaunch.muster.events import Action, Decide, Decided, Told
 from ranklaunch.muster.wire import Codec
 from ranklaunch.system.loop import Loop
 from testbench.waiting import DEADLINE_S, free_port
@@ -124,6 +125,23 @@ class Clock:
         return time.monotonic() + self.more
 
 
+class Owner:
+    """Supervisor's side of drivers. news: the actions of a member, in their order."""
+
+    def __init__(self, hear: Callable[[int, str, Any], object] = lambda *_: None) -> None:
+        self.news: list[Action] = []
+        self._hear = hear
+
+    def on_word(self, word: Told, *, at_node_0: bool = False) -> None:
+        self._hear(word.node, word.topic, word.body)
+
+    def on_news(self, action: Action) -> None:
+        self.news.append(action)
+
+    def decide(self, question: Decide) -> Decided:
+        return Decided(False, question.judgement)
+
+
 class Bench:
     """hub_s: seconds of CPU that the hub has used."""
 
@@ -135,7 +153,7 @@ class Bench:
         self.clients = selectors.DefaultSelector()
         self.all: list[Client] = []
         self.hub_s = 0.0
-        self.node_0 = HubDriver(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded", hear=hear)
+        self.node_0 = HubDriver(self.muster, KEY, self.loop, self.said.append, Owner(hear), grace_s, "all succeeded")
         self.hub, self.door = self.node_0.hub, self.node_0.door
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ def tree(tmp_path: Path) -> Path:
     chart = tmp_path / "tree" / "charts" / "one"
     package.mkdir(parents=True)
     chart.mkdir(parents=True)
-    (package / "__init__.py").write_text('"""x"""\n\n__version__ = "1.2.0"\n')
+    (package / "version.py").write_text('"""x"""\n\n__version__ = "1.2.0"\n')
     (chart / "Chart.yaml").write_text('name: one\nversion: 1.2.0\nappVersion: "1.2.0"\n')
     (tmp_path / "tree" / "CHANGELOG.md").write_text(CHANGELOG)
     for words in (("init", "-q"), ("add", "."), ("-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-m", "x")):

@@ -23,8 +23,8 @@ from ranklaunch.adapters.platforms import PLATFORMS, Platform
 from ranklaunch.cli import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.job import Job
-from ranklaunch.env.notify import CHECK_VARIABLES
 from ranklaunch.env.settings import PLAN_VARIABLES, SET_FOR_RANKS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.fields import names as names_of

@@ -47,7 +47,7 @@ class ReleaseError(Exception):
 
 
 def version(root: Path = ROOT) -> str:
-    text = (root / "src" / "ranklaunch" / "__init__.py").read_text(encoding="utf-8")
+    text = (root / "src" / "ranklaunch" / "version.py").read_text(encoding="utf-8")
     (found,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
     return str(found)
 

@@ -34,7 +34,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     showing,
 )
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
-from ranklaunch.env.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, RANK_TABLE_PATHS, SLOTS, WAIT_S, rank_table_file
 from ranklaunch.errors import numbered
 
 NAME = "msrun"
@@ -254,14 +254,14 @@ def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait,
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
     """The path, and who wants it."""
     if reader.given(OWN_TABLE):
-        path = absolute(ranktable.path_of(reader.get(OWN_TABLE), reader.files), reader.cwd)
+        path = absolute(rank_table_file(reader.get(OWN_TABLE), reader.files), reader.cwd)
         return path, reader.told(OWN_TABLE)
     if reader.get(TABLE_WANTED) != "true":
         return "", ""
     if not job.rank_table:
         reader.problem(
             "MS_RANKTABLE_ENABLE=true, but there is no rank table: RANK_TABLE_FILE is not set, and none of "
-            f"{', '.join(ranktable.DEFAULT_PATHS)} exists; set it, or unset MS_RANKTABLE_ENABLE"
+            f"{', '.join(RANK_TABLE_PATHS)} exists; set it, or unset MS_RANKTABLE_ENABLE"
         )
     return job.rank_table, "MS_RANKTABLE_ENABLE=true"
 

@@ -26,6 +26,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
+from ranklaunch.env.settings import RANK_TABLE_PATHS
 
 NAME = "ranktable"
 
@@ -34,7 +35,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if not job.rank_table:
         reader.problem(
             "method ranktable needs a rank table: RANK_TABLE_FILE is not set (on ModelArts the platform makes the table only when "
-            f"the job sets RANK_TABLE_FILE) and none of {', '.join(ranktable.DEFAULT_PATHS)} exists; choose another --method, or set it"
+            f"the job sets RANK_TABLE_FILE) and none of {', '.join(RANK_TABLE_PATHS)} exists; choose another --method, or set it"
         )
         return planned(job, reader, NAME, ())
     try:

@@ -9,8 +9,7 @@ from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 
 INDEX = Variable(

@@ -14,8 +14,7 @@ from ranklaunch.adapters.platforms.shared import base, batch, row_platform
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import NODE_INDEX, NODES
 
 

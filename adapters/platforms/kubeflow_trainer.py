@@ -12,8 +12,7 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import NODES, SLOTS, devices
 from ranklaunch.errors import number
 

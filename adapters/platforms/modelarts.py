@@ -14,8 +14,7 @@ from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file,
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import LOG_DIR, make_job, spread
 from ranklaunch.env.tasks import Tasks
 

@@ -14,10 +14,8 @@ from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable, show
 from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES
-from ranklaunch.showing import show
 
 HOST_FILE = kubernetes.MPI_HOST_FILE
 LAUNCHER, WORKER = "launcher", "worker"

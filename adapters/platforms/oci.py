@@ -8,8 +8,7 @@ from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR
 from ranklaunch.files import text_of
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Candidate, Reader
 
 
 def facts(reader: Reader) -> Iterator[Fact]:

@@ -17,8 +17,7 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.files import absolute, join
 from ranklaunch.showing import clipped

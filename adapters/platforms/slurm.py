@@ -13,10 +13,9 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared import batch, hostlist
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
 from ranklaunch.env import parse, settings
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable, show
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES, SLOTS
-from ranklaunch.showing import clipped, show
+from ranklaunch.showing import clipped
 
 
 def _gpus(value: str) -> int:

@@ -8,8 +8,7 @@ from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Candidate, Reader
 from ranklaunch.env.settings import NODE_INDEX
 from ranklaunch.showing import clipped
 

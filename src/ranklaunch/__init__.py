@@ -4,8 +4,6 @@ The Python API (docs/api.md) is make_plan, make_spec, read_report, explain_log a
 every start of a job imports this module.
 """
 
-__version__ = "0.2.0"
-
 __all__ = [
     "Answer", "ConfigError", "Plan", "RanklaunchError", "Report", "UsageError", "WaitError",
     "__version__", "as_json", "explain_log", "make_plan", "make_spec", "read_report",
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
         make_spec,
         read_report,
     )
+    from ranklaunch.version import __version__
 else:
 
     def __getattr__(name):
@@ -35,9 +34,10 @@ else:
         if name not in __all__:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        from importlib import import_module  # no import statement: the API imports modules that import this one
+        from importlib import import_module
 
-        value = globals()[name] = getattr(import_module("ranklaunch.api"), name)
+        module = "ranklaunch.version" if name == "__version__" else "ranklaunch.api"
+        value = globals()[name] = getattr(import_module(module), name)
         return value
 
     def __dir__():

@@ -29,13 +29,14 @@ def _required(of: dataclasses.Field[Any]) -> bool:
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: dataclasses and mappings in it as dicts, tuples as lists."""
-    return {name: _as_json(getattr(value, name)) for name in names(type(value))}
+    """Return a dataclass as JSON has it."""
+    return {name: json_of(getattr(value, name)) for name in names(type(value))}
 
 
-def _as_json(value: Any) -> Any:
+def json_of(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists."""
     if dataclasses.is_dataclass(value):
         return as_dict(value)
     if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+        return [json_of(item) for item in value]
+    return {key: json_of(item) for key, item in value.items()} if isinstance(value, Mapping) else value

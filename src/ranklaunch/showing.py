@@ -21,14 +21,6 @@ _OF_NAME = re.compile(r"\r(?=: [A-Za-z])")
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 
 
-def show(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        return ",".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def begun(text: str) -> str:
     """For messages: how a line begins that is none of an environment, as far as that looks like a variable; the rest may be anything, a
     part of a key too."""
@@ -47,6 +39,8 @@ def shown(source: str, value: str) -> str:
     """source: what names the value: a variable, an option, or the path of a file, of which the folders say nothing of what is in it."""
     if names.is_secret(source.rpartition("/")[2]):
         return names.HIDDEN
+    if redact.HARMLESS.fullmatch(value):
+        return value
     if len(value) <= _LOOKED_AT:
         return clipped(redact.text(value))
     return f"{redact.text(value[:_LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"

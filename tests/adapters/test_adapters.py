@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.platforms import PLATFORMS, Platform
 from ranklaunch.env import settings
-from ranklaunch.env.notify import CHECK_VARIABLES
+from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning

@@ -169,7 +169,7 @@ def test_a_label_is_what_people_know() -> None:
     roll = roll_of(2)
     (each,) = come(roll, 1)
     assert roll.name(1) == "node 1 (worker-1)"
-    each.index, each.named = 0, "as the rank table has it"
+    each.stated, each.named = 0, "as the rank table has it"
     assert roll.name(1) == "node 0 (as the rank table has it)"
 
 

@@ -8,9 +8,9 @@ import shlex
 import helpers
 import pytest
 
+from ranklaunch import spans
 from ranklaunch.env import parse
 from ranklaunch.errors import ConfigError
-from ranklaunch.rank_wrapper.cores import ranges
 
 
 def machine(allowed: str, cpus: int = 0, threads: int = 1, nodes: int = 1) -> dict[str, str]:
@@ -21,7 +21,7 @@ def machine(allowed: str, cpus: int = 0, threads: int = 1, nodes: int = 1) -> di
         siblings = ",".join(str(cpu % cores + cores * i) for i in range(threads))
         files[f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = f"{siblings}\n"
     for node in range(nodes):
-        files[f"/sys/devices/system/node/node{node}/cpulist"] = ranges(cpu for cpu in range(cpus) if cpu % cores % nodes == node) + "\n"
+        files[f"/sys/devices/system/node/node{node}/cpulist"] = spans.text(cpu for cpu in range(cpus) if cpu % cores % nodes == node) + "\n"
     return files
 
 

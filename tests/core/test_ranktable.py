@@ -11,6 +11,7 @@ import helpers
 import pytest
 
 from ranklaunch import ranktable
+from ranklaunch.env.settings import rank_table_file
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable import NotReadyError, Server
 from ranklaunch.system.disk import DiskFiles
@@ -376,8 +377,8 @@ def test_a_large_table_is_read_in_no_time() -> None:
     ],
 )
 def test_path(value: str, files: dict[str, str], expected: str) -> None:
-    assert ranktable.path_of(value, helpers.MemoryFiles(files)) == expected
+    assert rank_table_file(value, helpers.MemoryFiles(files)) == expected
 
 
 def test_path_of_a_file_with_another_suffix() -> None:
-    assert ranktable.path_of("/a/hccl.table", helpers.MemoryFiles({"/a/hccl.table": ""})) == "/a/hccl.table"
+    assert rank_table_file("/a/hccl.table", helpers.MemoryFiles({"/a/hccl.table": ""})) == "/a/hccl.table"

@@ -8,8 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate, Reading
-from ranklaunch.env.reader import Variable
+from ranklaunch.env.reader import Candidate, Reading, Variable
 from ranklaunch.errors import ConfigError, UsageError
 
 NODES = Variable(

@@ -13,7 +13,7 @@ from ranklaunch.env import parse, reader
     [((), ""), ((2, 1), "2,1"), (True, "true"), (False, "false"), (600.0, "600"), (2.5, "2.5"), (8, "8"), ("text", "text")],
 )
 def test_values_are_shown_as_they_would_be_written(value: object, expected: str) -> None:
-    assert showing.show(value) == expected
+    assert reader.show(value) == expected
 
 
 def test_long_texts_are_clipped() -> None:

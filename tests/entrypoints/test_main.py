@@ -20,7 +20,7 @@ from ranklaunch import __version__
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.cli import host_command, options, usage
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.env import console, save, settings
+from ranklaunch.env import features, settings
 from ranklaunch.env.job import Program
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
@@ -172,7 +172,7 @@ def test_help_has_groups_defaults_methods_and_examples() -> None:
 
 
 def test_every_common_option_is_in_a_group() -> None:
-    common = (*settings.VARIABLES, *console.VARIABLES, *save.VARIABLES)
+    common = (*settings.VARIABLES, *features.OF_CONSOLE, *features.OF_SAVING)
     assert {variable.option for variable in common if variable.option} == {n for names in usage.GROUPS.values() for n in names}
 
 

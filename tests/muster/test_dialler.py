@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from muster_helpers import CUT, HUB, KEY, Bench, Clock
+from muster_helpers import CUT, HUB, KEY, Bench, Clock, Owner
 from muster_machines import FACTS, STAMP, muster, suspect
 
-from ranklaunch.fields import names
 from ranklaunch.muster import liveness, wire
-from ranklaunch.muster.driver import Calls, MemberDriver
+from ranklaunch.muster.driver import MemberDriver
+from ranklaunch.muster.events import Judged, Released, Stop
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import reading
 from testbench.waiting import DEADLINE_S
@@ -31,7 +31,7 @@ class Fake:
         self.loop = Loop(self.clock)
         self.count = 0
         self.held: list[socket.socket] = []
-        self.events: list[tuple[str, Any]] = []
+        self.owner = Owner()
         self.said: list[str] = []
         self.answer = answer
         self.listener = socket.socket()
@@ -39,9 +39,8 @@ class Fake:
         self.listener.listen(64)
         self.listener.setblocking(False)
         self.loop.on_readable(self.listener.fileno(), self.accept)
-        told = [lambda value=None, name=name: self.events.append((name, value)) for name in names(Calls)]
         self.muster = muster(2, 1, self.listener.getsockname()[1])
-        self.node = MemberDriver(self.muster, KEY, self.loop, self.said.append, Calls(*told))
+        self.node = MemberDriver(self.muster, KEY, self.loop, self.said.append, self.owner)
         self.member = self.node.member
 
     def accept(self) -> None:
@@ -128,8 +127,8 @@ def test_a_member_says_what_answers_and_tries_again(kind: str) -> None:
         assert len(os.listdir("/proc/self/fd")) <= before + 3
         assert len(fake.loop._timers) <= timers + 2 * 50 + 10  # those that were cancelled go when their time has come
         assert len(fake.node._way._greeting) <= 1 << 16
-        assert fake.events == []
-        assert not fake.node.joined
+        assert fake.owner.news == []
+        assert not fake.member.joined
         assert why in fake.member.missing
     finally:
         fake.close()
@@ -178,34 +177,34 @@ def test_a_member_whose_node_0_does_not_listen_says_so() -> None:
 def test_a_node_finds_node_0_in_the_end() -> None:
     """Real ones, of both sides, and node 0's own: what impostors were there before does not matter."""
     b = Bench(2)
-    events: dict[int, list[tuple[str, Any]]] = {0: [], 1: []}
+    owners = [Owner(), Owner()]
     nodes = []
     try:
         for node in range(2):
-            told = [lambda value=None, name=name, node=node: events[node].append((name, value)) for name in names(Calls)]
-            calls = Calls(*told)
             plan = muster(2, node, b.muster.port)
-            nodes.append(MemberDriver(plan, KEY, b.loop, b.said.append, calls, 3 + node, None if node else b.node_0))
+            nodes.append(MemberDriver(plan, KEY, b.loop, b.said.append, owners[node], 3 + node, None if node else b.node_0))
             nodes[-1].start()
             nodes[-1].ready(FACTS, node, "", {"key": f"of {node}"})
-        b.run(lambda: all(events.values()), "the release")
-        assert [node.shared for node in nodes] == [{"key": "of 0"}] * 2
-        assert b.node_0.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
+        b.run(lambda: all(owner.news for owner in owners), "the release")
+        assert [node.member.shared for node in nodes] == [{"key": "of 0"}] * 2
+        assert b.hub.here.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
         value = reading.suspect(suspect(0, time.time()))
         nodes[0].fail(value)
-        b.run(lambda: all(len(each) > 1 for each in events.values()), "the order to stop")
+        b.run(lambda: all(len(owner.news) > 1 for owner in owners), "the order to stop")
         nodes[0].report([value], [], [])
         nodes[1].report([], [], [])
         b.run(lambda: all(node.over for node in nodes), "the judgement")
         nodes[1].leave()
         b.run(lambda: not b.hub.settled and nodes[1].flushed, "that one node has written down how the job ended")
         b.settle()
-        assert nodes[1].joined, "a node was let go before all had written down how the job ended"
+        assert nodes[1].member.joined, "a node was let go before all had written down how the job ended"
         nodes[0].leave()
-        b.run(lambda: b.hub.settled and not any(node.joined for node in nodes), "the end")
-        assert [[name for name, _ in each] for each in events.values()] == [["released", "stop", "judged"]] * 2
-        assert events[0][2] == events[1][2]
-        assert events[0][2][1].exit_code == 3
+        b.run(lambda: b.hub.settled and not any(node.member.joined for node in nodes), "the end")
+        assert [[type(action) for action in owner.news] for owner in owners] == [[Released, Stop, Judged]] * 2
+        judged = [owner.news[2] for owner in owners]
+        assert judged[0] == judged[1]
+        assert isinstance(judged[0], Judged)
+        assert judged[0].judgement.exit_code == 3
     finally:
         for node in nodes:
             node.close()
@@ -215,16 +214,15 @@ def test_a_node_finds_node_0_in_the_end() -> None:
 def test_why_a_node_that_says_too_much_is_not_with_node_0_is_said() -> None:
     """What ends the connection then is no error of the system's, which would have words of its own."""
     b = Bench(2)
-    calls = Calls(*[lambda value=None: None for _ in names(Calls)])
-    node = MemberDriver(muster(2, 1, b.muster.port), KEY, b.loop, b.said.append, calls)
+    node = MemberDriver(muster(2, 1, b.muster.port), KEY, b.loop, b.said.append, Owner())
     try:
         node.start()
-        b.run(lambda: node.joined, "the welcome")
+        b.run(lambda: node.member.joined, "the welcome")
         for _ in range(3000):  # in one turn of the loop, in which node 0 reads none of it
-            if node.joined:
+            if node.member.joined:
                 node.busy("x" * 20_000)
-        assert "node 0 (127.0.0.1): it does not take what is sent: " in node.missing
-        assert " bytes wait for it" in node.missing
+        assert "node 0 (127.0.0.1): it does not take what is sent: " in node.member.missing
+        assert " bytes wait for it" in node.member.missing
     finally:
         node.close()
         b.close()
@@ -264,15 +262,16 @@ def test_what_is_said_of_a_word_comes_before_what_follows_from_the_next_message(
 def test_node_0_may_be_held_up_for_as_long_as_it_takes() -> None:
     """A dead file system may hold it between the opening of the way to itself and the first look at it, and again after that."""
     b = Bench(2)
-    released: list[str] = []
-    own = MemberDriver(b.muster, KEY, b.loop, b.said.append, Calls(released.append, *[lambda *_: pytest.fail("it ends")] * 4), 1, b.node_0)
+    owner = Owner()
+    own = MemberDriver(b.muster, KEY, b.loop, b.said.append, owner, 1, b.node_0)
     try:
         own.start()
         own.ready(FACTS, 0, "")
-        b.run(lambda: (bool(b.clock.more) and own.joined) or b.pass_time(60), "it is welcome")
+        b.run(lambda: (bool(b.clock.more) and own.member.joined) or b.pass_time(60), "it is welcome")
         other = b.member(1)
         b.released([other])
-        b.run(lambda: released, "the release")
+        b.run(lambda: owner.news, "the release")
+        assert [type(action) for action in owner.news] == [Released]
     finally:
         own.close()
         b.close()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from muster_helpers import HUB, KEY, Bench, Client
+from muster_helpers import HUB, KEY, Bench, Client, Owner
 from muster_machines import FACTS, STAMP, muster, suspect
 
 from ranklaunch.muster import door, wire
@@ -336,7 +336,7 @@ def test_a_port_that_is_taken_is_said_and_tried_again() -> None:
         taken.bind((HUB, plan.port))
         taken.listen()
         loop, said = Loop(), []
-        node_0 = HubDriver(plan, KEY, loop, said.append, 1.0, "")
+        node_0 = HubDriver(plan, KEY, loop, said.append, Owner(), 1.0, "")
         assert f"port {plan.port} of this node is in use by process {os.getpid()} (" in node_0.door.trouble
     until = time.monotonic() + DEADLINE_S
     while node_0.door.trouble:

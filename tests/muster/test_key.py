@@ -10,7 +10,7 @@ import helpers
 import pytest
 from muster_machines import muster
 
-from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.muster.nodes import Listener, Nodes
 from ranklaunch.muster.secret import secret
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.system.loop import Loop
@@ -24,15 +24,15 @@ def said(plan: Plan, **env: str) -> str:
         port = taken.getsockname()[1]
     named = next(iter(env), "")
     lines: list[str] = []
-    nodes = Nodes(replace(plan, muster=muster(2, port=port, secret=named)), env, Loop(), lines.append, _deaf())
+    nodes = Nodes(replace(plan, muster=muster(2, port=port, secret=named)), env, Loop(), lines.append, _nobody)
     nodes.join()
     assert nodes._hub
     nodes._hub.close()
     return "\n".join(lines)
 
 
-def _deaf() -> OfNodes:
-    return OfNodes(*[lambda what: None] * 4)
+def _nobody() -> Listener:
+    raise AssertionError
 
 
 @pytest.mark.parametrize(("offers", "warned"), [({}, False), ({"ssh host key": "/run/key.pub"}, True)])

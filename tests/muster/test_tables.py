@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import helpers
 import pytest
 
-from ranklaunch.muster import connections, events, hub, member
-from ranklaunch.muster import topics as of_words
+from ranklaunch.muster import events, hub, member
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, Heard, Key, Machine
 
 MACHINES = {"hub": (hub.Hub, hub.STATES, hub.TABLE), "member": (member.Member, member.STATES, member.TABLE)}
@@ -72,7 +71,7 @@ def test_each_event_stands_in_a_table() -> None:
 def test_what_one_side_says_is_what_the_other_hears() -> None:
     """By the text of the modules."""
     for name, other in (("hub", member.TABLE), ("member", hub.TABLE)):
-        modules = (hub, connections, events, of_words) if name == "hub" else (member, events, of_words)
+        modules = (hub, events) if name == "hub" else (member, events)
         text = "".join(map(inspect.getsource, modules))
         for kind in (key for key in other if isinstance(key, str)):
             assert f'"type": "{kind}"' in text or f'told("{kind}"' in text, kind

@@ -19,7 +19,7 @@ from ranklaunch.errors import WaitError
 from ranklaunch.muster import door
 from ranklaunch.muster.door import Door
 from ranklaunch.muster.events import AtDoor, Event
-from ranklaunch.muster.nodes import STRANGE_S, Nodes, OfNodes
+from ranklaunch.muster.nodes import STRANGE_S, Nodes
 from ranklaunch.system import ports
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.ports import Holder
@@ -103,9 +103,10 @@ def test_another_jobs_node_0_is_not_waited_for_until_the_deadline() -> None:
     assert plan.muster
     ignore: Any = lambda *_: None  # noqa: E731
     loop = Loop()
-    nodes = Nodes(plan, {}, loop, ignore, OfNodes(ignore, ignore, ignore, ignore))
+    nodes = Nodes(plan, {}, loop, ignore, ignore)
     seconds = [STRANGE_S + plan.limits.grace_s - 1, STRANGE_S + plan.limits.grace_s]
-    member: Any = SimpleNamespace(ready=ignore, joined=False, missing="node 0 (h0): why", strange_s=lambda now: seconds.pop(0))
+    waiting = SimpleNamespace(joined=False, missing="node 0 (h0): why")
+    member: Any = SimpleNamespace(ready=ignore, member=waiting, strange_s=lambda now: seconds.pop(0))
     nodes._member = member
     loop.step = lambda timeout: None  # type: ignore[method-assign]
     with pytest.raises(WaitError, match=r"for 55 s another ranklaunch has answered in place of node 0 \(h0\): why"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -125,8 +126,13 @@ def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def attempt_dir(job: Job) -> str:
-    """Of the attempt's last start."""
-    return folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart)
+    """Folder of the attempt's last start."""
+    return _attempt_dir(job.log_dir, job.attempt, job.restart)
+
+
+@functools.lru_cache(maxsize=4)  # asked for each rank
+def _attempt_dir(log_dir: str, attempt: int, restart: int) -> str:
+    return folders.restart(folders.attempt(log_dir, attempt), restart)
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:

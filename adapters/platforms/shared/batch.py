@@ -13,8 +13,7 @@ from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import (
     HOSTS,
     JOB_NAME,

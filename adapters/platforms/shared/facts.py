@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Variable
+from ranklaunch.env.reader import Candidate, Variable
 from ranklaunch.env.settings import HOSTS, NODES, SLOTS
 
 Fact = tuple[Variable[Any], Candidate]

@@ -6,8 +6,7 @@ from __future__ import annotations
 from ranklaunch.adapters.platforms.shared import batch, self_index
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Candidate, Reader
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 from ranklaunch.files import absolute
 from ranklaunch.showing import clipped

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Candidate, Reader
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, SLOTS
 from ranklaunch.files import absolute
 from ranklaunch.showing import clipped

@@ -19,8 +19,7 @@ from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Candidate, Reader, Variable
 from ranklaunch.env.settings import (
     ATTEMPT,
     GRACE_S,

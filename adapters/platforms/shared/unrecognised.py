@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch import ranktable, showing
+from ranklaunch import showing
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
@@ -152,8 +152,12 @@ def _listed(reader: Reader, signs: Signs) -> Shown:
 def _table(reader: Reader, signs: Signs) -> Shown:
     """A rank table of several servers. A table that is wrong, or not there yet, is reported where it is used."""
     path = "" if OUTER_RUN in reader.env else rank_table(reader)
+    if not path:
+        return
+    from ranklaunch import ranktable  # most jobs have no table
+
     try:
-        servers = len(ranktable.load(path, reader.files).servers) if path else 0
+        servers = len(ranktable.load(path, reader.files).servers)
     except (ranktable.NotReadyError, RanklaunchError):
         return
     if servers > 1:

@@ -147,9 +147,9 @@ class JobParser(Parser):
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        from ranklaunch.env import notify, tuning
+        from ranklaunch.env import features, tuning
 
-        of_one = (*settings.PLAN_VARIABLES, *notify.CHECK_VARIABLES, *tuning.VARIABLES)
+        of_one = (*settings.PLAN_VARIABLES, *features.CHECK_VARIABLES, *tuning.VARIABLES)
         of_others = {v.option: v for v in every_variable() if v.option and v not in of_one}
         found = sorted({**of_others, **self._near}.items())
         return {name: of_variable(variable, self._default(variable)) for name, variable in found}

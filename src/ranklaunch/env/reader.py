@@ -8,20 +8,86 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from ranklaunch.env.provenance import Candidate, Ledger
 from ranklaunch.errors import Problems
 from ranklaunch.fields import NOTHING
 from ranklaunch.files import Files
-from ranklaunch.showing import show
+from ranklaunch.showing import shown
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 _COUNTS = ("nodes", "hosts")  # values by which nodes are counted
 _BY_DEFAULT = "for 1 nodes"  # in what is said of a count that fell back to its default
+DEFAULT = "default"  # source of a value that nobody gives
+
+
+def show(value: object) -> str:
+    """A value as a variable would have it."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
+
+    source: str
+    value: str
+
+    @property
+    def on_command_line(self) -> bool:
+        return self.source.startswith("option ")
+
+    @property
+    def by_user(self) -> bool:
+        """By an option or a variable of ranklaunch's own, rather than the platform's."""
+        return self.source.startswith(("option ", "RANKLAUNCH_"))
+
+    @property
+    def quoted(self) -> str:
+        """For messages, without secrets: "VC_TASK_INDEX='3'"."""
+        return f"{self.source}={shown(self.source, self.value)!r}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one value was found: the text that won, where it stood, and what it overrode. Secrets are hidden, long texts clipped."""
+
+    name: str
+    value: str
+    source: str
+    overrides: tuple[Candidate, ...] = ()
+
+
+@functools.lru_cache(maxsize=1024)  # the plans of a job's nodes have most of them in common
+def _reading(name: str, value: str, source: str, overrides: tuple[Candidate, ...]) -> Reading:
+    return Reading(name, value, source, overrides)
+
+
+class Ledger:
+    """The readings of one plan, in the order in which their names first came up; the last of a name counts."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, Reading] = {}
+
+    def note(self, name: str, value: str, source: str, overrides: Iterable[Candidate] = ()) -> None:
+        """source: a Candidate's, or in words, for what follows from several variables or from none."""
+        hidden = tuple(Candidate(each.source, shown(each.source, each.value)) for each in overrides)
+        text = value if source == DEFAULT else shown(source, value)
+        self._readings[name] = _reading(name, text, source, hidden)
+
+    def reading(self, name: str) -> Reading | None:
+        return self._readings.get(name)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self._readings.values())
 
 
 @dataclass(frozen=True)
@@ -134,7 +200,7 @@ class Reader:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
         found = self.candidates(variable)
         if not found:
-            self.ledger.note(variable.value, show(variable.default), "default")
+            self.ledger.note(variable.value, show(variable.default), DEFAULT)
             return variable.default
         if variable.agree:
             self._refuse_disagreement(variable, found)
@@ -222,7 +288,7 @@ class Reader:
     def source(self, variable: Variable[T]) -> str:
         """Who said a value, for messages: an option, a variable, or the first variable that could have."""
         reading = self.ledger.reading(variable.value)
-        return reading.source if reading and reading.source != "default" else variable.called
+        return reading.source if reading and reading.source != DEFAULT else variable.called
 
     def told(self, variable: Variable[T]) -> str:
         """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""

@@ -7,14 +7,14 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from ranklaunch import ranktable, showing
+from ranklaunch import showing
 from ranklaunch.env import parse
 from ranklaunch.env.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.tasks import VARIABLES as OF_TASKS
 from ranklaunch.env.tasks import Tasks
 from ranklaunch.errors import counted
-from ranklaunch.files import absolute, which
+from ranklaunch.files import Files, absolute, join, which
 from ranklaunch.verdict import folders
 
 METHOD = Variable(
@@ -157,10 +157,14 @@ ATTEMPT = Variable(
 JOB_NAME = Variable(
     "job_name", ("RANKLAUNCH_JOB_NAME",), parse.text, "", "name of the job, the same on every node", option="--job-name",
 )  # fmt: skip
+# In the folder that RANK_TABLE_FILE names: ModelArts and CCE, then MindCluster.
+RANK_TABLE_NAMES = ("jobstart_hccl.json", "hccl.json")
+RANK_TABLE_FOLDERS = ("/user/config", "/user/serverid/devindex/config")
+RANK_TABLE_PATHS = tuple(map(join, RANK_TABLE_FOLDERS, RANK_TABLE_NAMES))
 RANK_TABLE = Variable(
     "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
     "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
-    default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
+    default_text=f"{' or '.join(RANK_TABLE_PATHS)}, where it exists",
 )  # fmt: skip
 TERMINATION_LOG = Variable(
     "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), parse.text, "/dev/termination-log",
@@ -422,9 +426,20 @@ def mig_devices(reader: Reader) -> tuple[str, ...]:
 
 
 def rank_table(reader: Reader) -> str:
-    """The path of the one that is given, else of the platform's own; "" where there is none."""
-    given = reader.get(RANK_TABLE)
-    return absolute(ranktable.path_of(given, reader.files), reader.cwd) if given else ranktable.places(reader.files)
+    """Path of the rank table: the user's, else the first of the platforms' own that exists; "" without one."""
+    path = reader.get(RANK_TABLE)
+    if path:
+        return absolute(rank_table_file(path, reader.files), reader.cwd)
+    return next(filter(reader.files.exists, RANK_TABLE_PATHS), "")
+
+
+def rank_table_file(value: str, files: Files) -> str:
+    """The file that RANK_TABLE_FILE means: a file, or the folder that it is in or will be put into."""
+    if not files.is_dir(value) and (value.endswith(".json") or files.exists(value)):
+        return value
+    paths = [join(value, name) for name in RANK_TABLE_NAMES]
+    wanted = RANK_TABLE_NAMES[value.rstrip("/") == RANK_TABLE_FOLDERS[1]]
+    return next(filter(files.exists, paths), join(value, wanted))
 
 
 def _rank_table(reader: Reader) -> str:

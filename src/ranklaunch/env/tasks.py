@@ -107,22 +107,28 @@ def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Task
     if not reader.given(CONFIG):
         return None
     try:
-        found: Any = json.loads(reader.get(CONFIG))
-        cluster, own = found["cluster"], found["task"]
-        if not cluster.get(PS) or cluster.keys() - {PS, WORKER}:
-            return None
-        ps, workers = ([e for item in cluster.get(name, ()) for e in parse.endpoints(item)] for name in (PS, WORKER))
-        result = Tasks(tuple(workers), tuple(ps), str(own["type"]), parse.count(str(own["index"])))
+        result = _from_config(json.loads(reader.get(CONFIG)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         expected = '{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}'
         reader.warn(f"{reader.told(CONFIG)} is not understood: expected {expected}")
+        return None
+    if not result:
         return None
     result = replace(
         result,
         task=own_task(reader, task) if reader.given(task) else result.task,
         index=reader.get(index) if reader.given(index) else result.index,
     )
-    if result.task not in (PS, WORKER) or result.index >= result.size or not workers:
+    if result.task not in (PS, WORKER) or result.index >= result.size or not result.workers:
         reader.problem(f"{reader.told(CONFIG)}: {result.task} {result.index} is not in its cluster")
         return None
     return result
+
+
+def _from_config(config: Any) -> Tasks | None:
+    """Return the tasks of a TF_CONFIG, None for a cluster without ps or with other tasks."""
+    cluster, own = config["cluster"], config["task"]
+    if not cluster.get(PS) or cluster.keys() - {PS, WORKER}:
+        return None
+    workers, ps = (tuple(e for item in cluster.get(name, ()) for e in parse.endpoints(item)) for name in (WORKER, PS))
+    return Tasks(workers, ps, str(own["type"]), parse.count(str(own["index"])))

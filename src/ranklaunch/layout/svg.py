@@ -6,7 +6,9 @@ is said where it is pointed at.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from functools import partial
 from xml.etree import ElementTree as ET
 
 from ranklaunch.layout import text
@@ -119,14 +121,10 @@ def _small(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
 
 
 def _runs(picture: Picture, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(first, end, stage) of neighbours of one stage."""
-    at = first
-    while at < end:
-        stage, until = picture.layout.place("pp", at), at + 1
-        while until < end and picture.layout.place("pp", until) == stage:
-            until += 1
-        yield at, until, stage
-        at = until
+    """Return (first, end, stage) of neighbours of one stage."""
+    for stage, group in itertools.groupby(range(first, end), partial(picture.layout.place, "pp")):
+        ranks = list(group)
+        yield ranks[0], ranks[-1] + 1, stage
 
 
 def _key(root: ET.Element, picture: Picture, stage: int, x: int, y: int) -> None:

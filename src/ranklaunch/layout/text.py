@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ranklaunch import errors
 from ranklaunch.errors import counted
 from ranklaunch.layout.model import KINDS, Picture
 from ranklaunch.plan.megatron import Stages, product
@@ -30,12 +31,8 @@ def lines(picture: Picture) -> Iterator[str]:
 
 
 def _nodes(slots: Sequence[int]) -> str:
-    even = len(set(slots)) == 1
-    return (
-        f"{counted(len(slots), 'node')} of {slots[0]} slots"
-        if even
-        else f"{counted(len(slots), 'node')} of {', '.join(map(str, slots))} slots"
-    )
+    of = slots[:1] if len(set(slots)) == 1 else slots
+    return f"{counted(len(slots), 'node')} of {', '.join(map(str, of))} slots"
 
 
 def _groups(groups: Sequence[Sequence[int]]) -> str:
@@ -71,12 +68,7 @@ def _stages(picture: Picture) -> Iterator[str]:
 
 def runs(ranks: Sequence[int]) -> str:
     """0-7, 32-39: the first few where there are many."""
-    found: list[list[int]] = []
-    for rank in ranks:
-        if found and found[-1][1] == rank - 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
+    found = errors.runs(ranks)
     shown = found if len(found) <= MOST_GROUPS else found[:ENDS]
     texts = [f"{first}-{last}" if last > first else str(first) for first, last in shown]
     return ", ".join(texts if shown is found else [*texts, "...", f"{found[-1][0]}-{found[-1][1]}"])

@@ -78,11 +78,17 @@ class Gathering:
             return self._in_vain() if self.is_late(now) else None
         if self._roll.doubtful:
             self._doubted = now if self._doubted is None else self._doubted
-            # A start that was lost with its host is still held to be there until the kernel finds out.
-            settle_s = SETTLE_S if self._roll.differ else max(SETTLE_S, self._muster.lost_after_s)
-            return self._refusal() if self._roll.complete or now >= self._doubted + settle_s else None
+            return self._refusal() if self._is_settled(self._doubted, now) else None
         self._doubted = None
         return self._in_vain() if self.is_late(now) and not self._roll.complete else None
+
+    def _is_settled(self, doubted: float, now: float) -> bool:
+        """Return True once no other node is waited for, to be compared too.
+
+        A start that was lost with its host counts as here until the kernel finds out.
+        """
+        settle_s = SETTLE_S if self._roll.differ else max(SETTLE_S, self._muster.lost_after_s)
+        return self._roll.complete or now >= doubted + settle_s
 
     def is_late(self, now: float) -> bool:
         """Whether nobody is waited for any more."""

@@ -255,26 +255,28 @@ class Door:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Listens at all addresses of this container; at a loopback address where the job knows node 0 by one."""
-    families: tuple[tuple[socket.AddressFamily, str], ...] = ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0"))
+    """Listen at all addresses of this container; at a loopback address if the job knows node 0 by one."""
     if host == "localhost" or host.startswith("127."):
-        families = ((socket.AF_INET, "127.0.0.1" if host == "localhost" else host),)
-    elif host == "::1":
-        families = ((socket.AF_INET6, host),)
-    for family, address in families:
-        sock = None
-        try:
-            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if address == "::":
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            sock.bind((address, port))
-            sock.listen(BACKLOG)
-        except OSError as error:
-            if sock:
-                sock.close()
-            if address != "::" or error.errno == errno.EADDRINUSE:
-                raise
-        else:
-            return sock
-    raise OSError(errno.EADDRNOTAVAIL, "no address to listen at")
+        return _listener(socket.AF_INET, "127.0.0.1" if host == "localhost" else host, port)
+    if host == "::1":
+        return _listener(socket.AF_INET6, host, port)
+    try:
+        return _listener(socket.AF_INET6, "::", port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise
+    return _listener(socket.AF_INET, "0.0.0.0", port)
+
+
+def _listener(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if address == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address, port))
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock

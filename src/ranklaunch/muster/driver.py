@@ -1,4 +1,4 @@
-"""What drives the machines of the muster: does what they say on the loop, and tells them what happens."""
+"""Drivers of the two machines: they perform actions on the loop, and feed events back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.muster import events, topics
+from ranklaunch.muster import events, wire
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
 from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
@@ -21,41 +21,45 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Note
 
-BACK_S = 2.0  # for a node that is heard again to take the verdict
+
+class Owner(Protocol):
+    """Supervisor's side of both drivers."""
+
+    def on_word(self, word: events.Told, *, at_node_0: bool = False) -> None:
+        """Take a word: as node 0 from a node, or from node 0."""
+
+    def on_news(self, action: Action) -> None:
+        """Take Released, Stop, Again, Judged, Lost or Dismissed, in a turn of the loop of its own."""
+
+    def decide(self, question: events.Decide) -> events.Decided:
+        """Decide as node 0 if another round follows a failed one."""
 
 
 class Driver:
-    """One machine. do: for each kind of action, how it is done; Say, Wake and Rest are the same for all machines."""
+    """One machine on the loop. Say, Wake and Rest are the same for all machines."""
 
-    def __init__(
-        self, machine: Machine, loop: Loop, say: Callable[[str], None], do: Mapping[type[Action], Callable[[Any], object]]
-    ) -> None:
+    def __init__(self, machine: Machine, loop: Loop, say: Callable[[str], None]) -> None:
         self._machine = machine
         self._loop = loop
         self._say = say
-        self._do: dict[type[Action], Callable[[Any], object]] = {
-            events.Say: lambda action: say(action.text),
-            events.Wake: self._wake,
-            events.Rest: lambda action: self._rest(action.event),
-            **do,
-        }  # fmt: skip
         self._events: deque[Event] = deque()
         self._timers: dict[Event, Timer] = {}
         self._busy = self._closed = False
 
     def feed(self, event: Event) -> None:
-        """What happens while something is being done comes after that."""
+        """Feed an event, after the actions of the event before."""
         self._events.append(event)
         if self._busy:
             return
         self._busy = True
         try:
             while self._events and not self._closed:
-                for action in self._machine.feed(self._events.popleft(), Now(self._loop.clock(), time.time())):
-                    self._do[type(action)](action)
+                now = Now(self._loop.clock(), time.time())
+                for action in self._machine.feed(self._events.popleft(), now):
+                    self._perform(action)
         finally:
             self._busy = False
 
@@ -64,9 +68,21 @@ class Driver:
         for timer in self._timers.values():
             timer.cancel()
 
-    def _wake(self, action: events.Wake) -> None:
-        self._rest(action.event)
-        self._timers[action.event] = self._loop.after(action.seconds, lambda: self._woken(action.event))
+    def _perform(self, action: Action) -> None:
+        if isinstance(action, events.Say):
+            self._say(action.text)
+        elif isinstance(action, events.Rest):
+            self._rest(action.event)
+        elif isinstance(action, events.Wake):
+            self._rest(action.event)
+            woken = partial(self._woken, action.event)
+            self._timers[action.event] = self._loop.after(action.seconds, woken)
+        else:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        """Perform an action that only this machine has."""
+        raise NotImplementedError
 
     def _rest(self, event: Event) -> None:
         timer = self._timers.pop(event, None)
@@ -79,94 +95,78 @@ class Driver:
 
 
 class HubDriver(Driver):
-    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node. decide: whether
-    another round follows a failed one; None: none does. run_id: of the job, for all nodes."""
+    """Node 0: the hub and its door.
+
+    attempt: number of this start of node 0. restarts: another round may follow a failed one.
+    run_id: of the job, for all nodes.
+    """
 
     def __init__(
-        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], grace_s: float, success: str, attempt: int = 1,
-        hear: Callable[[int, str, Any], object] = lambda node, topic, body: None,
-        decide: Callable[[events.Decide], events.Decided] | None = None, run_id: str = "",
+        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], owner: Owner,
+        grace_s: float, success: str, attempt: int = 1, *, restarts: bool = False, run_id: str = "",
     ) -> None:  # fmt: skip
-        self.hub = Hub(muster, grace_s, success, os.urandom(8).hex(), attempt, restarts=bool(decide), run_id=run_id)
+        name = os.urandom(8).hex()
+        self.hub = Hub(muster, grace_s, success, name, attempt, restarts=restarts, run_id=run_id)
+        super().__init__(self.hub, loop, say)
         self._port = muster.port
+        self._owner = owner
         self._inside: Inside | None = None
         self._leaving: list[int] = []
-        super().__init__(self.hub, loop, say, {
-            events.Send: self._send,
-            events.Close: lambda action: self._let_go(action.link),
-            events.Admit: lambda action: self.door.admit(action.link),
-            events.TurnAway: lambda action: self.door.turn_away(action.link),
-            events.Listen: lambda action: self.door.open(),
-            events.Sweep: lambda action: self.door.drop_late(),
-            events.LookUp: self._look_up,
-            # At once: what is said because of it, as an order for evidence, is said before what follows from the next message, as a stop.
-            events.Told: lambda action: hear(action.node, action.topic, action.body),
-            events.Decide: lambda action: self.feed(decide(action) if decide else events.Decided(False, action.judgement)),
-        })  # fmt: skip
         self.feed(events.Start())
         self.door = Door(muster, key, loop, say, self.feed, grace_s)
 
     def connect(self, inside: Inside) -> None:
-        """Node 0's own member."""
+        """Add the connection of node 0's own member."""
         self._inside = inside
 
     def plan(self, success: str) -> None:
-        """success: what is said when everything has succeeded."""
+        """success: sentence for the success of the whole job."""
         self.feed(events.Planned(success))
 
     def dismiss(self) -> None:
-        """This side leaves before the others."""
+        """Leave before the other nodes."""
         self.feed(events.Dismiss())
 
     def end_late(self, finished: str) -> None:
-        """Ends a job with followers in which this node has succeeded and others do not end: it cannot leave them alone."""
+        """End a job with followers: this node has succeeded, and other nodes do not end."""
         self.feed(events.EndLate(finished))
 
     def say(self, topic: str, body: object, nodes: Iterable[int] = ()) -> None:
-        """To these nodes, or to all. Raises WireError, TypeError or ValueError where no frame can hold it."""
-        topics.require_room(topic, body)
+        """Send a word to these nodes, or to all.
+
+        Raises WireError, TypeError or ValueError where no frame can hold it.
+        """
+        wire.require_room(topic, body)
         self.feed(events.Word(topic, body, tuple(nodes)))
 
     def hurry(self) -> None:
-        """Says what the job died of, as far as that is known; behind what node 0's own member has just said."""
-        self._loop.after(0, lambda: self.feed(events.Hurry()))
-
-    @property
-    def offers(self) -> dict[int, Mapping[str, str]]:
-        """By node."""
-        return self.hub.here.offers
-
-    @property
-    def others_end(self) -> bool:
-        """Whether other nodes are still ending."""
-        return self.hub.others_end
-
-    @property
-    def settled(self) -> bool:
-        """Whether every node that is there has taken the verdict."""
-        return self.hub.settled
-
-    def stay(self, since: float, most_s: float, run: Callable[[Callable[[], bool], Callable[[], float]], None]) -> None:
-        """For a node that has not taken the verdict, and that nothing was heard of since then: a network that is away for a moment keeps it
-        from it, and it would say that node 0 was killed."""
-        judged, until = self.hub.judgement, since + most_s
-        name = self.hub.unheard(since) if judged and judged.outcome != "stopped" else ""
-        left = until - self._loop.clock()
-        if name and left > 0:
-            text = f"{name} has not taken the verdict: its network may be away, and has {left:.0f} s to come back"
-            self._say(f"muster: {text}")
-            run(lambda: self.settled or not self.hub.unheard(since), lambda: until)
-            soon = self._loop.clock() + BACK_S
-            run(lambda: self.settled, lambda: soon)
-
-    @property
-    def owed(self) -> bool:
-        """Whether a node that has not come yet may still come, and is to hear how the job ended."""
-        return self.hub.owed
+        """Judge by what is known, behind what node 0's own member has just said."""
+        self._loop.after(0, partial(self.feed, events.Hurry()))
 
     def close(self) -> None:
         super().close()
         self.door.close()
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, events.Send):
+            self._send(action)
+        elif isinstance(action, events.Close):
+            self._let_go(action.link)
+        elif isinstance(action, events.Admit):
+            self.door.admit(action.link)
+        elif isinstance(action, events.TurnAway):
+            self.door.turn_away(action.link)
+        elif isinstance(action, events.Listen):
+            self.door.open()
+        elif isinstance(action, events.Sweep):
+            self.door.drop_late()
+        elif isinstance(action, events.LookUp):
+            lookup.look_up(action.host, self._port, self._loop, partial(self._resolved, action.node))
+        elif isinstance(action, events.Told):
+            # At once: an order for evidence is said before the stop that the next message causes.
+            self._owner.on_word(action, at_node_0=True)
+        elif isinstance(action, events.Decide):
+            self.feed(self._owner.decide(action))
 
     def _send(self, action: events.Send) -> None:
         if self._inside and INSIDE in action.links:
@@ -174,21 +174,20 @@ class HubDriver(Driver):
         self.door.send(action.message, action.links)
 
     def _let_go(self, link: int) -> None:
-        """Once the job has ended, all at once when each has its verdict: some platforms kill the others when the first leaves."""
+        """Close connections; of a job that has ended all at once, when each has its verdict.
+
+        Some platforms kill the other containers when the first exits.
+        """
         self._leaving.append(link)
         while self._leaving and (self.hub.settled or not self.hub.judgement):
-            self._hang_up(self._leaving.pop())
+            link = self._leaving.pop()
+            if link == INSIDE and self._inside:
+                self._inside.deliver(events.Broken(0))
+            self.door.drop(link)
 
-    def _hang_up(self, link: int) -> None:
-        if link == INSIDE and self._inside:
-            self._inside.deliver(events.Broken(0))
-        self.door.drop(link)
-
-    def _look_up(self, action: events.LookUp) -> None:
-        def answered(found: list[lookup.Address], why: str) -> None:
-            self.feed(events.Resolved(action.node, tuple(str(address.sockaddr[0]) for address in found), why))
-
-        lookup.look_up(action.host, self._port, self._loop, answered)
+    def _resolved(self, node: int, found: list[lookup.Address], why: str) -> None:
+        addresses = tuple(str(address.sockaddr[0]) for address in found)
+        self.feed(events.Resolved(node, addresses, why))
 
 
 class Inside:
@@ -224,43 +223,21 @@ class Inside:
         self._feed = lambda event: None
 
 
-@dataclass(frozen=True)
-class Calls:
-    """What a member calls, in a turn of the loop of its own. released: all may start, and who was late. stop: another node has failed.
-    judged: what the job died of, or that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others
-    long enough. word: of node 0. again: all start once more."""
-
-    released: Callable[[str], object]
-    stop: Callable[[Judgement], object]
-    judged: Callable[[Judgement], object]
-    lost: Callable[[Suspect], object]
-    dismissed: Callable[[], object]
-    word: Callable[[str, Any], object] = lambda topic, body: None
-    again: Callable[[events.Again], object] = lambda action: None
-
-
 class MemberDriver(Driver):
-    """A node: the member and its way to node 0. attempt: of this start of the node. hub: on node 0, the one in this process."""
+    """A node: the member and its way to node 0.
+
+    attempt: number of this start of the node. hub: on node 0, the one in this process.
+    """
 
     def __init__(
-        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], calls: Calls, attempt: int = 1,
-        hub: HubDriver | None = None,
+        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], owner: Owner,
+        attempt: int = 1, hub: HubDriver | None = None,
     ) -> None:  # fmt: skip
-        self._pending = 0  # calls
         self.member = Member(muster, os.urandom(8).hex(), socket.gethostname(), attempt)
+        super().__init__(self.member, loop, say)
+        self._owner = owner
+        self._pending = 0  # news that the owner has not taken
         self._way = Inside(loop, hub, self.feed) if hub else Dialler(muster, key, loop, self.feed)
-        super().__init__(self.member, loop, say, {
-            events.Send: lambda action: self._way.send(action.message),
-            events.Close: lambda action: self._way.hang_up(),
-            events.Dial: lambda action: self._way.dial(action.again),
-            events.Released: lambda action: self._call(lambda: calls.released(action.text)),
-            events.Stop: lambda action: self._call(lambda: calls.stop(action.judgement)),
-            events.Again: lambda action: self._call(lambda: calls.again(action)),
-            events.Judged: lambda action: self._call(lambda: calls.judged(action.judgement)),
-            events.Lost: lambda action: self._call(lambda: calls.lost(action.suspect)),
-            events.Dismissed: lambda action: self._call(calls.dismissed),
-            events.Told: lambda action: self._call(lambda: calls.word(action.topic, action.body)),
-        })  # fmt: skip
 
     def start(self) -> None:
         self.feed(events.Start())
@@ -272,21 +249,22 @@ class MemberDriver(Driver):
         self.feed(events.Ready(facts, index, host, offers))
 
     def fail(self, suspect: Suspect) -> None:
-        """The first that went wrong here; report() says the rest."""
+        """Send the first failure of this node; report() sends the rest."""
         self.feed(events.Fail(suspect))
 
     def done(self, finish: Finish, unseen: int = 0) -> None:
         self.feed(events.Done(finish, unseen))
 
     def report(
-        self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[Note], state: Mapping[str, Any] = NOTHING
-    ) -> None:
-        """How this node has ended."""
+        self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[Note],
+        state: Mapping[str, Any] = NOTHING,
+    ) -> None:  # fmt: skip
+        """Report how this node has ended."""
         self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes), state))
 
     def say(self, topic: str, body: object) -> None:
-        """To node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
-        topics.require_room(topic, body)
+        """Send a word to node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
+        wire.require_room(topic, body)
         self.feed(events.Word(topic, body))
 
     def leave(self) -> None:
@@ -297,51 +275,37 @@ class MemberDriver(Driver):
         self._way.close()
 
     @property
-    def joined(self) -> bool:
-        return self.member.joined
-
-    @property
     def over(self) -> bool:
-        """Nothing more will be heard, and all that was is told."""
+        """True once nothing more will be heard, and the owner has taken all news."""
         return self.member.over and not self._pending
 
     @property
-    def missing(self) -> str:
-        """What is waited for, as far as it is known here; "" once all are released."""
-        return self.member.missing
-
-    def strange_s(self, now: float) -> float:
-        """For how long another ranklaunch has answered at node 0's port."""
-        return 0.0 if self.member.strange_since is None else now - self.member.strange_since
-
-    @property
-    def shared(self) -> Mapping[str, str]:
-        """What node 0 offers, once all are released."""
-        return self.member.shared
-
-    @property
-    def table(self) -> str:
-        """The digest of the rank table by which all start."""
-        return self.member.table
-
-    @property
-    def run_id(self) -> str:
-        """Of the job, as node 0 says it, once all are released."""
-        return self.member.run_id
-
-    @property
     def flushed(self) -> bool:
-        """Whether all that was said is on its way."""
+        """True if all messages are on their way."""
         return self._way.flushed
 
+    def strange_s(self, now: float) -> float:
+        """Seconds for which another ranklaunch has answered at node 0's port."""
+        return 0.0 if self.member.strange_since is None else now - self.member.strange_since
+
     def wall(self, clock: float) -> float:
-        """A time of this node's monotonic clock as seconds since 1970, by node 0's clock where that is known."""
+        """A time of this node's monotonic clock as seconds since 1970, by node 0's clock if that is known."""
         return self._loop.wall(clock) if self.member.offset is None else clock + self.member.offset
 
-    def _call(self, what: Callable[[], object]) -> None:
-        def call() -> None:
-            self._pending -= 1
-            what()
+    def _do(self, action: Action) -> None:
+        if isinstance(action, events.Send):
+            self._way.send(action.message)
+        elif isinstance(action, events.Close):
+            self._way.hang_up()
+        elif isinstance(action, events.Dial):
+            self._way.dial(action.again)
+        else:
+            self._pending += 1
+            self._loop.after(0, partial(self._tell, action))
 
-        self._pending += 1
-        self._loop.after(0, call)
+    def _tell(self, action: Action) -> None:
+        self._pending -= 1
+        if isinstance(action, events.Told):
+            self._owner.on_word(action)
+        else:
+            self._owner.on_news(action)

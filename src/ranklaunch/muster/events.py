@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Union
 
+from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Message
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Note
@@ -376,6 +378,33 @@ Row = tuple[str, ...]
 Key = Union[str, type[Event]]
 
 
+class Kept:
+    """Words that one side has said to the other and may have to say again, in order. heard: the number of the last from there.
+
+    Each word is heard once, and in order, however often a connection breaks: it has a number, is kept until a ping or a
+    pong tells that it was heard, and is said again to whoever comes back.
+    """
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self._said: deque[Message] = deque()
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._said)
+
+    def add(self, message: Message) -> None:
+        self._said.append(message)
+
+    def drop(self, message: Message) -> None:
+        """What was heard there, as a message of the other side tells; one that tells nothing is of an older version."""
+        last = wire.number({"heard": 0, **message}, "heard")
+        while self._said and self._said[0]["number"] <= last:
+            self._said.popleft()
+
+    def clear(self) -> None:
+        self._said.clear()
+
+
 class Machine:
     """One without input or output. attempt: of this start of its node. round: which of the job's rounds this is, by which messages are
     fenced."""
@@ -386,6 +415,7 @@ class Machine:
         self.state = state
         self.attempt = attempt
         self.round = 0
+        self._last_word = 0
         self._now = Now(0.0, 0.0)
         self._actions: list[Action] = []
 
@@ -407,6 +437,16 @@ class Machine:
     def _stamped(self, message: Message) -> Message:
         """Every message says of which attempt and round it is."""
         return {**message, "attempt": self.attempt, "round": self.round}
+
+    def _hear_once(self, node: int, kept: Kept, message: Message) -> None:
+        number, topic, body = wire.number(message, "number"), wire.text(message, "topic"), message["body"]
+        if number > kept.heard:
+            kept.heard = number
+            self._do(Told(node, topic, body))
+
+    def _worded(self, word: Word) -> Message:
+        self._last_word += 1
+        return self._stamped({"type": "word", "number": self._last_word, "topic": word.topic, "body": word.body})
 
 
 def rules(machine: type, states: tuple[str, ...], table: Mapping[Key, Row]) -> dict[tuple[str, Key], Callable[..., Any]]:

@@ -6,12 +6,14 @@ A machine without input or output: events go in, actions come out, and TABLE say
 
 from __future__ import annotations
 
+import errno
+
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import events, liveness, wire
 from ranklaunch.muster.barrier import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
-from ranklaunch.muster.connections import Reception
-from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Row
-from ranklaunch.muster.reports import Node, Reports, told
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
+from ranklaunch.muster.membership import Roll
+from ranklaunch.muster.reports import Node, Present, Reports, told
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
@@ -57,14 +59,27 @@ TABLE: dict[Key, Row] = {
 TICK_S, QUIET_TICK_S = 0.25, 5.0  # the second while the job runs
 
 
-class Hub(Reception):
-    """success: what is said when everything has succeeded. name: tells two starts of node 0 apart. restarts: whether a round may follow
-    a failed one: it is asked then. run_id: of the job, for all nodes."""
+class Hub(Machine):
+    """Node 0's machine.
+
+    success: sentence for the success of everything. name: tells two starts of node 0 apart. run_id: of the job, for all
+    nodes. restarts: another round may follow a failed one; a node that was not in the first round has no part in it.
+    """
 
     def __init__(
         self, muster: Muster, grace_s: float, success: str, name: str, attempt: int = 1, *, restarts: bool = False, run_id: str = ""
     ) -> None:
-        super().__init__(GATHERING, muster, grace_s, name, attempt, restarts=restarts)
+        super().__init__(GATHERING, attempt)
+        self.judgement: Judgement | None = None
+        self._muster = muster
+        self._hub_name = name
+        self._restarts = restarts
+        self._grace_s = grace_s
+        self._roll = Roll(muster.hosts, muster.allowed)
+        self.here = Present(self._roll)
+        self._reports = Reports(self.here, muster.hosts, grace_s, muster.lost_after_s)
+        self._released: Message = {}  # the message to all at the last release
+        self._again: Message = {}  # the message to all at the beginning of this round, if it is not the first
         self._success = success
         self._run_id = run_id
         self._gathering = Gathering(muster, self._roll, later=attempt > 1)
@@ -132,7 +147,7 @@ class Hub(Reception):
 
     def _note(self, node: Node, message: Message) -> None:
         """What it is busy with."""
-        node.entry.doing = wire.text(message, "doing")[: blame.LINE]
+        node.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
         """It is ready, or is so again with another rank table: releases all, once all are and agree; judges, once it is certain that they
@@ -141,8 +156,8 @@ class Hub(Reception):
         if number <= node.readies:
             return
         node.readies = number
-        self._roll.renew(node.entry)
-        self._gathering.ready(node.entry, node.prepared(message), self._now.clock)
+        self._roll.renew(node)
+        self._gathering.ready(node, node.prepared(message), self._now.clock)
         self._look()
 
     def _hear_word(self, node: Node, message: Message) -> None:
@@ -252,10 +267,10 @@ class Hub(Reception):
         self._again = {**told("again", event.judgement), "next": dict(event.next)}
         for node in self.here.by_instance.values():
             node.renew()
-            self._roll.renew(node.entry)
+            self._roll.renew(node)
             if node.link is None:
                 node.gone_at, node.back_by = self._now.clock, self._now.clock + liveness.RESET_S
-                self._do(events.Wake(events.Overdue(node.entry.instance), liveness.RESET_S))
+                self._do(events.Wake(events.Overdue(node.instance), liveness.RESET_S))
         self._gathering = Gathering(self._muster, self._roll, later=True)
         self._reports = Reports(self.here, self._muster.hosts, self._grace_s, self._muster.lost_after_s)
         self._broadcast(self._again)
@@ -350,6 +365,123 @@ class Hub(Reception):
         if due:
             self._next_status = self._now.clock + STATUS_S
         return due
+
+    # Connections
+
+    def _drop(self, event: events.Nonsense) -> None:
+        """A connection is worth nothing any more. Of a node that has signed: a defect, or another version."""
+        self._do(events.Close(event.link))
+        node = self.here.by_link.get(event.link)
+        if not node:
+            return
+        if self.here.is_odd(node):
+            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why}"))
+        super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
+
+    def _miss(self, event: events.Broken) -> None:
+        """Its connection broke: it has a moment to come back, unless it has said all that it had to say."""
+        node = self.here.disconnect(event.link)
+        if node and node.reported:
+            node.told = True
+        elif node:
+            seconds = liveness.time_to_return(event.error)
+            node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
+            self._do(events.Wake(events.Overdue(node.instance), seconds))
+
+    def _see_off(self, event: events.Broken) -> None:
+        """Its connection is over, and so is the job."""
+        node = self.here.disconnect(event.link)
+        if node:
+            node.told = True
+
+    def _forget(self, event: events.Overdue) -> None:
+        """It may be started again, and come again."""
+        node = self.here.overdue(event.instance, self._now)
+        if node:
+            self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
+            self._reports.forget(node)
+            self.here.remove(node)
+
+    def _lose(self, event: events.Overdue) -> None:
+        """It is gone, or node 0 is cut off from all, and the job ends with it: looks again where that is not known yet."""
+        node = self.here.overdue(event.instance, self._now)
+        if node and self._reports.is_unclear(node, self._now):
+            self._do(events.Wake(event, liveness.LOOK_S))
+        elif node:
+            self._reports.lose(node, self._now)
+            self.here.remove(node)
+            self._begin_end()
+
+    # Who comes
+
+    def _enrol(self, event: First) -> Node:
+        """A node comes, or comes back, and is welcome."""
+        node = self.here.come(event, self._now)
+        if node.link is not None:
+            self._do(events.Close(node.link))
+            self.here.disconnect(node.link)
+        self.here.connect(node, event.link, self._now)
+        self._do(events.Admit(event.link))
+        self._send(node, {"type": "welcome", "hub": self._hub_name})
+        if self._again:  # it may not have heard of it; else this is nothing new to it
+            self._send(node, self._again)
+        return node
+
+    def _readmit(self, event: First) -> None:
+        """One that comes back goes on; for another one the job has started without it."""
+        if self._is_known(event):
+            node = self._enrol(event)
+            self._send(node, self._released, *node.words)
+        else:
+            self._turn_away(event)
+
+    def _take_back(self, event: First) -> None:
+        """As readmit, before the release."""
+        if self._is_known(event):
+            self._enrol(event)
+        else:
+            self._turn_away(event)
+
+    def _is_known(self, event: First) -> bool:
+        return wire.text(event.message, "instance") in self.here.by_instance
+
+    def _turn_away(self, event: First) -> None:
+        text = f"{self._roll.name(wire.number(event.message, 'node'))} came when the job had already started without it"
+        is_back = self._reports.has_lost(wire.text(event.message, "instance"))  # too late: the job ends because it was gone
+        judgement = self._reports.judge() if is_back else Judgement("failed", WaitError.exit_code, text)
+        self._do(events.TurnAway(event.link))
+        self._do(events.Send(self._stamped(told("judgement", judgement)), (event.link,)))
+
+    def _stop_it(self, event: First) -> None:
+        """It comes, and is told to stop."""
+        if self._restarts and self._released and not self._is_known(event):
+            self._turn_away(event)
+            return
+        node = self._enrol(event)
+        self._send(node, self._stop_message(), *node.words)  # before that one that was never released hears none
+
+    def _tell_it(self, event: First) -> None:
+        """It comes, and is told the judgement."""
+        assert self.judgement
+        self._send(self._enrol(event), told("judgement", self.judgement))
+
+    def _send_off(self, event: First) -> None:
+        """It comes, and is told that node 0 leaves."""
+        self._send(self._enrol(event), {"type": "dismissed"})
+
+    # Sending
+
+    def _name(self, node: Node) -> str:
+        return self._roll.name(node.node)
+
+    def _send(self, node: Node, *messages: Message) -> None:
+        links = self.here.links_of((node,))
+        self._actions += [events.Send(self._stamped(message), links) for message in messages if links]
+
+    def _broadcast(self, message: Message) -> None:
+        links = tuple(self.here.by_link)
+        if links:
+            self._do(events.Send(self._stamped(message), links))
 
 
 Hub.rules = events.rules(Hub, STATES, TABLE)

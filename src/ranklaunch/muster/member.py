@@ -9,8 +9,7 @@ import errno
 from collections.abc import Mapping
 
 from ranklaunch.muster import events, liveness, wire
-from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Row
-from ranklaunch.muster.topics import Kept, Speaker
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Kept, Key, Machine, Row
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame, reading
@@ -62,7 +61,7 @@ TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more
 SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
 
 
-class Member(Speaker):
+class Member(Machine):
     """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared, run_id, table:
     what node 0 offers, the job's id, and the digest of the rank table by which all start, once all are released. offset: seconds by which
     node 0's wall clock is ahead of this node's monotonic one, once measured."""

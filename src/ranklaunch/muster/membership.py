@@ -17,7 +17,7 @@ MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
 
 class Entry:
     """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
-    doing: what it is busy with before that. index, named: its place and
+    doing: what it is busy with before that. stated, named: its place and
     host by its own word, which may be a rank table's; known once it is ready; gives: it has something for the others then. arrived: seconds
     on the hub's clock."""
 
@@ -26,13 +26,13 @@ class Entry:
         self.doing = doing
         self.facts: Mapping[str, str] | None = None
         self.ready = 0.0
-        self.index: int | None = None
+        self.stated: int | None = None
         self.named = ""
         self.gives = False
 
     @property
     def place(self) -> int:
-        return self.node if self.index is None else self.index
+        return self.node if self.stated is None else self.stated
 
     @property
     def moved(self) -> bool:
@@ -121,9 +121,9 @@ class Roll:
 
     def name(self, node: int) -> str:
         """A node as people know it."""
-        entry = next((entry for entry in self._by_node.get(node, ()) if entry.index is not None), None)
+        entry = next((entry for entry in self._by_node.get(node, ()) if entry.stated is not None), None)
         host = entry.named if entry else self.hosts[node] if self._is_node(node) else ""
-        index = entry.index if entry else node
+        index = entry.stated if entry else node
         return f"node {index} ({host})" if host else f"node {index}"
 
     def waiting(self, why: Mapping[int, str]) -> str:

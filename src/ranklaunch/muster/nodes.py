@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.errors import WaitError
@@ -16,13 +17,15 @@ from ranklaunch.verdict.model import Note
 
 if TYPE_CHECKING:
     from ranklaunch.muster.driver import HubDriver, MemberDriver
-    from ranklaunch.muster.events import Again, Decide, Decided
+    from ranklaunch.muster.events import Action, Again, Decide, Decided, Dismissed, Judged, Lost, Released, Stop, Told
+    from ranklaunch.muster.hub import Hub
 
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
 STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
+BACK_S = 2.0  # for a node that is heard again to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
 DONE_SAID_S = 2.0
@@ -30,15 +33,20 @@ OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, an
 PROGRESS_S = 30.0
 
 
-@dataclass(frozen=True)
-class OfNodes:
-    """Who hears of the other nodes: all are released (who was late, and the seconds that this node waited); another has failed; how the
-    job ended; node 0 is lost."""
+class Listener(Protocol):
+    """Attempt that hears of the other nodes."""
 
-    released: Callable[[str, float], None]
-    stop: Callable[[Judgement], None]
-    judged: Callable[[Judgement], None]
-    lost: Callable[[Suspect], None]
+    def on_released(self, text: str, waited_s: float) -> None:
+        """Start: all nodes are ready. text: names the nodes that came late. waited_s: seconds that this node has waited."""
+
+    def on_stop(self, judgement: Judgement) -> None:
+        """Stop: another node has failed."""
+
+    def on_judged(self, judgement: Judgement) -> None:
+        """Take the judgement of the whole job."""
+
+    def on_lost(self, suspect: Suspect) -> None:
+        """Go on without node 0, which is lost."""
 
 
 class Ending(Protocol):
@@ -53,10 +61,11 @@ class Ending(Protocol):
 
 
 class Nodes:
-    """decide: whether another round follows a failed one, asked on node 0; None: none does. run_id: the job's, where it is known here."""
+    """listener: returns the attempt that runs. decide: on node 0, decides if another round follows a failed one; None: never. run_id: of
+    the job, if this node knows it."""
 
     def __init__(
-        self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes,
+        self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], listener: Callable[[], Listener],
         decide: Callable[[Decide], Decided] | None = None, run_id: str = "",
     ) -> None:  # fmt: skip
         self.again: Again | None = None  # how all start once more, after this round
@@ -66,7 +75,7 @@ class Nodes:
         self._env = env
         self._loop = loop
         self._say = say
-        self._hear = hear
+        self._listener = listener
         self._hub: HubDriver | None = None
         self._member: MemberDriver | None = None
         self._begin(plan)
@@ -76,8 +85,7 @@ class Nodes:
         """Another round, for which all meet again."""
         self._begin(plan)
         self._round += 1
-        if self._hub:
-            self._hub.plan(f"{everything(plan, of_job=True)} succeeded")
+        self.succeeds_with(self._success)
 
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
@@ -98,21 +106,23 @@ class Nodes:
         if not muster or self._member:
             return
         from ranklaunch.muster import secret, wire  # sockets, which one node does not need
-        from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
+        from ranklaunch.muster.driver import HubDriver, MemberDriver
 
         key, attempt = wire.job_key(secret.secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
         if muster.node == 0:
-            success = f"{everything(self._plan, of_job=True)} succeeded"
-            hear = lambda node, topic, body: self._on_word(node, topic, body, at_node_0=True)  # noqa: E731
             self._hub = HubDriver(
-                muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear, self._decide, self.run_id
+                muster, key, self._loop, self._say, self, self._plan.limits.grace_s, self._success, attempt,
+                restarts=bool(self._decide), run_id=self.run_id,
             )  # fmt: skip
             if not muster.secret:
                 self._say(f"muster: {secret.guessed(handed=bool(self._plan.offers))}")
-        word = lambda topic, body: self._on_word(0, topic, body)  # noqa: E731
-        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word, self._on_again)
-        self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
+        self._member = MemberDriver(muster, key, self._loop, self._say, self, attempt, self._hub)
         self._member.start()
+
+    @property
+    def _success(self) -> str:
+        """Sentence for the success of the whole job."""
+        return f"{everything(self._plan, of_job=True)} succeeded"
 
     def busy(self, doing: str) -> None:
         if self._member:
@@ -124,23 +134,22 @@ class Nodes:
         assert self._member
         assert plan.muster
         self._plan = plan  # a rank table may have changed the places
-        if self._hub:
-            self._hub.plan(f"{everything(plan, of_job=True)} succeeded")
+        self.succeeds_with(self._success)
         began = since = self._ready_at = self._loop.clock()
-        joined = False
+        joined, member = False, self._member.member
         self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host, offers)
         while not self._released and not stopped():
             now = self._loop.clock()
-            if joined != self._member.joined:
-                joined, since = self._member.joined, now
+            if joined != member.joined:
+                joined, since = member.joined, now
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 seconds, setting = f"{plan.muster.timeout_s:g}", "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S)"
-                msg = f"waited {seconds} s in vain for {self._member.missing or 'node 0'}; {setting} sets how long"
+                msg = f"waited {seconds} s in vain for {member.missing or 'node 0'}; {setting} sets how long"
                 raise WaitError(msg)
             strange_s = self._member.strange_s(now)
             if strange_s >= STRANGE_S + plan.limits.grace_s:
-                waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {self._member.missing}"
+                waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {member.missing}"
                 msg = f"{waited}; of two jobs on one node, one needs another port: --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
                 raise WaitError(msg)
             self._loop.step(min(left, 1.0))
@@ -156,14 +165,14 @@ class Nodes:
     @property
     def table(self) -> str:
         """The digest of the rank table by which all start, "" where there is none."""
-        return self._member.table if self._member else ""
+        return self._member.member.table if self._member else ""
 
     @property
     def shared(self) -> Mapping[int, Mapping[str, str]]:
         """What the nodes have offered, by node: node 0 knows of all, the others of node 0."""
         if self._hub:
-            return self._hub.offers
-        return {0: self._member.shared} if self._member else {}
+            return self._hub.hub.here.offers
+        return {0: self._member.member.shared} if self._member else {}
 
     # Words, from the release to the end. Of one node without a muster they come back to itself, so that nobody needs to ask.
 
@@ -177,22 +186,25 @@ class Nodes:
         if self._member:
             self._member.say(topic, body)
         elif not self._plan.muster:
-            self._loop.after(0, lambda: self._on_word(0, topic, body, at_node_0=True))
+            self._loop.after(0, partial(self._hear, 0, topic, body, at_node_0=True))
 
     def tell_nodes(self, topic: str, body: object, nodes: Sequence[int] = ()) -> None:
         """As node 0, to these or to all. Raises as tell_node_0."""
         if self._hub:
             self._hub.say(topic, body, nodes)
         elif not self._plan.muster:
-            self._loop.after(0, lambda: self._on_word(0, topic, body))
+            self._loop.after(0, partial(self._hear, 0, topic, body))
 
     def succeeds_with(self, text: str) -> None:
         """As node 0: what is said when all have succeeded."""
         if self._hub:
             self._hub.plan(text)
 
-    def _on_word(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
-        """What nobody hears is of a later version."""
+    def on_word(self, word: Told, *, at_node_0: bool = False) -> None:
+        self._hear(word.node, word.topic, word.body, at_node_0=at_node_0)
+
+    def _hear(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
+        """Pass a word on. A topic without a listener is of a later version."""
         try:
             hear = self._hearing.get((topic, at_node_0))
             if hear:
@@ -227,7 +239,7 @@ class Nodes:
         self._member.done(finish, unseen)
         patience = self._plan.muster.end_timeout_s
         ends = self._loop.clock() + patience
-        self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
+        self._timer = self._loop.after(min(DONE_SAID_S, patience), partial(self._wait_for_others, ends))
         return True
 
     def decided(self, *, outlasts: bool = False) -> None:
@@ -237,8 +249,9 @@ class Nodes:
             self._timer.cancel()
         if outlasts and self._member and not (self._hub or self._member.over):
             self._outlasts = True
-            said = self._told[0].outcome if self._told else self._order.outcome if self._order else ""
-            self._loop.after(0 if said == "stopped" else OWN_WORDS_S, self._report_early)
+            first = self._told[0] if self._told else self._order
+            is_stopped = bool(first and first.outcome == "stopped")
+            self._loop.after(0 if is_stopped else OWN_WORDS_S, self._report_early)
 
     def _report_early(self) -> None:
         """Nothing of its own has failed: this node may only be ended last."""
@@ -254,9 +267,8 @@ class Nodes:
     def others_end(self) -> bool:
         """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
         if self._hub:
-            return self._hub.others_end
-        ended = self._judgement or self.again
-        return bool(self._outlasts and not ended and self._member and not self._member.over)
+            return self._hub.hub.others_end
+        return bool(self._outlasts and self._member and not self._is_over(self._member))
 
     @property
     def judged(self) -> bool:
@@ -288,80 +300,112 @@ class Nodes:
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
-        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], ending: Ending,
+        self, local: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[Note], ending: Ending,
         state: Callable[[], Mapping[str, Any]] = dict,
     ) -> Judgement:  # fmt: skip
-        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone. state: for whoever decides whether
-        another round follows; `again` says whether one does."""
-        member = self._member
-        if not member:
-            return self._agree_alone(own, state())
-        if not (self._judgement or self.again) and not member.over:
+        """Return the job's judgement; the local one if none comes in time.
+
+        seen: notes of this node alone. state: for the decision about another round; `again` is set if there is one.
+        """
+        if not self._member:
+            return self._agree_alone(local, state())
+        if not self._is_over(self._member):
             self._outlasts = False
-            told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
-            # The first alone can decide, so the others' last lines are not needed.
-            if not (self._hub or member.joined) and self._patience(ending):
-                self._say(f"muster: trying {self._patience(ending):g} s more to tell node 0 of it")
-            what = [*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES]
-            member.report(*what, state())
-            self._run(lambda: bool(self._judgement or self.again) or member.over or self._hurry, lambda: ending.at + self._patience(ending))
-            if self._hurry and not (self._judgement or self.again or member.over):
-                member.report(*what, state())  # that somebody has asked for the stop since
-                if self._hub:  # the others are to hear it before this node leaves
-                    self._hub.hurry()
-                soon = self._loop.clock() + (HURRIED_S if self._hub or self._plan.rounds else 0.0)
-                self._run(lambda: bool(self._judgement or self.again) or member.over, lambda: soon)
+            failures = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
+            # Only the first can decide, so the last lines of the others are left out.
+            brief = [*failures[:1], *map(blame.brief, failures[1:])]
+            report = partial(self._member.report, brief, finishes[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
+            self._await_judgement(self._member, ending, report, state)
         if self.again:
             return self.again.judgement
-        if self._lost and self._order and not (self._judgement or suspects):
-            return self._order  # all were stopping by then
-        if self._lost and not self._judgement:
-            return blame.judge([*suspects, self._lost], finishes, seen)
-        return self._judgement or own
+        if self._judgement or not self._lost:
+            return self._judgement or local
+        if self._order and not suspects:
+            return self._order  # all were stopping when node 0 was lost
+        return blame.judge([*suspects, self._lost], finishes, seen)
 
-    def _agree_alone(self, own: Judgement, state: Mapping[str, Any]) -> Judgement:
-        if not self._decide or self._plan.muster or own.outcome != "failed":
-            return own
+    def _await_judgement(
+        self, member: MemberDriver, ending: Ending, report: Callable[[Mapping[str, Any]], None], state: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        """Report this node's end, and run the loop until node 0 has judged the job."""
+        patience_s = self._patience(ending)
+        if not (self._hub or member.member.joined) and patience_s:
+            self._say(f"muster: trying {patience_s:g} s more to tell node 0 of it")
+        report(state())
+        self._run(lambda: self._is_over(member) or self._hurry, lambda: ending.at + self._patience(ending))
+        if self._hurry and not self._is_over(member):
+            report(state())  # a stop has been requested since
+            if self._hub:  # the others hear of it before this node leaves
+                self._hub.hurry()
+            soon = self._loop.clock() + (HURRIED_S if self._hub or self._plan.rounds else 0.0)
+            self._run(lambda: self._is_over(member), lambda: soon)
+
+    def _is_over(self, member: MemberDriver) -> bool:
+        """Return True once node 0 has judged this round, or nothing more will be heard."""
+        return self.judged or member.over
+
+    def _agree_alone(self, local: Judgement, state: Mapping[str, Any]) -> Judgement:
+        if not self._decide or self._plan.muster or local.outcome != "failed":
+            return local
         from ranklaunch.muster.events import Again, Decide
 
-        decided = self._decide(Decide(own, self._round, bool(state.get("launched")), "", (state,)))
+        decided = self._decide(Decide(local, self._round, bool(state.get("launched")), "", (state,)))
         if decided.again:
             self.again = Again(self._round + 1, decided.judgement, decided.next)
         return decided.judgement
 
+    def decide(self, question: Decide) -> Decided:
+        """Decide on node 0 if another round follows."""
+        assert self._decide
+        return self._decide(question)
+
     def finish(self) -> None:
-        """Until all have written down how the job ended, and no longer than that takes: some platforms kill the others when the first
-        leaves."""
-        member, hub = self._member, self._hub
-        together = bool(member and self._judgement)
-        if member and (together or self._hurry):
-            member.leave()
+        """Wait until all nodes have written their verdicts. Some platforms kill the other containers when the first exits."""
+        if not self._member:
+            return
+        together = bool(self._judgement)
+        if together or self._hurry:
+            self._member.leave()
         until = self._loop.clock() + (HURRIED_S if self._hurry else BYE_S)
-        if hub:
-            self._run(lambda: hub.settled, lambda: until)
-            hub.stay(until - BYE_S, self._plan.muster.lost_after_s if self._plan.muster and not self._hurry else 0.0, self._run)
-            self._tell_late(hub)
-            hub.close()
-        elif member:
-            self._run(lambda: member.flushed and not (together and member.joined), lambda: until)
-        if member:
-            member.close()
+        if self._hub:
+            self._see_off(self._hub, until)
+            self._hub.close()
+        else:
+            member = self._member
+            self._run(lambda: member.flushed and not (together and member.member.joined), lambda: until)
+        self._member.close()
+
+    def _see_off(self, node_0: HubDriver, until: float) -> None:
+        """As node 0, wait for the nodes that have not taken the verdict."""
+        hub = node_0.hub
+        self._run(lambda: hub.settled, lambda: until)
+        if self._plan.muster and not self._hurry:
+            self._wait_for_the_unheard(hub, until - BYE_S, self._plan.muster.lost_after_s)
+        if hub.owed and self._late_s and not self._hurry:
+            self._say(f"muster: listening {self._late_s:g} s more for nodes that have not come yet, which would wait in vain")
+            late = self._loop.clock() + self._late_s
+            self._run(lambda: self._hurry or (not hub.owed and hub.settled), lambda: late)
+
+    def _wait_for_the_unheard(self, hub: Hub, since: float, most_s: float) -> None:
+        """Wait for a node that has not taken the verdict, and is silent since then: its network may be away for a moment, and without
+        the verdict that node would report that node 0 was killed."""
+        until = since + most_s
+        name = hub.unheard(since) if hub.judgement and hub.judgement.outcome != "stopped" else ""
+        left = until - self._loop.clock()
+        if name and left > 0:
+            self._say(f"muster: {name} has not taken the verdict: its network may be away, and has {left:.0f} s to come back")
+            self._run(lambda: hub.settled or not hub.unheard(since), lambda: until)
+            soon = self._loop.clock() + BACK_S
+            self._run(lambda: hub.settled, lambda: soon)
 
     def _patience(self, ending: Ending) -> float:
         """Seconds after the ending for which the job's verdict is worth waiting for."""
         assert self._member
-        if self._member.joined:
+        if self._member.member.joined:
             return self._plan.limits.grace_s + VERDICT_S + (EVIDENCE_S if ending.outcome == "failed" else 0.0)
         if ending.exit_code == WaitError.exit_code:  # it has waited enough
             return 0.0
         return JOIN_S if ending.outcome != "stopped" else 0.0 if self._released else self._late_s
-
-    def _tell_late(self, hub: HubDriver) -> None:
-        """Those who come when all is over: whoever stops a job that is about to start may reach some nodes before others are there."""
-        if hub.owed and self._late_s and not self._hurry:
-            self._say(f"muster: listening {self._late_s:g} s more for nodes that have not come yet, which would wait in vain")
-            until = self._loop.clock() + self._late_s
-            self._run(lambda: self._hurry or (not hub.owed and hub.settled), lambda: until)
 
     def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
         while not done() and (left := deadline() - self._loop.clock()) > 0:
@@ -376,33 +420,38 @@ class Nodes:
         if left <= 0:
             self.leave()
             later = f"{self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
-            self._hear.judged(Judgement("succeeded", 0, f"{self._finished}; other nodes were still running {later}"))
+            text = f"{self._finished}; other nodes were still running {later}"
+            self._listener().on_judged(Judgement("succeeded", 0, text))
             return
         self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
-        self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
+        self._timer = self._loop.after(min(PROGRESS_S, left), partial(self._wait_for_others, ends))
 
-    def _on_released(self, text: str) -> None:
+    def on_news(self, action: Action) -> None:
+        """Call the method of the action: _on_released for Released."""
+        getattr(self, f"_on_{type(action).__name__.lower()}")(action)
+
+    def _on_released(self, action: Released) -> None:
         self._released = True
-        self.run_id = (self._member.run_id if self._member else "") or self.run_id
-        self._hear.released(text, self._loop.clock() - self._ready_at)
+        self.run_id = (self._member.member.run_id if self._member else "") or self.run_id
+        self._listener().on_released(action.text, self._loop.clock() - self._ready_at)
 
-    def _on_stop(self, judgement: Judgement) -> None:
-        self._order = blame.heard(judgement)
-        self._hear.stop(self._order)
+    def _on_stop(self, action: Stop) -> None:
+        self._order = blame.heard(action.judgement)
+        self._listener().on_stop(self._order)
 
-    def _on_again(self, again: Again) -> None:
-        self.again = replace(again, judgement=blame.heard(again.judgement))
-        self._hear.judged(self.again.judgement)
+    def _on_again(self, action: Again) -> None:
+        self.again = replace(action, judgement=blame.heard(action.judgement))
+        self._listener().on_judged(self.again.judgement)
 
-    def _on_judged(self, judgement: Judgement) -> None:
-        self._judgement = blame.heard(judgement)
-        self._hear.judged(self._judgement)
+    def _on_judged(self, action: Judged) -> None:
+        self._judgement = blame.heard(action.judgement)
+        self._listener().on_judged(self._judgement)
 
-    def _on_lost(self, suspect: Suspect) -> None:
-        self._lost = suspect
-        self._hear.lost(suspect)
+    def _on_lost(self, action: Lost) -> None:
+        self._lost = action.suspect
+        self._listener().on_lost(self._lost)
 
-    def _on_dismissed(self) -> None:
+    def _on_dismissed(self, action: Dismissed) -> None:
         self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
         if self._finished:
-            self._hear.judged(Judgement("succeeded", 0, self._finished))
+            self._listener().on_judged(Judgement("succeeded", 0, self._finished))

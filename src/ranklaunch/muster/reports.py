@@ -12,9 +12,8 @@ from dataclasses import replace
 from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import EVIDENCE_S, liveness, wire
-from ranklaunch.muster.events import INSIDE, First, Now
+from ranklaunch.muster.events import INSIDE, First, Kept, Now
 from ranklaunch.muster.membership import NAMED, Entry, Roll
-from ranklaunch.muster.topics import Kept
 from ranklaunch.muster.wire import Message
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
@@ -36,17 +35,29 @@ def told(kind: str, judgement: Judgement) -> Message:
     return message
 
 
-class Node:
-    """One start of one node that has signed. index: its place, that of its greeting until all agree on another; link: its connection,
-    None where that is broken; attempt: by its own count; heard: when it last said something; gone_at: when its connection broke, and
-    back_by: until when it may come back; reported: its last word on how it ended has come; told: it has taken the verdict; inside: it is
-    in this process, and nobody else can say so."""
+class Node(Entry):
+    """One start of one node that has signed.
 
-    def __init__(self, entry: Entry, attempt: int, inside: bool = False) -> None:
-        self.entry = entry
-        self.index = entry.node
-        self.attempt = attempt
-        self.inside = inside
+    | field | meaning |
+    | --- | --- |
+    | index | its place: that of its greeting until all agree on another |
+    | attempt | number of this start, by its own count |
+    | inside | it is in this process, and nobody else can claim so |
+    | link | its connection; None while that is broken |
+    | heard | when its last message came |
+    | gone_at, back_by | when its connection broke, and until when it may come back |
+    | stopping, reported, done | it has taken the order to stop; sent its report; succeeded |
+    | told | it has taken the verdict |
+    | readies | number of its last message that it is ready |
+    """
+
+    def __init__(self, hello: First, now: Now) -> None:
+        message = hello.message
+        instance, host, doing = (wire.text(message, name) for name in ("instance", "host", "doing"))
+        super().__init__(wire.number(message, "node"), instance, host, hello.address, now.clock, doing)
+        self.index = self.node
+        self.attempt = wire.number(message, "attempt")
+        self.inside = hello.link == INSIDE
         self.link: int | None = None
         self.heard = 0.0
         self.gone_at: float | None = None
@@ -59,7 +70,7 @@ class Node:
         self.notes: list[Note] = []
         self.offers: Mapping[str, str] = {}
         self.state: Mapping[str, object] = {}
-        self.readies = -1  # the number of the last word that it is ready
+        self.readies = -1
         self.words = Kept()
 
     def renew(self) -> None:
@@ -72,9 +83,9 @@ class Node:
     def prepared(self, message: Message) -> dict[str, str]:
         """Take the facts of a node from its message that it is ready; return the facts by name."""
         facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
-        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
+        self.stated, self.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
         self.offers = wire.texts(message.get("offers", {}))
-        self.entry.gives = bool(self.offers)
+        self.gives = bool(self.offers)
         return facts
 
 
@@ -91,7 +102,7 @@ class Present:
     def seat(self) -> None:
         """All agree on the places that they say."""
         for node in self.by_instance.values():
-            node.index = node.entry.place
+            node.index = node.place
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
@@ -106,13 +117,11 @@ class Present:
 
     def come(self, event: First, now: Now) -> Node:
         """Return the node that says hello; add a new one."""
-        hello = event.message
-        instance, index, attempt = wire.text(hello, "instance"), wire.number(hello, "node"), wire.number(hello, "attempt")
-        node = self.by_instance.get(instance)
+        node = self.by_instance.get(wire.text(event.message, "instance"))
         if not node:
-            entry = Entry(index, instance, wire.text(hello, "host"), event.address, now.clock, wire.text(hello, "doing"))
-            node = self.by_instance[instance] = Node(entry, attempt, event.link == INSIDE)
-            self._roll.add(entry)
+            node = Node(event, now)
+            self.by_instance[node.instance] = node
+            self._roll.add(node)
         return node
 
     def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
@@ -128,13 +137,13 @@ class Present:
 
     def is_odd(self, node: Node) -> bool:
         """Return True for the first message of a node that makes no sense."""
-        is_first = node.entry.instance not in self._odd
-        self._odd.add(node.entry.instance)
+        is_first = node.instance not in self._odd
+        self._odd.add(node.instance)
         return is_first
 
     def remove(self, node: Node) -> None:
-        self._roll.remove(node.entry.instance)
-        del self.by_instance[node.entry.instance]
+        self._roll.remove(node.instance)
+        del self.by_instance[node.instance]
 
     def connect(self, node: Node, link: int, now: Now) -> None:
         self.by_link[link] = node
@@ -152,7 +161,7 @@ class Present:
         node = self.by_link.get(link)
         if node:
             node.heard = now.clock
-            self._silent.discard(node.entry.instance)
+            self._silent.discard(node.instance)
         return node
 
     def overdue(self, instance: str, now: Now) -> Node | None:
@@ -167,15 +176,15 @@ class Present:
 
     def unfinished(self, leading: int) -> str:
         """Return the names of nodes without success. leading: number of nodes asked about, from node 0."""
-        left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
+        left = [self._roll.name(node.node) for node in self.by_instance.values() if not node.done and node.node < leading]
         return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
 
     def newly_silent(self, seconds: float, now: Now) -> list[Node]:
         """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
         is stopped, or waits for a file system."""
         silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
-        found = [node for node in silent if node.entry.instance not in self._silent]
-        self._silent.update(node.entry.instance for node in found)
+        found = [node for node in silent if node.instance not in self._silent]
+        self._silent.update(node.instance for node in found)
         return found
 
 
@@ -252,7 +261,7 @@ class Reports:
         """Remove a lost node; the loss is a failure unless the node had reported one."""
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
-        self._lost_starts.add(node.entry.instance)
+        self._lost_starts.add(node.instance)
         silent = self._fell_silent(node)
         if node.suspects or (silent and self._is_cut_off):
             return
@@ -291,7 +300,7 @@ class Reports:
     def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
         """Return node 0 as the suspect: the silence of the others shows that its own network failed. nodes: those that have joined."""
         own = next((node for node in self._nodes.values() if node.inside), None)
-        heard = {node.entry.instance: node.heard for node in nodes if node is not own}.values()
+        heard = {node.instance: node.heard for node in nodes if node is not own}.values()
         place = (own.index, self._host(own)) if own else (0, self._hosts[0])
         first, last = min(heard), max(heard)
         return liveness.cut_off(*place, len(heard), now.wall_of(first), now.wall_of(last), now.clock - last)
@@ -322,7 +331,7 @@ class Reports:
         return liveness.suspect(node.index, self._host(node), silent, at, since)
 
     def _host(self, node: Node) -> str:
-        return node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
+        return node.named or (self._hosts[node.node] if 0 <= node.node < len(self._hosts) else "")
 
     # What follows
 
@@ -358,7 +367,7 @@ class Reports:
     @property
     def others_left(self) -> bool:
         """Whether a node beside node 0 that is still there has not said how it ended."""
-        return any(node.gone_at is None and node.entry.node for node in self._left)
+        return any(node.gone_at is None and node.node for node in self._left)
 
     def over(self, now: Now) -> bool:
         """Whether nobody's report is worth waiting for any more. A network that is away for a moment may be what ranks have failed of."""

@@ -32,6 +32,7 @@ MOST = 128 * 1024  # bytes of a body
 MOST_TEXTS = 16
 MOST_TEXT = 4096  # characters
 MOST_PAUSE_S = 3600.0  # between two rounds
+LARGE = 10**12  # a number as large as any that is sent
 LOOKED_AT = 1000  # characters of what makes no sense, of which fewer are shown
 
 Message = dict[str, Any]
@@ -112,6 +113,11 @@ def body(message: Message) -> bytes:
         msg = f"a message of {len(data)} bytes: the most is {MOST}"
         raise WireError(msg)
     return data
+
+
+def require_room(topic: str, body_: object) -> None:
+    """Raises WireError where a frame cannot hold a word, TypeError or ValueError where JSON cannot."""
+    body({"type": "word", "number": LARGE, "topic": topic, "body": body_, "attempt": LARGE, "round": LARGE})
 
 
 def why(error: Exception) -> str:

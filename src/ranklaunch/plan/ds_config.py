@@ -52,24 +52,28 @@ def path_of(args: Sequence[str]) -> str:
 
 
 def judged(job: Job, files: Files, cwd: str) -> Found | None:
-    """What is wrong with the batch sizes, None where nothing is, or where nothing can be said."""
+    """Return what is wrong with the batch sizes; None if nothing is, or if nothing can be said."""
     path = path_of(job.program.args)
-    try:
-        config = loads(files.text(absolute(path, job.folder or cwd), MOST_BYTES) or "{}") if path else {}
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(config, dict) or _is_elastic(config):
-        return None
+    config = _config(absolute(path, job.folder or cwd), files) if path else {}
     numbers = {name: config[name] for name in (TRAIN, MICRO, STEPS) if type(config.get(name)) is int}
-    below = next((name for name, number in numbers.items() if number < 1), "")
-    if below:
-        return Found(f"{clipped(path)}: {below} is {numbers[below]}: expected at least 1", True)
+    for name, number in numbers.items():
+        if number < 1:
+            return Found(f"{clipped(path)}: {name} is {number}: expected at least 1", True)
     ranks = _with_own_data(job.world_size, config)
     if not ranks or TRAIN not in numbers or fits(numbers, ranks):
         return None
     split = _split(numbers, ranks) if _may_split(job.program.args, config) else 0
     unless = f", unless the program splits its model over {split} ranks" if split else ""
     return Found(f"{clipped(path)}: {_told(numbers, ranks)}{unless}: {_remedy(numbers, ranks)}", not split)
+
+
+def _config(path: str, files: Files) -> Mapping[str, Any]:
+    """Return a configuration, empty if it cannot be read, or if DeepSpeed makes its batch sizes itself (elasticity)."""
+    try:
+        config = loads(files.text(path, MOST_BYTES) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) and not _is_elastic(config) else {}
 
 
 def _is_elastic(config: Mapping[str, Any]) -> bool:

@@ -145,17 +145,17 @@ def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterato
     version = _minor(files, prefix, python)
     if not version:
         return
-    said = text_of(files, join(prefix, "pyvenv.cfg"), MOST_VERSION_BYTES)
-    venv = {name.strip().lower(): value.strip() for name, _, value in (line.partition("=") for line in said.split("\n"))}
-    has_system = not said or venv.get("include-system-site-packages", "").lower() == "true"
+    text = text_of(files, join(prefix, "pyvenv.cfg"), MOST_VERSION_BYTES)
+    venv = {name.strip().lower(): value.strip() for name, _, value in (line.partition("=") for line in text.split("\n"))}
+    if text:
+        yield from _beside(files, prefix, version)
+        if venv.get("include-system-site-packages", "").lower() != "true":
+            return
     home = env.get("PYTHONUSERBASE") or join(env.get("HOME", ""), ".local")
     of_user = join(home, f"lib/python{version}/site-packages")
-    if said:
-        yield from _beside(files, prefix, version)
-    if has_system and home.startswith("/") and not env.get("PYTHONNOUSERSITE") and files.is_dir(of_user):
+    if home.startswith("/") and not env.get("PYTHONNOUSERSITE") and files.is_dir(of_user):
         yield version, of_user
-    if has_system:
-        yield from _beside(files, folder_of(venv.get("home", "")) if said else prefix, version)
+    yield from _beside(files, folder_of(venv.get("home", "")) if text else prefix, version)
 
 
 def _beside(files: Files, prefix: str, version: str) -> Iterator[tuple[str, str]]:
@@ -192,6 +192,8 @@ def _installed(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _cann(files: Files, folder: str) -> str:
+    if not files.is_dir(folder):
+        return ""
     infos = (f"{name}/ascend_toolkit_install.info" for name in files.names(folder) if name.endswith("-linux"))
     for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""

@@ -52,15 +52,20 @@ class Layout:
 
     def problems(self) -> Iterator[str]:
         """Why Megatron would refuse it, in words; nothing where it would not."""
+        dense = {"tp": self.tp, "pp": self.pp, "cp": self.cp}
+        experts = {"tp of experts" if self.etp else "tp": self.expert_tp, "ep": self.ep, "pp": self.pp}
         ranks = counted(self.world_size, "rank")
-        if self.world_size % (self.tp * self.pp * self.cp):
-            yield f"{ranks} cannot be divided by {product({'tp': self.tp, 'pp': self.pp, 'cp': self.cp})}"
-        elif self.world_size % (self.expert_tp * self.ep * self.pp):
-            sizes = product({"tp of experts" if self.etp else "tp": self.expert_tp, "ep": self.ep, "pp": self.pp})
-            yield f"{ranks} cannot be divided by {sizes}, so the experts do not fit"
-        elif self.pp > 1 and self.dp != self.expert_dp and not self.order.endswith("pp"):
+        if self.world_size % math.prod(dense.values()):
+            yield f"{ranks} cannot be divided by {product(dense)}"
+        elif self.world_size % math.prod(experts.values()):
+            yield f"{ranks} cannot be divided by {product(experts)}, so the experts do not fit"
+        elif self.pp > 1:
+            yield from self._problems_of_pipelines()
+
+    def _problems_of_pipelines(self) -> Iterator[str]:
+        if self.dp != self.expert_dp and not self.order.endswith("pp"):
             yield f"with the order {self.order}, dp of experts must be that of the rest: {self.expert_dp} is not {self.dp}"
-        elif self.pp > 1 and self._stride("pp", self._sizes()) != self._stride("pp", self._expert_sizes()):
+        elif self._stride("pp", self._sizes()) != self._stride("pp", self._expert_sizes()):
             yield f"with the order {self.order}, experts would have other pipelines than the rest"
 
     def groups(self, kind: str) -> Groups:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch.env.job import Job, Node
-from ranklaunch.env.provenance import Candidate, Reading
+from ranklaunch.env.reader import Reading
 from ranklaunch.errors import counted
-from ranklaunch.fields import as_dict
+from ranklaunch.fields import json_of
 from ranklaunch.redact import redact
 
 if TYPE_CHECKING:
@@ -313,57 +313,67 @@ class Plan:
 
 def as_json(plan: Plan) -> dict[str, Any]:
     """The plan as contract-bound JSON (schema ranklaunch.plan/2): keys are only ever added. Secrets are hidden."""
-    job = plan.job
     return {
         "schema": SCHEMA,
-        "platform": job.platform,
+        "platform": plan.job.platform,
         "method": plan.method,
         "why": plan.why,
-        "job": {
-            "name": job.name,
-            "attempt": job.attempt,
-            **({"restart": job.restart} if job.restart else {}),
-            "world_size": job.world_size,
-            "node_index": job.node_index,
-            "accelerator": job.accelerator,
-            "nodes": [_node(node) for node in job.nodes],
-            **({"idle": [_node(node) for node in job.idle]} if job.idle else {}),
-        },
-        "files": [as_dict(file) for file in plan.files],
+        "job": _job(plan.job),
+        "files": json_of(plan.files),
         "private": plan.private,
-        "services": [_process(service) for service in plan.services],
-        "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
+        "services": list(map(_process, plan.services)),
+        "waits": [{"for": wait.kind, **_fields(wait, "what", "timeout_s", "seen")} for wait in plan.waits],
         "muster": _muster(plan.muster) if plan.muster else None,
-        "gather": [_process(step) for step in plan.gather],
-        "prepare": [_process(step) for step in plan.prepare],
-        "processes": [_process(process) for process in plan.processes],
-        "recorders": as_dict(plan.recorders),
-        "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
+        "gather": list(map(_process, plan.gather)),
+        "prepare": list(map(_process, plan.prepare)),
+        "processes": list(map(_process, plan.processes)),
+        "recorders": json_of(plan.recorders),
+        "rank_logs": [_fields(log, "rank", "log", "tag") for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
-        "limits": as_dict(plan.limits),
-        "save": as_dict(plan.save),
-        **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
+        "limits": json_of(plan.limits),
+        "save": json_of(plan.save),
+        **_set(restarts=plan.rounds and {**json_of(plan.rounds), "marks": list(plan.marks)}),
         "watch": _watch(plan.watch),
-        **({"console": as_dict(plan.console)} if plan.console else {}),
-        **({"fewer_ranks": True} if plan.fewer_ranks else {}),
-        **({"trust": as_dict(plan.trust)} if plan.trust != Trust() else {}),
-        **({"tell": {**as_dict(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
-        "values": [_reading(reading) for reading in plan.values],
+        **_set(
+            console=json_of(plan.console),
+            fewer_ranks=plan.fewer_ranks,
+            trust=plan.trust != Trust() and json_of(plan.trust),
+            tell=plan.tell and {**json_of(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))},
+        ),
+        "values": json_of(plan.values),
         "warnings": list(plan.warnings),
     }
 
 
-def _watch(watch: Watch) -> dict[str, Any]:
-    """slow only where it is not as by default."""
-    values = as_dict(watch)
-    return values if watch.slow != Watch().slow else {key: value for key, value in values.items() if key != "slow"}
+def _set(**values: object) -> dict[str, object]:
+    """Return the values that are set: keys of others are left out."""
+    return {name: value for name, value in values.items() if value}
+
+
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: json_of(getattr(value, name)) for name in names}
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {
+        **_fields(job, "name", "attempt"),
+        **_set(restart=job.restart),
+        **_fields(job, "world_size", "node_index", "accelerator"),
+        "nodes": list(map(_node, job.nodes)),
+        **_set(idle=list(map(_node, job.idle))),
+    }
 
 
 def _node(node: Node) -> dict[str, Any]:
-    """What tells tasks and devices apart only where there are any: a job may have 10,000 nodes."""
-    values = node._asdict()
-    names = ("index", "host", "slots", "first_rank", *(("task", "task_index", "port") if node.task else ()))
-    return {name: values[name] for name in (*names, *(("devices",) if node.devices else ()))}
+    """Tasks and devices are left out where there are none: a job may have 10,000 nodes."""
+    task = ("task", "task_index", "port") if node.task else ()
+    return {**_fields(node, "index", "host", "slots", "first_rank", *task), **_set(devices=json_of(node.devices))}
+
+
+def _watch(watch: Watch) -> dict[str, Any]:
+    """slow is left out at its default."""
+    names = ("hang", "hang_s", "first_step_s", "expect", *(("slow",) if watch.slow != Watch().slow else ()))
+    return _fields(watch, *names)
 
 
 def _layout(layout: Layout) -> dict[str, Any]:
@@ -373,44 +383,19 @@ def _layout(layout: Layout) -> dict[str, Any]:
 
 
 def _muster(muster: Muster) -> dict[str, Any]:
-    values = as_dict(muster)
-    return {"host": values.pop("hosts")[0], **values, "allowed": list(muster.allowed)}
+    values = json_of(muster)
+    return {"host": values.pop("hosts")[0], **values}
 
 
 def _process(process: Process) -> dict[str, Any]:
+    """Fields of few processes are left out at their defaults."""
     return {
-        "name": process.name,
-        "rank": process.rank,
-        "local_rank": process.local_rank,
+        **_fields(process, "name", "rank", "local_rank"),
         "argv": list(redact.argv(process.argv)),
         "env": redact.environment(process.env),
-        "unset": list(process.unset),
-        "cwd": process.cwd,
-        "log": process.log,
-        "copies": list(process.copies),
-        "tag": process.tag,
-        "behaviour": process.behaviour,
-        **_of_few(process),
+        **_fields(process, "unset", "cwd", "log", "copies", "tag", "behaviour"),
+        **_set(**_fields(process, "quiet", "may_end", "outlasts", "fails_as", "sessions")),
     }
-
-
-def _of_few(process: Process) -> dict[str, Any]:
-    """Return the fields that are set in few processes: a field at its default value is left out of the JSON."""
-    values = {name: getattr(process, name) for name in ("quiet", "may_end", "outlasts", "fails_as", "sessions")}
-    return {name: list(value) if name == "sessions" else value for name, value in values.items() if value}
-
-
-def _reading(reading: Reading) -> dict[str, Any]:
-    return {
-        "name": reading.name,
-        "value": reading.value,
-        "source": reading.source,
-        "overrides": [_candidate(candidate) for candidate in reading.overrides],
-    }
-
-
-def _candidate(candidate: Candidate) -> dict[str, str]:
-    return {"source": candidate.source, "value": candidate.value}
 
 
 def everything(plan: Plan, *, of_job: bool = False) -> str:

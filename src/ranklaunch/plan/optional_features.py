@@ -1,50 +1,35 @@
-"""What few plans have. Nothing of it is imported where an environment and a command line say nothing of it."""
+"""Fields of a plan that few jobs ask for. A start imports this module only if a variable or an option names one of them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ranklaunch.env import parse, settings
-from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
+from ranklaunch import catalogue, spans
+from ranklaunch.env import features, settings
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import number
-from ranklaunch.files import absolute, join, text_of
+from ranklaunch.files import absolute
 from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Trust, Watch
-from ranklaunch.verdict import folders
 
-PREFIX = "RANKLAUNCH_"
 OF_LAUNCHERS = r"--?max[-_]restarts(?:=(?P<said>.*))?"  # torchrun, accelerate, DeepSpeed
 # What platforms say once they have started a job anew, or that they will, and from which number on it means that.
 STARTED_ANEW = {
     "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
     "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
 }  # fmt: skip
-SPARE_S = 5.0  # fewer than were seen
-MOST_CLOCKS = 5  # attempts, the last, that are looked at
-MOST_CLOCK = 64 * 1024  # bytes, one a second
 
 
-def of(plan: Plan, reader: Reader) -> dict[str, Any]:
-    """Fields of a plan."""
-    return {
-        **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
-        **({"fewer_ranks": reader.get(settings.FEWER_RANKS)} if reader.given(settings.FEWER_RANKS) else {}),
-        **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
-        **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
-        **({"save": _save(reader)} if _named(reader, "save_") else {}),
-        **({"console": _console(plan, reader)} if _named(reader, "console") else {}),
-        **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event", "trainjob_") else {}),
-        **({"trust": _trust(reader)} if _named(reader, "exit", "left_ranks", "alone_s", "each_node", "nested", "end_timeout") else {}),
-        **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect", "slow") else {}),
-    }
+def of(fields: Iterable[str], plan: Plan, reader: Reader) -> dict[str, Any]:
+    """Return the values of some fields of a plan, by their names."""
+    return {field: MAKERS[field](plan, reader) for field in fields}
 
 
-def _known_errors(reader: Reader) -> str:
-    """The folder of the user's own; what is wrong with them is a problem before the job needs them."""
-    from ranklaunch import catalogue
-
+def _known_errors(plan: Plan, reader: Reader) -> str:
+    """The folder of the user's known errors. A mistake in one is a problem before the job needs them."""
+    if not reader.given(settings.KNOWN_ERRORS):
+        return ""
     folder = reader.get(settings.KNOWN_ERRORS)
     try:
         folder = catalogue.folder_of(folder, reader.cwd)
@@ -54,22 +39,18 @@ def _known_errors(reader: Reader) -> str:
     return folder
 
 
-def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
-    """None where there are to be none."""
-    from ranklaunch.env import restart
+def _fewer_ranks(plan: Plan, reader: Reader) -> bool:
+    return reader.given(settings.FEWER_RANKS) and reader.get(settings.FEWER_RANKS)
 
-    most = reader.get(settings.MAX_RESTARTS)
+
+def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
+    """None if restarts are off."""
+    most = reader.get(settings.MAX_RESTARTS) if reader.given(settings.MAX_RESTARTS) else 0
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
     _warn_of_the_platform(reader, most)
-    return Rounds(most, reader.get(restart.NO_RESTART_CODES), _is_restarted_outside(reader))
-
-
-def _marks(reader: Reader) -> tuple[str, ...]:
-    from ranklaunch.env import restart
-
-    return tuple(absolute(path, reader.cwd) for path in reader.get(restart.PROGRESS_FILE))
+    return Rounds(most, reader.get(features.NO_RESTART_CODES), _is_restarted_outside(reader))
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
@@ -101,76 +82,65 @@ def _is_restarted_outside(reader: Reader) -> bool:
     return any(count is not None and (count > 0 or name != "PET_MAX_RESTARTS") for name, count in counts.items())
 
 
-def _save(reader: Reader) -> Save:
-    from ranklaunch.env import save
+def _marks(plan: Plan, reader: Reader) -> tuple[str, ...]:
+    return tuple(absolute(path, reader.cwd) for path in reader.get(features.PROGRESS_FILE))
 
-    return Save(*save.given(reader))
+
+def _save(plan: Plan, reader: Reader) -> Save:
+    name, path = reader.get(features.SAVE_SIGNAL), reader.get(features.SAVE_FILE)
+    return Save("" if name == features.NONE else name, absolute(path, reader.cwd) if path else "")
 
 
 def _console(plan: Plan, reader: Reader) -> Console | None:
-    """None where it shows everything."""
-    from ranklaunch import spans
-    from ranklaunch.env import console
-
-    found = Console(
-        reader.get(console.CONSOLE), reader.get(console.CONSOLE_MERGE), reader.get(console.CONSOLE_MAX),
-        reader.get(console.CONSOLE_VICTIMS),
+    """None if the console shows everything."""
+    ranks = reader.get(features.CONSOLE)
+    console = Console(
+        ranks, reader.get(features.CONSOLE_MERGE), reader.get(features.CONSOLE_MAX), reader.get(features.CONSOLE_VICTIMS)
     )  # fmt: skip
-    if found.ranks and min(first for first, _ in spans.parse(found.ranks).of) >= plan.job.world_size:
-        reader.warn(f"{reader.quoted(console.CONSOLE)}: the job has no such rank, only {plan.job.world_size}: the console shows none")
-    return found if found != Console() else None
+    size = plan.job.world_size
+    if ranks and min(first for first, _ in spans.parse(ranks).of) >= size:
+        reader.warn(f"{reader.quoted(features.CONSOLE)}: the job has no such rank, only {size}: the console shows none")
+    return console if console != Console() else None
 
 
-def _trust(reader: Reader) -> Trust:
-    from ranklaunch.env import trust
+def _tell(plan: Plan, reader: Reader) -> Tell:
+    path, trainjob = reader.get(features.METRICS_FILE), reader.get(features.TRAINJOB_STATUS)
+    if trainjob and features.SERVER_URL not in reader.env:
+        why = f"{features.SERVER_URL} is not set: no TrainJob's status can be told"
+        reader.warn(f"{reader.quoted(features.TRAINJOB_STATUS)}: {why}")
+        trainjob = False
+    return Tell(absolute(path, reader.cwd) if path else "", reader.get(features.ON_EVENT), trainjob)
 
+
+def _trust(plan: Plan, reader: Reader) -> Trust:
     return Trust(
-        reader.get(trust.EXIT), reader.get(trust.LEFT_RANKS), reader.get(settings.END_TIMEOUT_S), reader.get(trust.ALONE_S),
-        reader.get(trust.EACH_NODE_ALONE), reader.get(trust.NESTED),
-    )  # fmt: skip
-
-
-def _watch(reader: Reader) -> Watch:
-    from ranklaunch.env import hang
-
-    return Watch(
-        reader.get(hang.HANG), reader.get(hang.HANG_S), reader.get(hang.FIRST_STEP_S), reader.get(hang.EXPECT), reader.get(hang.SLOW)
+        exit=reader.get(features.EXIT),
+        left_ranks=reader.get(features.LEFT_RANKS),
+        silent_s=reader.get(settings.END_TIMEOUT_S),
+        alone_s=reader.get(features.ALONE_S),
+        each_node_alone=reader.get(features.EACH_NODE_ALONE),
+        nested=reader.get(features.NESTED),
     )
 
 
-def _tell(reader: Reader) -> Tell:
-    from ranklaunch.env import notify
-
-    path, trainjob = reader.get(notify.METRICS_FILE), reader.get(notify.TRAINJOB_STATUS)
-    if trainjob and notify.SERVER_URL not in reader.env:
-        reader.warn(f"{reader.quoted(notify.TRAINJOB_STATUS)}: {notify.SERVER_URL} is not set: no TrainJob's status can be told")
-        trainjob = False
-    return Tell(absolute(path, reader.cwd) if path else "", reader.get(notify.ON_EVENT), trainjob)
-
-
-def settle_grace(reader: Reader, job: Job) -> None:
-    """By what this platform was seen to give: the clocks of stops that earlier attempts have left, whose container was killed. Where it is
-    to be that, it is; a longer one is warned of."""
-    seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
-    first = reader.candidates(settings.GRACE_S)[:1]
-    is_auto = bool(first) and parse.is_auto(first[0].value)
-    if not seen and not is_auto:
-        return
-    told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
-    if is_auto:
-        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
-        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {told}", f"{grace_s:g}"))
-    elif reader.get(settings.GRACE_S) >= min(seen)[0]:
-        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that")
+def _watch(plan: Plan, reader: Reader) -> Watch:
+    return Watch(
+        hang=reader.get(features.HANG),
+        hang_s=reader.get(features.HANG_S),
+        first_step_s=reader.get(features.FIRST_STEP_S),
+        expect=reader.get(features.EXPECT),
+        slow=reader.get(features.SLOW),
+    )
 
 
-def _killed_after(reader: Reader, job: Job, attempt: int) -> int:
-    """Seconds, 0 where it ended by itself, was not stopped, or left no clock."""
-    path = join(folders.attempt(job.log_dir, attempt), folders.stop_clock(job.node_index))
-    return folders.killed_after(text_of(reader.files, path, MOST_CLOCK))
-
-
-def _named(reader: Reader, *parts: str) -> bool:
-    """Whether a variable of ranklaunch's, or an option, begins so."""
-    names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
-    return any(name.startswith(parts) for name in names)
+MAKERS: Mapping[str, Callable[[Plan, Reader], object]] = {
+    "known_errors": _known_errors,
+    "fewer_ranks": _fewer_ranks,
+    "rounds": _rounds,
+    "marks": _marks,
+    "save": _save,
+    "console": _console,
+    "tell": _tell,
+    "trust": _trust,
+    "watch": _watch,
+}

@@ -6,27 +6,39 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ranklaunch import __version__, showing
+from ranklaunch import showing
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.env import settings, tasks
-from ranklaunch.env.job import Job, Program, hosts_of
+from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
 from ranklaunch.files import Files, folder_of, join
-from ranklaunch.plan import optional_features
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
+from ranklaunch.plan import grace
+from ranklaunch.plan.model import RANKS, Plan, Process
 from ranklaunch.render.templates import Bounded, Templates, unbounded
-from ranklaunch.showing import show
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 _DS_OPTIONS = "--deepspeed"  # the beginning of options by which programs are told of such a configuration
 _ONE_DEVICE_EACH = "--virtual-local-rank"  # torchrun's: each rank has one device and LOCAL_RANK 0
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
+# Fields of a plan that few jobs ask for, each with the beginnings of options, and of variables without PREFIX, that ask for it.
+OPTIONAL = {
+    "known_errors": ("known_errors",),
+    "fewer_ranks": ("fewer_ranks",),
+    "rounds": ("max_restarts",),
+    "marks": ("progress_file",),
+    "save": ("save_",),
+    "console": ("console",),
+    "tell": ("metrics_", "on_event", "trainjob_"),
+    "trust": ("exit", "left_ranks", "alone_s", "each_node", "nested", "end_timeout"),
+    "watch": ("hang", "first_step", "expect", "slow"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    optional_features.settle_grace(reader, known)
+    grace.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -77,9 +89,13 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _warn_of_mig(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
-    rare = optional_features.of(plan, reader)
+    rare = _optional(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = _mustered(replace(communication.recorded(_in_folder(plan), reader), **rare), job, reader, args)
+    plan = replace(communication.recorded(_in_folder(plan), reader), **rare)
+    if len((plan.job if plan.job.idle else job).everyone) > 1:
+        from ranklaunch.plan import meeting  # one node alone compares nothing
+
+        plan = meeting.planned(plan, job, reader, args)
     if reader.awaits_hosts:
         from ranklaunch.plan import prelaunch
 
@@ -100,6 +116,17 @@ def _planned(request: Request, reader: Reader) -> Plan:
         services=noted(plan.services),
         processes=noted(plan.processes),
     )
+
+
+def _optional(plan: Plan, reader: Reader) -> dict[str, Any]:
+    """Return the fields of a plan that few jobs ask for."""
+    names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
+    fields = [field for field, beginnings in OPTIONAL.items() if any(name.startswith(beginnings) for name in names)]
+    if not fields:
+        return {}
+    from ranklaunch.plan import optional_features
+
+    return optional_features.of(fields, plan, reader)
 
 
 def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -233,12 +260,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.env import console, hang, notify, restart, save, trust, tuning  # of few jobs, and of one command
+    from ranklaunch.env import features, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, restart.VARIABLES, console.VARIABLES, hang.VARIABLES, save.VARIABLES, notify.VARIABLES),
-        *(trust.VARIABLES, tuning.VARIABLES),
-        *(settings.PLAN_VARIABLES, notify.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, features.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, features.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -278,96 +304,36 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     return prelaunch.steps(job, reader)
 
 
-def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
-    """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
-    if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
-        return reader.get(settings.MUSTER_TIMEOUT_S)
-    reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(plan.limits.wait_s), reader.source(settings.WAIT_S))
-    return plan.limits.wait_s
-
-
-def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) -> Plan:
-    """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
-    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same.
-    args: of the program, in the words that are the same on all nodes; None: the plan's."""
-    job = plan.job if plan.job.idle else job
-    if len(job.everyone) == 1:
-        return plan
-    followers = plan.followers + len(job.idle)
-    if not reader.get(settings.MUSTER):
-        if followers:
-            told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
-            reader.problem(f"{told}, which the muster tells them")
-        return plan
-    port, timeout_s = reader.get(settings.MUSTER_PORT), _muster_timeout_s(plan, reader)
-    settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
-    said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
-    if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
-        reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, facts, prelaunch  # one node alone compares nothing
-
-    muster = Muster(
-        node=job.node_index,
-        hosts=hosts_of(job.everyone),
-        port=port,
-        timeout_s=timeout_s,
-        lost_after_s=reader.get(settings.LOST_AFTER_S),
-        end_timeout_s=reader.get(settings.END_TIMEOUT_S),
-        secret=agreement.secret(reader),
-        facts={
-            # Until its rank table is complete a node may know no more than its own slots.
-            **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
-            **{r.name: r.value for r in said if r and not (job.own_master and r.name == settings.MASTER_ADDR.value)},
-            **facts.of_table(plan),
-            **({} if followers else facts.of_policy(plan)),  # who starts no ranks may be told less
-            **facts.of_program(job, reader.files, reader.cwd),
-            **facts.of_versions(
-                job,
-                reader.files,
-                reader.env,
-                reader.cwd,
-                reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
-            ),
-            **(prelaunch.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
-            "ranklaunch": __version__,
-            **agreement.of_ranks(plan, reader.env, args),
-        },
-        allowed=reader.get(settings.MUSTER_ALLOW),
-        followers=followers,
-    )
-    facts.refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
-    meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
-    return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
-
-
-def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
-    """The waits with the muster, which knows best who is missing, before those for what the other nodes must have or be called."""
-    after = [wait for wait in plan.waits if wait.kind == "port" or (wait.kind == "hosts" and plan.by_address)]
-    for wait in plan.waits:
-        if wait not in after and (wait.kind, wait.what) != ("hosts", job.master):
-            yield wait
-    yield meeting
-    yield from after
-
-
 def _say_unused(plan: Plan, reader: Reader) -> None:
-    """A setting that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
-    own = launchers.LAUNCHERS[plan.method].VARIABLES
-    known = {variable.value for variable in own}
+    """Warn of settings without effect, which nobody should find out by a slow job."""
+    of_method, of_platform = launchers.LAUNCHERS[plan.method].VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
-    if base.ROUTE_PLAN.value not in known and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
+    follows_route = any(variable.value == base.ROUTE_PLAN.value for variable in of_method)
+    if not follows_route and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
-    for variable in _LEFT_ASIDE_BY_SOME:
-        if not reader.ledger.reading(variable.value):
-            _warn_of_no_effect(variable, plan, reader)
-    if _given_to_others((*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
-        others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
-        for other in others.values():
-            _warn_of_no_effect(other, plan, reader)
-        _warn_of_other_platforms(plan, reader)
+    unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
+    _warn_of_no_effect(unread, reader, f"with method {plan.method}")
+    if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader):
+        _warn_of_no_effect(_others(launchers.LAUNCHERS, of_method), reader, f"with method {plan.method}")
+        of_others = _others(platforms.PLATFORMS, (*_OF_EVERY_METHOD, *of_platform))
+        # An option that is not the variable's is an option of launchers.
+        set_here = [each for each in of_others if each.option or each.value not in reader.options]
+        _warn_of_no_effect(set_here, reader, f"on platform {plan.job.platform}")
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _others(adapters: Mapping[str, Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
+    """Return the variables of adapters that are not known, each once."""
+    names = {variable.value for variable in known}
+    return {v.value: v for adapter in adapters.values() for v in adapter.VARIABLES if v.value not in names}.values()
+
+
+def _warn_of_no_effect(variables: Iterable[Variable[object]], reader: Reader, where: str) -> None:
+    for variable in variables:
+        if reader.by_user(variable):
+            reader.warn(f"{reader.candidates(variable)[0].quoted} has no effect {where}")
 
 
 def _warn_of_mig(plan: Plan, reader: Reader) -> None:
@@ -403,14 +369,6 @@ def _judge_ds_config(plan: Plan, reader: Reader) -> None:
         reader.warn(found.text)
 
 
-def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
-    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES)}
-    others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
-    for other in others.values():
-        if reader.by_user(other) and (other.option or other.value not in reader.options):  # else it is an option of launchers
-            reader.warn(f"{reader.candidates(other)[0].quoted} has no effect on platform {plan.job.platform}")
-
-
 def _unknown(reader: Reader) -> tuple[str, ...]:
     """Return notes on variables that begin like ranklaunch's own and that no table has."""
     own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
@@ -430,8 +388,3 @@ def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
     """Whether there are options, or variables of ranklaunch's own, beside these."""
     names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
     return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
-
-
-def _warn_of_no_effect(variable: Variable[object], plan: Plan, reader: Reader) -> None:
-    if reader.by_user(variable):
-        reader.warn(f"{reader.candidates(variable)[0].quoted} has no effect with method {plan.method}")

@@ -56,20 +56,27 @@ def _told(tell: Tell) -> Iterator[str]:
 
 def _head_of(plan: Plan) -> Iterator[str]:
     job = plan.job
-    node = job.node
-    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}" if node.slots else "no rank"
-    task = f"{node.name}, " if node.task else ""
+    host = job.node.host or "(no name)"
     yield f"job       {job.name}, attempt {job.attempt}, platform {job.platform}"
     yield f"method    {plan.method}: {plan.why}"
     yield f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}"
     if job.is_idle:
-        yield f"this node takes no part, {node.host or '(no name)'}, and ends when the others have"
+        yield f"this node takes no part, {host}, and ends when the others have"
     else:
-        yield f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}{_devices(node)}"
+        yield f"this node {job.node_index} of {len(job.nodes)}, {host}, {_ranks(job.node)}"
     if job.idle:
         yield f"idle      {showing.clipped(', '.join(each.host or '(no name)' for each in job.idle))}"
     if plan.layout:
         yield f"layout    {_sizes(plan.layout)}"
+
+
+def _ranks(node: Node) -> str:
+    """Task, ranks and devices of a node."""
+    task = f"{node.name}, " if node.task else ""
+    devices = f" on devices {','.join(map(str, node.devices))}" if node.devices else ""
+    if node.slots > 1:
+        return f"{task}ranks {node.ranks[0]} to {node.ranks[-1]}{devices}"
+    return f"{task}{f'rank {node.first_rank}' if node.slots else 'no rank'}{devices}"
 
 
 def _of_console(console: Console) -> str:
@@ -77,10 +84,6 @@ def _of_console(console: Console) -> str:
     most = f", at most {console.most} bytes, then rank 0, warnings and errors" if console.most else ""
     victims = "" if console.victims == "fold" else f", {console.victims} lines of victims"
     return f"{shown}{', equal lines once' if console.merge else ''}{most}{victims}"
-
-
-def _devices(node: Node) -> str:
-    return f" on devices {','.join(map(str, node.devices))}" if node.devices else ""
 
 
 def _values(plan: Plan, verbose: bool) -> Iterator[str]:
@@ -108,14 +111,10 @@ def _blocks(processes: Iterable[Process], verbose: bool) -> Iterator[str]:
 def as_shell(plan: Plan) -> str:
     """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
     can also be pasted into a shell that goes on afterwards."""
-    job = plan.job
-    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.services, *plan.processes))
+    folders = dict.fromkeys(folder_of(process.log) for process in _all_processes(plan))
     lines = (
         "#!/bin/sh",
-        f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
-        *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
-        *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs and plan.outputs.folder else ()),
-        *(("# *** stands for what is secret: put it in before you run this",) if _hides(plan) else ()),
+        *(f"# {comment}" for comment in _comments(plan)),
         "(",
         "set -eu",
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
@@ -123,11 +122,26 @@ def as_shell(plan: Plan) -> str:
         *(f"mkdir -p {shlex.quote(folder)}" for folder in _within(plan)),
         *(f"export {each.name}={shlex.quote(each.value)}" for each in plan.recorders.variables),
         *(line for file in plan.files for line in _written(file)),
-        *(_command(step) for step in plan.prepare),
+        *map(_command, plan.prepare),
         *(_started(plan.processes) if not plan.services else _served(plan)),
         ")",
     )
     return "\n".join(lines) + "\n"
+
+
+def _all_processes(plan: Plan) -> tuple[Process, ...]:
+    return (*plan.prepare, *plan.services, *plan.processes)
+
+
+def _comments(plan: Plan) -> Iterator[str]:
+    """Yield what the script cannot do by itself."""
+    job = plan.job
+    yield f"{_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})"
+    yield from (f"first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits)
+    if plan.outputs and plan.outputs.folder:
+        yield f"the ranks write below {_comment(plan.outputs.folder)}"
+    if any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in _all_processes(plan)):
+        yield "*** stands for what is secret: put it in before you run this"
 
 
 def _within(plan: Plan) -> Iterable[str]:
@@ -140,23 +154,13 @@ def _sizes(layout: Layout) -> str:
     return ", ".join(f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
 
 
-def _hides(plan: Plan) -> bool:
-    processes = (*plan.prepare, *plan.services, *plan.processes)
-    return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
-
-
 def _served(plan: Plan) -> Iterator[str]:
     """Services stay until the processes have ended; alone, until they end themselves."""
     if not plan.processes:
         yield from _started(plan.services)
         return
-    yield "set --"
-    for service in plan.services:
-        yield f"{_command(service)} &"
-        yield 'set -- "$@" "$!"'
-    yield "status=0"
-    for process in plan.processes:
-        yield f"{_command(process)} || status=$?"
+    yield from _in_background(plan.services)
+    yield from (f"{_command(process)} || status=$?" for process in plan.processes)
     yield 'kill "$@" 2> /dev/null || true'
     yield 'exit "$status"'
 
@@ -165,13 +169,18 @@ def _started(processes: tuple[Process, ...]) -> Iterator[str]:
     if len(processes) == 1:
         yield f"exec {_command(processes[0])}"
         return
+    yield from _in_background(processes)
+    yield 'for pid in "$@"; do wait "$pid" || status=$?; done'
+    yield 'exit "$status"'
+
+
+def _in_background(processes: Iterable[Process]) -> Iterator[str]:
+    """Start processes; the script's arguments become their pids."""
     yield "set --"
     for process in processes:
         yield f"{_command(process)} &"
         yield 'set -- "$@" "$!"'
     yield "status=0"
-    yield 'for pid in "$@"; do wait "$pid" || status=$?; done'
-    yield 'exit "$status"'
 
 
 def _command(process: Process) -> str:
@@ -184,14 +193,10 @@ def _command(process: Process) -> str:
     return FOLDED.join(_wrapped([*words, *start, *redact.argv(process.argv)]))
 
 
-def _written(file: File) -> Iterator[str]:
+def _written(file: File) -> tuple[str, str]:
     path = shlex.quote(file.path)
-    if file.source:
-        yield f"cp {shlex.quote(file.source)} {path}"
-        yield f"chmod {file.mode} {path}"
-        return
-    yield f"printf %s {shlex.quote(file.text)} > {path}"
-    yield f"chmod {file.mode} {path}"
+    write = f"cp {shlex.quote(file.source)} {path}" if file.source else f"printf %s {shlex.quote(file.text)} > {path}"
+    return write, f"chmod {file.mode} {path}"
 
 
 def _content(file: File) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared.scripts import rank_scripts as scripts
 from ranklaunch.adapters.launchers.shared.starters import Start, Starters
-from ranklaunch.env.trust import ALLOW
+from ranklaunch.env.features import ALLOW
 from ranklaunch.placement.rules import Alone, Twice
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.start import environment

@@ -13,8 +13,8 @@ from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared.starters import file_of
 from ranklaunch.ends import exceptions
 from ranklaunch.ends.records import Record
+from ranklaunch.env.features import PROGRAM, WAIT
 from ranklaunch.env.job import SHELLS
-from ranklaunch.env.trust import PROGRAM, WAIT
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.placement import rules, success
 from ranklaunch.placement.model import Head, Key

@@ -4,9 +4,10 @@ each, what is left over for none, one hardware thread of each core where no list
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from ranklaunch import spans
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import BIND, BIND_CORES
@@ -38,23 +39,12 @@ def divided(reader: Reader, ranks: int) -> Divided | None:
     cores, why = _wanted(reader, allowed, listed, nodes, ranks)
     each = len(cores) // ranks
     if not each:
-        what = f"{counted(ranks, 'rank')} on this node and {counted(len(cores), 'core')} ({ranges(cores)}, {why})"
+        what = f"{counted(ranks, 'rank')} on this node and {counted(len(cores), 'core')} ({spans.text(cores)}, {why})"
         reader.problem(f"{asked}: {what}: expected a core for each rank; {BIND.both} none binds none")
         return None
     shares = [cores[i * each : (i + 1) * each] for i in range(ranks)]
-    reader.ledger.note("cores", " ".join(map(ranges, shares)), why)
-    return Divided(tuple(map(ranges, shares)), tuple(_home(share, nodes) for share in shares), each)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """0-3,8"""
-    pairs: list[list[int]] = []
-    for number in sorted(numbers):
-        if pairs and number == pairs[-1][1] + 1:
-            pairs[-1][1] = number
-        else:
-            pairs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+    reader.ledger.note("cores", " ".join(map(spans.text, shares)), why)
+    return Divided(tuple(map(spans.text, shares)), tuple(_home(share, nodes) for share in shares), each)
 
 
 def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
@@ -62,7 +52,9 @@ def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes
     if listed:
         foreign = [core for core in listed if allowed and core not in {*allowed}]
         if foreign:
-            reader.problem(f"{reader.quoted(BIND_CORES)}: this container may not use {ranges(foreign)}, only {ranges(allowed)} ({STATUS})")
+            reader.problem(
+                f"{reader.quoted(BIND_CORES)}: this container may not use {spans.text(foreign)}, only {spans.text(allowed)} ({STATUS})"
+            )
         return list(listed), reader.source(BIND_CORES)
     whole = [cpu for cpu in allowed if cpu == _first_thread(reader.files, cpu, {*allowed})]
     alone = len(whole) >= ranks or len(allowed) < ranks

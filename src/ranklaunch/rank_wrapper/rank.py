@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Node, Program
-from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import BIND, BIND_CORES, BIND_MEMORY, DEBUGPY, DEBUGPY_HOST, DEBUGPY_WAIT, NUMACTL, RANK_PREFIX
 from ranklaunch.files import own_program
 from ranklaunch.plan import facts
@@ -27,35 +28,61 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as 
 
 def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
     """The job with the stand-in for its program. once: the method starts the program once on a node."""
-    bound = (reader.get(BIND) if reader.given(BIND) else "cores" if reader.given(BIND_CORES) else "none") == "cores"
-    memory = reader.given(BIND_MEMORY) and reader.get(BIND_MEMORY)
+    bound = reader.get(BIND) == "cores" if reader.given(BIND) else reader.given(BIND_CORES)
+    memory, debugs = _is_on(BIND_MEMORY, reader), _is_on(DEBUGPY, reader)
     if memory and not bound:
         reader.problem(f"{reader.told(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
-    debugs = bool(reader.given(DEBUGPY) and reader.get(DEBUGPY))
-    if not bound and not debugs and not reader.given(RANK_PREFIX):
+    if not (bound or debugs or reader.given(RANK_PREFIX)):
         return job
-    if debugs and not job.program.is_python:
-        reader.problem(f"{reader.told(DEBUGPY)}: debugpy is for Python programs, and {job.program.path} is none")
-    from_node_0 = len(job.nodes) > 1 and launcher.starts_all(reader)
-    program, known = job.program, dict[tuple[Node, int], dict[str, str]]()
+    program = job.program
+    if debugs and not program.is_python:
+        reader.problem(f"{reader.told(DEBUGPY)}: debugpy is for Python programs, and {program.path} is none")
+    of_all = len(job.nodes) > 1 and launcher.starts_all(reader)
+    wrapper = _Wrapper(program, reader, templates, bound, memory, debugs, once, of_all)
+    return replace(job, program=Program(STAND_IN, program.args, stands_for=program), place=wrapper.environment)
 
-    def environment(job: Job) -> dict[str, str]:
-        """By the job as the launcher has it, which may have other slots than the platform said."""
+
+def _is_on(variable: Variable[Any], reader: Reader) -> bool:
+    return bool(reader.given(variable) and reader.get(variable))
+
+
+@dataclass
+class _Wrapper:
+    """Wrapper of the ranks of a job. once: the program is started once on a node. of_all: node 0 starts the ranks of all nodes."""
+
+    program: Program
+    reader: Reader
+    templates: Templates
+    bound: bool
+    memory: bool
+    debugs: bool
+    once: bool
+    of_all: bool
+    _made: dict[tuple[Node, int], dict[str, str]] = field(default_factory=dict)
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Variables for the stand-in. job: as the launcher has it, perhaps with other slots than the platform's."""
         key = (job.node, len(job.nodes))
-        if key not in known:
-            ranks = 1 if once else max((node.slots for node in job.nodes), default=1) if from_node_0 else job.node.slots
-            cores = divided(reader, max(1, ranks)) if bound else None
-            told = {
-                "PROGRAM": f"{_kind(program)}:{_encoded(program.path)}",
-                **(_cores(cores, memory) if cores else {}),
-                **(_debugger(job, reader, max(1, ranks), once) if debugs else {}),
-                **(_prefix(job, reader, templates, from_node_0) if reader.given(RANK_PREFIX) else {}),
-            }
-            known[key] = {f"{VARIABLES}{name}": value for name, value in told.items()}
-            known[key].update(_threads(reader, cores) if cores else {})
-        return known[key]
+        if key not in self._made:
+            self._made[key] = self._variables(job)
+        return self._made[key]
 
-    return replace(job, program=Program(STAND_IN, program.args, stands_for=program), place=environment)
+    def _variables(self, job: Job) -> dict[str, str]:
+        reader, ranks = self.reader, max(1, self._ranks(job))
+        cores = divided(reader, ranks) if self.bound else None
+        values = {
+            "PROGRAM": f"{_kind(self.program)}:{_encoded(self.program.path)}",
+            **(_cores(cores, self.memory) if cores else {}),
+            **(_debugger(job, reader, ranks, self.once) if self.debugs else {}),
+            **(_prefix(job, reader, self.templates, self.of_all) if reader.given(RANK_PREFIX) else {}),
+        }
+        return {**{f"{VARIABLES}{name}": value for name, value in values.items()}, **(_threads(reader, cores) if cores else {})}
+
+    def _ranks(self, job: Job) -> int:
+        """Number of ranks on a node, the largest if node 0 starts them all."""
+        if self.once:
+            return 1
+        return max((node.slots for node in job.nodes), default=1) if self.of_all else job.node.slots
 
 
 def told(plan: Plan, job: Job) -> Plan:

@@ -19,14 +19,14 @@ def every_version(document: Document, servers: list[Server]) -> None:
         document.problem("", "no device is in it")
     if len(ranks) > MOST_RANKS:
         document.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
-    if ranks != list(range(len(ranks))) and sorted(ranks) != list(range(len(ranks))):
+    if sorted(ranks) != list(range(len(ranks))):
         _check_ranks(document, ranks)
     else:
         _check_blocks(document, servers)
     _check_devices(document, servers)
     once(document, "device_ip", itertools.chain.from_iterable(server.device_ips for server in servers))
-    for server in servers:
-        if not server.ranks and ranks:
+    for server in servers if ranks else ():
+        if not server.ranks:
             document.problem("", f"server '{server.server_id}' has no devices")
         elif len(server.ranks) > MOST_DEVICES:
             document.problem("", f"server '{server.server_id}' has {len(server.ranks)} devices, more than {MOST_DEVICES}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, counted
 from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
 
 
@@ -31,36 +31,46 @@ def find(table: RankTable, me: Container) -> int:
     if table.version == "2.0":
         _refuse_more(table, me)
         return _by_position(table, me)
-    told = ", ".join(me.addresses)
-    ways = {
-        f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and _public(s.pod_name) == _public(me.pod_name)],
-        f"container address {told}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
-        f"host address {told}": _hosts(table, me),
-    }
+    ways = _ways(table, me)
     if not any(ways.values()) and _can_tell(table, me):
         raise NotReadyError(_not_ours(table, me))
-    ways[f"node index {me.node}"] = [me.node] if me.node < len(table.servers) and _counts_nodes(table, me) else []
-    answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
-    if [*answers] == [f"node index {me.node}"]:
+    by_index = f"node index {me.node}"
+    if me.node < len(table.servers) and _counts_nodes(table, me):
+        ways[by_index] = [me.node]
+    answers = {way: entries[0] for way, entries in ways.items() if len(entries) == 1}
+    if [*answers] == [by_index]:
         _refuse_more(table, me)
     if not answers:
         msg = f"this container ({_told(me)}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
         raise ConfigError(msg)
     if len(set(answers.values())) > 1 and len(table.servers) > 1:
-        found = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
-        msg = f"the ways to find this container disagree: {found} (a table of an earlier attempt?)"
+        each = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
+        msg = f"the ways to find this container disagree: {each} (a table of an earlier attempt?)"
         raise ConfigError(msg)
     return next(iter(answers.values()))
+
+
+def _ways(table: RankTable, me: Container) -> dict[str, list[int]]:
+    """Return the entries that a name or an address leads to. Pods on one host share its address, which then says nothing."""
+    addresses, pod = ", ".join(me.addresses), _public(me.pod_name)
+    servers = list(enumerate(table.servers))
+    return {
+        f"pod name {me.pod_name}": [i for i, server in servers if server.pod_name and _public(server.pod_name) == pod],
+        f"container address {addresses}": [i for i, server in servers if _is_of(me, server.container_ip)],
+        f"host address {addresses}": [i for i, server in servers if _is_of(me, server.server_id) or _is_of(me, server.host_ip)],
+    }
+
+
+def _is_of(me: Container, address: str) -> bool:
+    return bool(address) and address in me.addresses
 
 
 def _refuse_more(table: RankTable, me: Container) -> None:
     """An index counts the job's nodes: where the table has more, each of them may take itself for node 0."""
     if 0 < me.nodes < len(table.servers):
-        nodes = "1 node" if me.nodes == 1 else f"{me.nodes} nodes"
-        msg = (
-            f"it has {len(table.servers)} entries for {nodes}, and nothing but the node index, {me.node}, says which of them is this "
-            f"container's ({_told(me)}): RANKLAUNCH_HOSTS and RANKLAUNCH_NODE say it"
-        )
+        entries = f"it has {len(table.servers)} entries for {counted(me.nodes, 'node')}"
+        why = f"nothing but the node index, {me.node}, says which of them is this container's ({_told(me)})"
+        msg = f"{entries}, and {why}: RANKLAUNCH_HOSTS and RANKLAUNCH_NODE say it"
         raise ConfigError(msg)
 
 
@@ -96,11 +106,6 @@ def _not_ours(table: RankTable, me: Container) -> str:
 
 def _told(me: Container) -> str:
     return f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
-
-
-def _hosts(table: RankTable, me: Container) -> list[int]:
-    """Several pods on one host share its address, which then says nothing."""
-    return [i for i, s in enumerate(table.servers) if s.server_id in me.addresses or (s.host_ip and s.host_ip in me.addresses)]
 
 
 def _counts_nodes(table: RankTable, me: Container) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.env.provenance import Reading
+from ranklaunch.env.reader import Reading
 from ranklaunch.plan.model import Console, File, Limits, Recorders, Save, Tell
 
 

@@ -15,7 +15,7 @@ from ranklaunch import errors
 from ranklaunch.adapters.launchers.shared import place_conflicts
 from ranklaunch.adapters.launchers.shared.place_conflicts import Place as OfNode
 from ranklaunch.adapters.launchers.shared.starters import Starters
-from ranklaunch.env.trust import ALLOW
+from ranklaunch.env.features import ALLOW
 from ranklaunch.errors import ConfigError
 from ranklaunch.hangs.step_reader import step_reader
 from ranklaunch.placement import rules

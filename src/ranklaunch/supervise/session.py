@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import RanklaunchError, refused
-from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
@@ -110,13 +110,7 @@ class Session:
                 self._teller.restarts(folder)
 
     def _surroundings(self, start: Start) -> Surroundings:
-        hear = OfNodes(
-            released=lambda text, waited_s: self._now().on_released(text, waited_s),
-            stop=lambda judgement: self._now().on_stop(judgement),
-            judged=lambda judgement: self._now().on_judged(judgement),
-            lost=lambda suspect: self._now().on_lost(suspect),
-        )
-        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
+        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, self._now, start.decide, start.run_id)
         asked, teller = lambda: self._asked, lambda: self._teller
         return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, asked, teller, self._spare)
 

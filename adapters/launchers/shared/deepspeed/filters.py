@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared.base import Job, Node, Reader, Variable, nearest, parse, replace, with_hosts
 from ranklaunch.adapters.launchers.shared.deepspeed.options import Option
-from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Candidate
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, SLOTS
 from ranklaunch.showing import clipped
 
