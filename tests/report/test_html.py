@@ -209,7 +209,7 @@ STEPS = {
         ("Read the last lines of rank 3 on node 1 (h1):", "ranklaunch logs {} --rank 3 --tail 100"),
     ],
     "hang": [
-        ("Read the last lines of rank 1, which may hold up the others:", "ranklaunch logs {} --rank 1 --tail 100"),
+        ("Read the last lines of rank 1 (h0), which may hold up the others:", "ranklaunch logs {} --rank 1 --tail 100"),
         ("See the evidence: stacks, states of processes, devices:", "{}/node_0/attempt_1/evidence/node_0/1"),
         ("If the job only looked as if it hung, raise RANKLAUNCH_HANG_S (it was 300 s).", ""),
         ELSEWHERE,

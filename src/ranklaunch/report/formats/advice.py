@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ranklaunch.errors import EXIT_CODES, numbered
 from ranklaunch.report import model
 from ranklaunch.report.formats import words
-from ranklaunch.report.model import Report
+from ranklaunch.report.model import Report, Suspect
 from ranklaunch.verdict.model import YES
 
 MOST_SUSPECTS = 4
@@ -43,32 +43,47 @@ def _repairs(report: Report) -> Iterator[Step]:
 
 def look(report: Report) -> Iterator[Step]:
     """Yield what shows more: a running job, logs, evidence."""
-    last, culprit, hang = report.attempts[-1], report.culprit, words.standing(report.attempts[-1])
     if report.outcome == model.UNFINISHED:
         yield Step("If the job still runs, in one of its containers:", _command("status", report))
-        if hang:
+        if words.standing(report.attempts[-1]):
             yield Step("There, too, for the stacks of its ranks:", _command("stacks", report))
+    yield from _read(report)
+    yield from _evidence(report)
+
+
+def _read(report: Report) -> Iterator[Step]:
+    culprit = report.culprit
     if culprit and culprit.log:
         path = os.path.join(report.folder, culprit.log)
         read = path if culprit.rank is None else _logs(report, [culprit.rank])
         yield Step(f"Read the last lines of {words.who(culprit)}:", read)
-    suspects = [each for each in hang.suspects if each.log][:MOST_SUSPECTS] if hang else []
+    suspects = [each for each in _suspects(report) if each.log][:MOST_SUSPECTS]
     if suspects:
-        ranks = sorted({each.rank for each in suspects})
+        ranks, nodes = {each.rank for each in suspects}, {each.node for each in suspects}
+        named = [each.host for each in report.job.nodes if each.index in nodes]
+        hosts = ", ".join(filter(None, named))
+        who = f"{numbered(sorted(ranks), 'rank')}{f' ({hosts})' if hosts else ''}"
         yield Step(
-            f"Read the last lines of {numbered(ranks, 'rank')}, which may hold up the others:",
-            _logs(report, ranks),
+            f"Read the last lines of {who}, which may hold up the others:",
+            _logs(report, sorted(ranks)),
         )
-    if last.evidence and (hang or report.outcome != model.SUCCEEDED):
-        node = next(
-            (each.node for each in (*suspects, *((culprit,) if culprit else ()))),
-            last.evidence[-1].node,
-        )
-        of_node = [each for each in last.evidence if each.node == node] or last.evidence
-        yield Step(
-            "See the evidence: stacks, states of processes, devices:",
-            os.path.join(report.folder, of_node[-1].folder),
-        )
+
+
+def _suspects(report: Report) -> tuple[Suspect, ...]:
+    hang = words.standing(report.attempts[-1])
+    return hang.suspects if hang else ()
+
+
+def _evidence(report: Report) -> Iterator[Step]:
+    """Yield the newest evidence of the node of a suspect or of the culprit, or else of any."""
+    last = report.attempts[-1]
+    if not last.evidence or (report.outcome == model.SUCCEEDED and not words.standing(last)):
+        return
+    of = (*_suspects(report), *((report.culprit,) if report.culprit else ()))
+    nodes = [each.node for each in of] or [-1]
+    found = [each for each in last.evidence if each.node == nodes[0]] or last.evidence
+    folder = os.path.join(report.folder, found[-1].folder)
+    yield Step("See the evidence: stacks, states of processes, devices:", folder)
 
 
 def _command(name: str, report: Report) -> str:
