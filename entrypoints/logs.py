@@ -7,31 +7,38 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch import spans
 from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
 from ranklaunch.errors import ConfigError, UsageError, WaitError
-from ranklaunch.logs import merging, search, shown
-from ranklaunch.logs.merging import Node, Piece
+from ranklaunch.logs import merging, moments, reading, search, shown
+from ranklaunch.logs.merging import Job, Piece
+from ranklaunch.logs.search import Folder
+from ranklaunch.logs.shown import Look
+from ranklaunch.logs.view import View
 from ranklaunch.output import console
 from ranklaunch.showing import printable
 from ranklaunch.system import disk
 
-USAGE = "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--follow] [--grep RE] [--times]"
+OF_RANKS, OF_TIME = "[--rank R[,R-R]] [--node I] [--attempt K]", "[--since T] [--until T] [--tail N]"
+USAGE = f"ranklaunch logs [LOG_DIR] {OF_RANKS} {OF_TIME} [--follow] [--grep RE] [--times]"
 OPTIONS = (
     Option("--rank", "rank", "of these ranks alone, such as 0,8-15"),
     Option("--node", "node", "of this node alone"),
     Option("--attempt", "attempt", "of this attempt (default: the newest)"),
+    Option("--since", "since", "from then on: 14:30, 2026-11-23T14:30 (UTC), or an age such as 10m", "T"),
+    Option("--until", "until", "until then; as --since", "T"),
+    Option("--tail", "tail", "the last N of these lines; with --follow, then go on", "N"),
     Option("--follow", "follow", "go on while the job does, over restarts in place", ""),
     Option("--grep", "grep", "lines alone in which this regular expression is found"),
     Option("--times", "times", "when each line came stands before it, in UTC", ""),
 )
 FIRST_S = 600.0  # a job that is followed may not have begun
 SAY_AGAIN_S = 30.0
-LOOK_AGAIN_S = 1.0  # for nodes that come later
+EVER = 1 << 62  # in microseconds
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -40,60 +47,37 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"{len(words)} folders: expected at most one\nusage: {USAGE}"
         raise UsageError(msg)
     top = disk.absolute(words[0] if words else client.own_logs(env))
-    out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
-    look = shown.Look(_pattern(given), terminal, terminal and console.colourful(env), _clock if "times" in given else None)
-    for block in _blocks(_pieces(top, given), look):
+    colours = terminal and console.colourful(env)
+    look = Look(_pattern(given), terminal, colours, _clock if "times" in given else None)
+    out = sys.stdout.buffer
+    for block in _blocks(top, given, look):
         out.write(block)
         if not block:
             out.flush()
     return 0
 
 
-def _pieces(top: str, given: Mapping[str, str]) -> Iterator[tuple[Piece | None, bool]]:
-    """With whether there are several nodes."""
+def _blocks(top: str, given: Mapping[str, str], look: Look) -> Iterator[bytes]:
+    """Yield lines as they are shown, and nothing while somebody waits for them."""
     ranks, node, attempt = _ranks(given), _number(given, "node"), _number(given, "attempt")
-    follow = "follow" in given
-    wanted = (lambda name: shown.rank_of(name) in ranks) if ranks else (lambda name: True)
-    said: set[str] = set()
-    say = functools.partial(_say, said=said)
+    lines, follow, now = _number(given, "tail"), "follow" in given, time.time()
+    for name in ("since", "until"):
+        _moment(given, name, now, [now])  # before a job is waited for
+    say = functools.partial(_say, said=set())
     first = _first(top, attempt, node, follow, say)
-    make = merging.maker(wanted, say, len(first))
-    nodes: dict[str, Node] = {}
-    looked_at = 0.0
+    since, until = _between(given, now, first)
+    view = View(look)
+    make_round = merging.maker(_is_wanted(ranks), say, len(first))
 
-    def look() -> list[Node]:
-        nonlocal looked_at
-        now = time.monotonic()
-        again = follow and now - looked_at > LOOK_AGAIN_S
-        looked_at = now if again else looked_at
-        for folder in search.attempt(top, first[0].attempt, node, say=say) if again else first:
-            if folder.path not in nodes:
-                nodes[folder.path] = Node(folder, make, follow)
-        return list(nodes.values())
+    def look_again() -> list[Folder]:
+        return search.attempt(top, first[0].attempt, node, say=say)
 
-    for piece in merging.followed(look) if follow else merging.merged(look()):
-        yield piece, len(nodes) > 1
+    def make() -> Iterator[Piece | None]:
+        view.job = Job(first, look_again, make_round, follow)
+        return merging.between(view.job.pieces(), since, until, follow)
 
-
-def _blocks(pieces: Iterator[tuple[Piece | None, bool]], look: shown.Look) -> Iterator[bytes]:
-    """As they are shown; empty where somebody waits for them."""
-    tags: dict[tuple[str, str, bool], bytes] = {}
-    for piece, several in pieces:
-        if not piece:
-            yield b""
-            continue
-        (at, name, end), each, node, restart, whole = piece
-        key = each.path, name, several
-        if key not in tags:
-            tags[key] = shown.tag(name, node if several else None, restart, look.colours)
-        log = each.log(name)
-        quick = log.quick(end)
-        for lines in (quick,) if quick else log.upto(end):
-            yield look.block(lines, tags[key], at)
-        last = log.last() if whole else b""
-        if last:
-            yield look.block(last, tags[key], at)
+    yield from view.all(make()) if lines is None else view.tail(make, lines)
 
 
 def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: Callable[[str], object]) -> list[search.Folder]:
@@ -111,6 +95,33 @@ def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: C
                 said = now
                 _say(f"waiting, at most {FIRST_S:g} s: {error}", set())
             time.sleep(merging.LOOK_S)
+
+
+def _between(given: Mapping[str, str], now: float, folders: Iterable[Folder]) -> tuple[int, int]:
+    """Return the first and the last moment that are shown, in microseconds since 1970. folders: of
+    the job, whose day a time of day is of."""
+    clocks = any(moments.is_clock(given.get(name, "")) for name in ("since", "until"))
+    paths = [path for folder in folders if clocks for _, path in search.rounds(folder.path)]
+    times = [at for path in paths for at in reading.edges(path)] or [now]
+    since, until = (_moment(given, name, now, times) for name in ("since", "until"))
+    if since is not None and until is not None and since > until:
+        msg = f"--since {given['since']}: expected a time before --until {given['until']}"
+        raise UsageError(msg)
+    return since or 0, EVER if until is None else until
+
+
+def _moment(given: Mapping[str, str], name: str, now: float, times: Sequence[float]) -> int | None:
+    if name not in given:
+        return None
+    try:
+        return int(1e6 * moments.moment(given[name], now, min(times), max(times)))
+    except (ValueError, OverflowError) as error:
+        msg = f"--{name} {given[name]}: {error}"
+        raise UsageError(msg) from None
+
+
+def _is_wanted(ranks: spans.Spans | None) -> Callable[[str], bool]:
+    return (lambda name: shown.rank_of(name) in ranks) if ranks else (lambda name: True)
 
 
 def _pattern(given: Mapping[str, str]) -> Callable[[bytes], object] | None:

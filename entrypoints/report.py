@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from ranklaunch.cli import options, rank_tables
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import UsageError, nearest
-
-if TYPE_CHECKING:
-    from ranklaunch.report.model import Report
 
 USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]"
 FORMATS = ("text", "html", "json", "trace", "prom")
@@ -37,32 +34,15 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _shown(folder: str, form: str) -> Iterable[str]:
-    """Pieces of one text."""
+    """Return a report as pieces of one text."""
+    # Imported late: `ranklaunch completion`, which shells run at their start, needs OPTIONS alone.
     from ranklaunch.report import assembly
+    from ranklaunch.report.formats import html, prom, text, trace
+    from ranklaunch.report.model import as_json
 
     report = assembly.report(folder, time.time())
     if form == "trace":
-        from ranklaunch.report.formats import trace
-
         return trace.shown(report)
-    return (_text(report, form),)
-
-
-def _text(report: Report, form: str) -> str:
-    if form == "html":
-        from ranklaunch.report.formats import html
-
-        return html.shown(report)
     if form == "json":
-        import json
-
-        from ranklaunch.report.model import as_json
-
-        return json.dumps(as_json(report), indent=1) + "\n"
-    if form == "prom":
-        from ranklaunch.report.formats import prom
-
-        return prom.shown(report)
-    from ranklaunch.report.formats import text
-
-    return text.shown(report)
+        return (json.dumps(as_json(report), indent=1), "\n")
+    return ({"html": html, "prom": prom}.get(form, text).shown(report),)

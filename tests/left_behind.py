@@ -112,8 +112,8 @@ class OnNode:
 def _verdict(outcome: str, code: int, reason: str, more: Mapping[str, Any]) -> Verdict:
     given = dict(more)
     culprit = given.pop("culprit", None)
-    failures, notes = given.pop("failures", ()), given.pop("notes", ())
-    return Verdict(outcome, code, reason, culprit, (), record.now(), record.now(), failures, notes, more=given)
+    failures, notes, victims = given.pop("failures", ()), given.pop("notes", ()), given.pop("victims", ())
+    return Verdict(outcome, code, reason, culprit, victims, record.now(), record.now(), failures, notes, more=given)
 
 
 def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:

@@ -10,7 +10,7 @@ from left_behind import BEGAN, LeftBehind, culprit
 
 from ranklaunch.report import model
 from ranklaunch.report.model import Accounting, Attempt, Buckets, Job, Mark, Node, OnNode, Process, Report, Round, Seen, Span
-from ranklaunch.verdict.model import KnownError
+from ranklaunch.verdict.model import KnownError, Victim
 
 LINE = "ModuleNotFoundError: No module named 'x'"
 IMPORT = KnownError("python-module-not-found", "cause", LINE, "It is not installed.", "Install it.", "https://docs.python.org/3/", "no")
@@ -89,9 +89,54 @@ def missing_node(left: LeftBehind) -> None:
     left.node(0).tell(60.0, "done").ends(60.5, 61.0).verdict()
 
 
+def only_rank_0(left: LeftBehind) -> None:
+    """Prints steps; the ranks of node 1 print none."""
+    for number in (0, 1):
+        node = left.node(number).starts(0.0, 1.0, 2.0)
+        for i in range(0 if number else 10):
+            node.tell(5.0 + i, "steps", ranks=[[0, 0, 0, 1 + i, 100, 0.0]])
+        node.tell(60.0, "done").ends(60.5, 61.0).verdict()
+
+
+def pause(left: LeftBehind) -> None:
+    """After which the job went on; there was an alarm."""
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 1).steps(10.0, 6)
+    since = "2026-09-21T14:13:31+00:00"
+    silent = "for 4 s nothing has moved on 2 ranks (output, CPU)"
+    node.tell(15.0, "hang", text=f"{silent}; hang alarm at 8 s (RANKLAUNCH_HANG_S)", since=since)
+    node.tell(19.0, "hang", text=f"the job hangs: {silent}; no rank stands out", since=since)
+    node.tell(31.0, "hang", text="it moves again: output", since=None)
+    node.steps(32.0, 7).steps(60.0, 36).tell(60.0, "done").ends(60.5, 61.0).verdict()
+
+
+def aborted(left: LeftBehind) -> None:
+    """Ranks of a hang, by the signal that makes Python write its stacks."""
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 1).steps(20.0, 16)
+    for rank in node.ranks:
+        node.tell(41.5, "exit", name=f"rank {rank}", rank=rank, pid=100 + rank, exit_code=134, signal="SIGABRT", max_rss_kb=None)
+        (node.folder / f"rank_{rank}.log").write_text("Fatal Python error: Aborted\n")
+    suspect = {"rank": 1, "node": 0, "why": "it is elsewhere than the others", "file": None}
+    told = {"since": "2026-09-21T14:13:41+00:00", "signals": ["output", "CPU"], "suspects": [suspect]}
+    victims = tuple(Victim(0, rank, "SIGABRT", f"rank {rank}") for rank in node.ranks)
+    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=told, victims=victims)
+
+
+def long_lines(left: LeftBehind) -> None:
+    """In all that a page shows of a failure."""
+    line = f"RuntimeError: {'/a/path/without/a/blank' * 30} {'and words with blanks ' * 20}end of it"
+    error = KnownError("python-runtime-error", "cause", line, line, line, f"https://docs.python.org/{'x' * 300}", "yes")
+    node = left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1, "rank 1")
+    node.tell(3.0, "exit", name="rank 1", rank=1, pid=101, exit_code=1, signal=None, max_rss_kb=2_000_000)
+    (node.folder / "rank_1.log").write_text(f"{line}\n" * 9)
+    rules = [{"rule": "known-error", "says": line, "of": {"node": 0, "rank": 1, "file": "", "line": 0}}]
+    blamed = culprit(1, host=f"h0{'.example' * 20}", last_lines=(line,) * 5, error=error)
+    node.verdict("failed", 1, f"rank 1 exited with code 1: {line}", culprit=blamed, because=rules, notes=(line,))
+
+
 JOBS: dict[str, Callable[[LeftBehind], None]] = {
     "success": success, "import error": import_error, "no memory": no_memory, "hang": hang, "restarts": restarts, "lost node": lost_node,
-    "killed": killed, "missing node": missing_node,
+    "killed": killed, "missing node": missing_node, "only rank 0": only_rank_0, "pause": pause, "aborted": aborted,
+    "long lines": long_lines,
 }  # fmt: skip
 # What the page of each must say.
 SAID = {
@@ -109,6 +154,14 @@ SAID = {
     "lost node": ("node 1 is lost", "node 1 stopped telling before the end", "gone before the end"),
     "killed": ("Unfinished", "there is no verdict;"),
     "missing node": ("Of node 1 nothing is here", "left nothing"),
+    "only rank 0": ("running, no steps seen", "Seconds of a step are known of 1 rank."),
+    "pause": (
+        "Nothing moved for 20.0 s, from 2026-09-21 14:13:31 UTC on; then the job went on.", "It had raised the alarm.", "moves again",
+    ),
+    "aborted": (
+        "ended by SIGABRT, sent by ranklaunch to get its stack", "stacks at its end come from SIGABRT, sent by ranklaunch to get them",
+    ),
+    "long lines": ("end of it", "RANKLAUNCH_MAX_RESTARTS=3"),
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "report.png"
-SIZE = (1000, 900)
+SIZE = (1000, 1040)
 PROGRAM = """
 import os, time
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import helpers
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies
 
-from ranklaunch.logs import merging, reading
+from ranklaunch.logs import lines as log_lines
+from ranklaunch.logs import merging, moments, reading, view
 from ranklaunch.logs.merging import Node
 from ranklaunch.logs.search import Folder
+from ranklaunch.logs.shown import Look
 
 DAY = 1_795_000_000_000_000  # microseconds since 1970
 
@@ -96,6 +99,11 @@ def test_the_newest_attempt_with_its_restarts_wherever_a_bucket_has_it(tmp_path:
         (["--rank", "1-"], 2, "--rank 1-: expected numbers"),
         (["--grep", "("], 2, "--grep (: no regular expression"),
         (["--attempt", "x"], 2, "--attempt x: expected a whole number"),
+        (["--tail", "-1"], 2, "--tail -1: expected a whole number"),
+        (["--since", "25:00"], 2, "--since 25:00: expected a time of day (14:30), a date-time (2026-11-23T14:30) or an age (30s, 10m, 2h"),
+        (["--until", "2026-02-30T10:00"], 2, "--until 2026-02-30T10:00: expected a time of day"),
+        (["--since", "10y"], 2, "--since 10y: expected a time of day"),
+        (["--since", "10m", "--until", "2h"], 2, "--since 10m: expected a time before --until 2h"),
         (["more"], 2, "2 folders"),
     ],
 )
@@ -104,6 +112,126 @@ def test_what_is_asked_for_and_is_not_there(tmp_path: Path, words: list[str], co
     done = helpers.call("logs", str(tmp_path), *words)
     assert done.code == code
     assert says in done.err
+
+
+# Some of the lines, by time
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--since", "11:06:40.004"], None),
+        (["--since", "2026-11-18T11:06:40.004Z"], "defghi"),
+        (["--since", "2026-11-18 12:06:40.004+01:00", "--until", "2026-11-18T11:06:40.006"], "defg"),
+        (["--until", "2026-11-18T11:06:40.002"], "ab"),
+        (["--since", "11:06:41"], ""),
+        (["--since", "11:06", "--until", "11:07"], "abcdefghi"),
+        (["--since", "23:59"], "abcdefghi"),  # of the day before, which is nearer
+        (["--until", "0:00"], ""),
+        (["--since", "2026-11-18", "--until", "2026-11-19"], "abcdefghi"),
+        (["--since", "1s"], ""),
+        (["--since", "99999d", "--until", "0s"], "abcdefghi"),
+        (["--tail", "3"], "ghi"),
+        (["--tail", "0"], ""),
+        (["--tail", "99"], "abcdefghi"),
+        (["--tail", "2", "--rank", "0-1"], "fi"),
+        (["--tail", "2", "--grep", "[a-d]"], "cd"),
+        (["--tail", "2", "--until", "2026-11-18T11:06:40.006"], "fg"),
+        (["--tail", "2", "--since", "2026-11-18T11:06:40.007"], "hi"),
+        (["--tail", "3", "--follow"], "ghi"),
+    ],
+)
+def test_some_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str | None) -> None:
+    """The same however many pieces are looked at first."""
+    write(tmp_path / "node_0" / "attempt_1", NODE_0)
+    write(tmp_path / "node_1" / "attempt_1", NODE_1, 1)
+    for least in (1, 1000):
+        monkeypatch.setattr(view, "LEAST_PIECES", least)
+        done = helpers.call("logs", str(tmp_path), *words)
+        if shown is None:
+            assert (done.code, done.out) == (2, "")
+            continue
+        assert (done.code, done.err) == (0, "")
+        assert "".join(line.rpartition("] ")[2] for line in done.out.splitlines()) == shown
+
+
+@given(data=strategies.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_the_last_lines_are_the_end_of_all_lines(tmp_path_factory: pytest.TempPathFactory, data: strategies.DataObject) -> None:
+    """Of logs that are cut anywhere, with times that end too soon, over restarts and on two nodes."""
+    top = tmp_path_factory.mktemp("logs")
+    texts = strategies.sampled_from(["a\n", "b", "c\nd\n", "\n", "e\rf\n", "g\nh", "x" * 70_000, "y" * 70_000 + "\n"])
+    said = strategies.lists(strategies.tuples(strategies.integers(1, 20), strategies.integers(0, 1), texts), max_size=12)
+    for node in (0, 1):
+        for folder in (f"node_{node}/attempt_1", f"node_{node}/attempt_1/restart_1"):
+            parts = sorted((20 * ("restart" in folder) + at, 2 * node + rank, text) for at, rank, text in data.draw(said))
+            times = write(top / folder, parts, node) / f"times_{node}"
+            times.write_bytes(times.read_bytes()[: data.draw(strategies.integers(0, 400))])
+    words = ("logs", str(top), "--times")
+    whole = helpers.call(*words).out.splitlines()
+    lines = data.draw(strategies.integers(1, 12))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view, "LEAST_PIECES", 1)
+        assert helpers.call(*words, "--tail", str(lines)).out.splitlines() == whole[-lines:]
+    since = f"2026-11-18T11:06:40.{data.draw(strategies.integers(0, 41)):03}Z"
+    assert helpers.call(*words, "--since", since).out.splitlines() == [line for line in whole if line[:24] >= since]
+    assert helpers.call(*words, "--until", since).out.splitlines() == [line for line in whole if line[:24] <= since]
+
+
+def test_of_the_last_lines_no_more_is_read_than_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their times."""
+    write(tmp_path / "attempt_1", [(i, i % 4, f"{i} {'x' * 1000}\n") for i in range(4000)])
+    asked: list[int] = []
+    read = reading.Files.read
+
+    def counted(self: reading.Files, path: str, begin: int, end: int) -> bytes:
+        data = read(self, path, begin, end)
+        asked.append(len(data))
+        return data
+
+    monkeypatch.setattr(reading.Files, "read", counted)
+    assert [line.split()[2] for line in lines(tmp_path, "--tail", 3)] == ["3997", "3998", "3999"]
+    assert 0 < sum(asked) < 2_000_000
+    asked.clear()
+    assert len(lines(tmp_path, "--since", "2026-11-18T11:06:43.990Z")) == 10
+    assert sum(asked) < 1_000_000
+    asked.clear()
+    assert len(lines(tmp_path, "--until", "2026-11-18T11:06:40.009Z")) == 10
+    assert sum(asked) < 1_000_000
+
+
+def test_a_line_that_began_before_a_moment_and_ended_after_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines, "NEAR", 4)
+    monkeypatch.setattr(log_lines, "LONGEST_LINE", 64)
+    parts = [(1, 0, "first\nbegun "), (2, 0, "and much longer "), (3, 0, "ended\n"), (4, 0, "z" * 100), (5, 0, "\nlast\n")]
+    write(tmp_path / "attempt_1", parts)
+    assert words(lines(tmp_path, "--since", "2026-11-18T11:06:40.003Z"))[0] == "begun and much longer ended"
+    assert words(lines(tmp_path, "--since", "2026-11-18T11:06:40.005Z")) == ["z" * 36, "last"]  # a piece of it came before
+    assert words(lines(tmp_path, "--until", "2026-11-18T11:06:40.002Z")) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "expected"),
+    [
+        ("14:30", "2026-11-20T14:00", "2026-11-20T14:20", "2026-11-20T14:30"),
+        ("13:30", "2026-11-20T14:00", "2026-11-20T14:20", "2026-11-20T13:30"),
+        ("23:30", "2026-11-20T23:00", "2026-11-21T01:00", "2026-11-20T23:30"),
+        ("0:30:15", "2026-11-20T23:00", "2026-11-21T01:00", "2026-11-21T00:30:15"),
+        ("12:00", "2026-11-18T23:00", "2026-11-21T13:00", "2026-11-21T12:00"),  # of several the newest
+        ("2026-11-20", "2026-11-20T23:00", "2026-11-21T01:00", "2026-11-20T00:00"),
+        ("90s", "2026-11-20T23:00", "2026-11-21T01:00", "2026-11-30T11:58:30"),
+    ],
+)
+def test_moments(text: str, first: str, last: str, expected: str) -> None:
+    now = moments.moment("2026-11-30T12:00", 0.0)
+    assert moments.moment(text, now, moments.moment(first, 0.0), moments.moment(last, 0.0)) == moments.moment(expected, 0.0)
+
+
+def test_following_until_a_moment(tmp_path: Path) -> None:
+    """A job that goes on is followed no longer, and shown from its last lines on."""
+    folder = write(tmp_path / "attempt_1", [(1, 0, "a\n"), (2, 0, "b\n")])
+    (folder / "verdict.json").unlink()
+    assert words(lines(tmp_path, "--follow", "--tail", 1, "--until", "2026-11-18T11:06:40.002Z")) == ["b"]
 
 
 def test_a_folder_without_logs(tmp_path: Path) -> None:
@@ -245,6 +373,24 @@ def test_following_a_job_over_a_restart(tmp_path: Path) -> None:
             found += b"".join(log.upto(piece.part.end)) + (log.last() if piece.whole else b"")
     assert found.decode().split("\n") == ["0", "1", "sooner", "later", "no end", "again", ""]
     assert next(turns) < 20
+
+
+def test_following_from_the_last_lines_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = write(tmp_path, [(1, 0, "a\n"), (2, 0, "b\n"), (3, 0, "c\nd\n")])
+    (folder / "verdict.json").unlink()
+    make = merging.maker(lambda name: True, said.append, 1)
+
+    def grow(seconds: float) -> None:
+        write(folder, [(1, 0, "a\n"), (2, 0, "b\n"), (3, 0, "c\nd\n"), (4, 0, "e\n")])
+
+    def pieces() -> Iterator[merging.Piece | None]:
+        nodes = [Node(Folder(str(folder), 0, 1), make, True)]
+        return merging.followed(lambda: nodes, grow)
+
+    shown = list(view.View(Look()).tail(pieces, 1))
+    assert shown[:2] == [b"[rank 0] d\n", b""]
+    assert b"".join(shown[2:]) == b"[rank 0] e\n"
 
 
 def test_times_may_be_behind_a_log_that_is_written_all_the_time(tmp_path: Path) -> None:

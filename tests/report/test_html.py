@@ -5,22 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reports
 
-from ranklaunch.report import assembly
-from ranklaunch.report.formats import html
-from ranklaunch.report.formats.page import axis, markup
+from ranklaunch.errors import EXIT_CODES
+from ranklaunch.report import assembly, model
+from ranklaunch.report.formats import advice, html, text
+from ranklaunch.report.formats.page import axis, lanes, plots
+from ranklaunch.report.model import Report
 
 VOID = {"meta", "link", "input"}
 ELEMENTS = VOID | {
     "html", "head", "title", "style", "script", "body", "main", "header", "footer", "section", "div", "p", "a", "h1", "h2", "h3", "b", "em",
     "code", "pre", "small", "span", "dl", "dt", "dd", "ul", "li", "figure", "figcaption", "table", "thead", "tbody", "tr", "th", "td",
-    "details", "summary", "label", "svg", "g", "defs", "pattern", "rect", "path", "polyline", "text",
+    "details", "summary", "label", "svg", "g", "defs", "pattern", "rect", "path", "line", "polyline", "text",
 }  # fmt: skip
 EVIL = "</script></style></title></pre><script>alert(1)</script><img src=//x onerror=alert(1)>\"'>&amp;\x1b[2J\u202e\x00\ud800\u2028"
 
@@ -104,6 +107,148 @@ def test_ticks_are_round_and_few() -> None:
         assert found[-1] <= seconds
 
 
-def test_attributes_and_what_is_inside_are_escaped() -> None:
-    made = markup.tag("a", "<b>", markup.tag("i", "&"), class_='"x"', aria_label="'", hidden=True, id=None)
-    assert made == '<a class="&quot;x&quot;" aria-label="&#39;" hidden>&lt;b&gt;<i>&amp;</i></a>'
+def test_levels_are_round_and_few() -> None:
+    for most in (1e-4, 0.03, 0.7, 1.0, 2.0, 3.0, 59.0, 1234.0, 1e7):
+        found = axis.levels(most)
+        assert found[0] == 0
+        assert 3 <= len(found) <= 4
+        assert most * 0.999 <= found[-1] < 2.5 * most
+
+
+def report_of(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    return assembly.report(str(reports.made(name, tmp_path, monkeypatch)))
+
+
+@pytest.mark.parametrize("name", [name for name in reports.JOBS if name != "restarts"])
+def test_every_text_is_escaped(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a field of a report is called."""
+    page = html.shown(evil(report_of(name, tmp_path, monkeypatch)))
+    assert "alert(1)" in Page(page).text
+    assert "<img" not in page
+    assert page.count("<script") == 1
+    assert [char for char in set(page) if not char.isprintable() and char != "\n"] == []
+
+
+def evil(value: Any, name: str = "") -> Any:
+    """The value with EVIL behind each text, but for those that name a kind."""
+    if is_dataclass(value):
+        return replace(value, **{each.name: evil(getattr(value, each.name), each.name) for each in fields(value)})  # type: ignore[type-var]
+    if isinstance(value, tuple):
+        return tuple(evil(each, name) for each in value)
+    return f"{value}{EVIL}" if isinstance(value, str) and name not in ("kind", "schema", "state", "outcome", "retry") else value
+
+
+def test_a_node_whose_ranks_print_no_steps_is_not_waiting_for_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of("only rank 0", tmp_path, monkeypatch)
+    one, two = lanes.lines_of(report)
+    first = report.began + 5
+    assert [(span.kind, span.ended) for span in one.spans if span.kind == "launch"] == [("launch", first)]
+    assert [(span.kind, span.began) for span in two.spans if span.kind in ("launch", "running_s")] == [
+        ("launch", report.began + 2), ("running_s", first),
+    ]  # fmt: skip
+    nobody = lanes.lines_of(report_of("import error", tmp_path / "other", monkeypatch))
+    assert {span.kind for line in nobody for span in line.spans} == {"start", "muster", "running_s", "stop"}
+
+
+def test_nothing_is_said_of_steps_that_nobody_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("only rank 0", "import error", "no memory"):
+        page = Page(html.shown(report_of(name, tmp_path / name, monkeypatch))).text
+        assert ("none was slower" in page, "A step took the median rank" in page) == (name == "no memory",) * 2
+        assert "nothing stands out" not in page
+
+
+def test_plots_have_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of("no memory", tmp_path, monkeypatch)
+    drawn = {plot.name: plot for plot in plots.plots(report, axis.over(report.began, report.ended), {3: "failed"})}
+    assert [tick.text for tick in drawn["Seconds of a step"].levels] == ["0", "200 ms", "400 ms", "600 ms"]
+    assert [(tick.text, tick.place) for tick in drawn["Step"].levels] == [("0", "100%"), ("20", "50%"), ("40", "0%")]
+    page = Page(html.shown(report))
+    assert [attributes.get("class") for _, attributes in page.elements].count("levels") == 2
+    assert "600 ms" in page.words
+
+
+def test_ends_by_sigabrt_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent by ranklaunch, or of the rank's own."""
+    report = report_of("aborted", tmp_path, monkeypatch)
+    (node,) = (each for each in report.attempts[0].rounds[0].nodes if each.processes)
+    assert [each.sent for each in node.processes] == ["SIGABRT", "SIGABRT"]
+    own = replace(node, processes=tuple(replace(each, sent="") for each in node.processes))
+    attempt = report.attempts[0]
+    last = replace(attempt.rounds[0], nodes=(own,))
+    page = Page(html.shown(replace(report, attempts=(replace(attempt, rounds=(last,)),)))).text
+    assert "killed by SIGABRT" in page
+    assert "sent by ranklaunch" not in page
+
+
+def test_a_pause_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its warning and its alarm are moments of the time line."""
+    report = report_of("pause", tmp_path, monkeypatch)
+    page = html.shown(report)
+    before, _, moments = page.partition("<summary>The same in words</summary>")
+    moments, _, behind = moments.partition("</table>")
+    assert ">warning: nothing moves: for 4 s nothing has moved on 2 ranks (output, CPU); hang alarm at 8 s" in moments
+    assert ">alarm: nothing moves: the job hangs: for 4 s" in moments
+    assert ">moves again: it moves again: output" in moments
+    visible = re.sub(r"<title>.*?</title>", "", before + behind)
+    assert "the job hangs" not in visible
+    assert "hang alarm at" not in visible
+    assert "<dt>Hang</dt>" not in page
+    assert "<dt>Pause</dt>" in page
+
+
+ELSEWHERE = ("If logs of node 1 lie elsewhere, put them here and report again.", "")
+STEPS = {
+    "success": [],
+    "import error": [
+        ("Install it.", ""),
+        ("Read the last lines of rank 1 on node 0 (h0):", "ranklaunch logs {} --rank 1 --tail 100"),
+        ("Started as it is, the job ends the same way.", ""),
+    ],
+    "no memory": [
+        ("It needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit.", ""),
+        ("Read the last lines of rank 3 on node 1 (h1):", "ranklaunch logs {} --rank 3 --tail 100"),
+    ],
+    "hang": [
+        ("Read the last lines of rank 1 (h0), which may hold up the others:", "ranklaunch logs {} --rank 1 --tail 100"),
+        ("See the evidence: stacks, states of processes, devices:", "{}/node_0/attempt_1/evidence/node_0/1"),
+        ("If the job only looked as if it hung, raise RANKLAUNCH_HANG_S (it was 300 s).", ""),
+        ELSEWHERE,
+    ],
+    "killed": [
+        ("If the job still runs, in one of its containers:", "ranklaunch status {}"),
+        ELSEWHERE,
+    ],
+    "lost node": [(f"Exit code 75: {EXIT_CODES[75]}.", "")],
+    "pause": [("If such pauses are usual, raise RANKLAUNCH_HANG_S (it was 300 s).", ""), ELSEWHERE],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_next(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of(name, tmp_path, monkeypatch)
+    found = [(step.text, step.code.replace(report.folder, "{}")) for step in advice.steps(report)]
+    assert found == STEPS[name]
+    page = Page(html.shown(report)).text
+    assert ("What next" in page) == bool(found)
+    for each in advice.steps(report):
+        assert f"{each.text} {each.code}".strip() in page
+    shown = text.shown(report)
+    for each in (*advice.look(report), *advice.others(report)):
+        assert f"  {each.text} {each.code}".rstrip() in shown.splitlines()
+
+
+def test_where_to_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the verdict, for the attempt that it is about, and quoted for a shell."""
+    report = report_of("long lines", tmp_path / "a folder", monkeypatch)
+    steps = [(each.text, each.code) for each in advice.steps(report)]
+    assert ("To have all ranks started again by itself, in the same containers, set", "RANKLAUNCH_MAX_RESTARTS=3") in steps
+    (logs,) = (code for _, code in steps if code.startswith("ranklaunch logs"))
+    assert logs == f"ranklaunch logs '{report.folder}' --rank 1 --tail 100"
+    attempt = replace(
+        report.attempts[0], suspect_host=model.SuspectHost("h0", 0, "a device has failed"), outcome="stopped", stop="saved: no"
+    )
+    again = replace(report, attempts=(report.attempts[0], replace(attempt, number=2)), outcome="stopped", exit_code=143)
+    steps = [(each.text, each.code) for each in advice.steps(again)]
+    assert ("Leave out h0 (node 0) the next time: a device has failed", "") in steps
+    assert any(code.endswith(" --attempt 2 --rank 1 --tail 100") for _, code in steps)
+    assert any(text.startswith("To lose no work at a stop") for text, _ in steps)

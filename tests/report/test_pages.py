@@ -26,6 +26,26 @@ REACHABLE = (
     "() => [...document.querySelectorAll('a[href], summary, [tabindex], input:checked')].filter(each => each.checkVisibility()).length"
 )
 
+# Texts that are outside the window, or cut by an element, and that no scrolling of a box of their own brings in.
+CUT = """() => {
+  const cut = [], walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  const scrolls = box => ['auto', 'scroll'].includes(getComputedStyle(box).overflowX) && box.tabIndex == 0;
+  for (const each of document.querySelectorAll('details')) each.open = true;
+  while (walker.nextNode()) {
+    const range = document.createRange(), parent = walker.currentNode.parentElement;
+    range.selectNodeContents(walker.currentNode);
+    const place = range.getBoundingClientRect();
+    if (!walker.currentNode.data.trim() || !place.width || parent.closest('title')) continue;
+    let box = parent, left = 0, right = innerWidth, reached = false;
+    for (; box && !reached; box = box.parentElement) {
+      if (scrolls(box)) { reached = box.getBoundingClientRect().right <= innerWidth; break; }
+      if (getComputedStyle(box).overflowX != 'visible' && box.tagName != 'svg') right = Math.min(right, box.getBoundingClientRect().right);
+    }
+    if (!reached && (place.right > right + 1 || place.left < left - 1)) cut.push(walker.currentNode.data.slice(0, 80));
+  }
+  return cut;
+}"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -59,11 +79,53 @@ def test_pages_are_whole_and_can_be_used(name: str, tmp_path: Path, monkeypatch:
         page.goto(file.as_uri())
         assert told == [file.as_uri()]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        _curves_are_calm(page)
         text = " ".join(page.inner_text("body").split())
         assert [words for words in reports.SAID.get(name, ()) if words not in text and not _folded(page, words)] == []
         found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]})
         assert found.violations_count == 0, found.generate_report()
         _is_used_by_keys(page)
+        assert page.evaluate(CUT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()
+
+
+def _curves_are_calm(page: Any) -> None:
+    """A curve has the colour of a failure nowhere, also that of a rank that failed."""
+    failed = page.evaluate("getComputedStyle(document.querySelector('.verdict')).getPropertyValue('--failed').trim()")
+    red = page.evaluate("colour => { const it = new Option().style; it.color = colour; return it.color; }", failed)
+    colours = page.evaluate("[...document.querySelectorAll('polyline.curve')].map(each => getComputedStyle(each).stroke)")
+    assert red.startswith("rgb(")
+    assert red not in colours
+
+
+def test_at_a_narrow_width_tables_are_read_without_scrolling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
+    """Each cell is in sight, with the name of its column."""
+    file = tmp_path / "report.html"
+    for name in ("hang", "restarts", "aborted", "long lines"):
+        report = assembly.report(str(reports.made(name, tmp_path / name, monkeypatch)))
+        file.write_text(html.shown(report), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 400, "height": 900})
+        page.goto(file.as_uri())
+        rights = page.evaluate("[...document.querySelectorAll('td')].map(each => each.getBoundingClientRect().right)")
+        assert rights
+        assert max(rights) <= 400
+        cells = page.locator("td[data-label='log']:not(:empty)") if name != "restarts" else page.locator("td[data-label='why']:not(:empty)")
+        assert cells.first.evaluate("each => getComputedStyle(each, '::before').content").startswith('"')
+        page.close()
+
+
+def test_numbers_of_a_plot_stay_in_sight_when_it_scrolls(tmp_path: Path, browser: Any) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(html.shown(reports.large(3, 8)), encoding="utf-8")
+    for width in (1400, 400):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(file.as_uri())
+        page.locator("#z16").check(force=True)
+        page.evaluate("document.querySelector('.scroll').scrollLeft = 9000")
+        for each in page.locator(".scroll .levels").all():
+            left, right = each.evaluate("each => [each.getBoundingClientRect().left, each.getBoundingClientRect().right]")
+            assert 0 <= left < right <= width
         page.close()
 
 

@@ -52,6 +52,18 @@ class Log:
             while self._looked - self.at > LONGEST_LINE:
                 yield self._piece()
 
+    def skip(self, end: int) -> None:
+        """Pass over the lines that have ended by then, unread but for the begin of the next one."""
+        if end <= self._looked:
+            return
+        begin, cut = end, 0
+        while begin > self.at and not cut:
+            until, begin = begin, max(self.at, begin - NEAR)
+            cut = self._read(begin, until).rfind(b"\n") + 1
+        self.at, self._looked = begin + cut, end
+        while self._looked - self.at > LONGEST_LINE:
+            self._piece()
+
     def last(self) -> bytes:
         """The line that has begun and will not end, with an end."""
         begun = self._begun(self._looked)

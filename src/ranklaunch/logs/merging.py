@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ranklaunch.logs import search
@@ -19,7 +19,12 @@ from ranklaunch.logs.times import Part
 from ranklaunch.verdict import folders
 
 LOST_S = 30.0  # after the end of others, for a node whose end nobody will write down
+LOOK_AGAIN_S = 1.0  # for nodes that come later
+LATE_S = 1.0  # after a moment, for what was written before it to be read
 LOOK_S = 0.25  # between looks at logs that grow: parts that come later than this after others may stand behind them
+
+
+Make = Callable[[str], Round]
 
 
 class Piece(NamedTuple):
@@ -31,11 +36,15 @@ class Piece(NamedTuple):
     restart: int
     whole: bool = False
 
+    def skip(self) -> None:
+        """Pass over its lines."""
+        self.round.skip(self.part.name, self.part.end)
+
 
 class Node:
     """The logs of an attempt of one node. lives: it may go on."""
 
-    def __init__(self, folder: Folder, make: Callable[[str], Round], lives: bool) -> None:
+    def __init__(self, folder: Folder, make: Make, lives: bool) -> None:
         self.folder = folder
         self.over = False
         self._make = make
@@ -114,6 +123,56 @@ def _by_node(pieces: list[Piece]) -> list[list[Piece]]:
     return list(nodes.values())
 
 
-def maker(wanted: Callable[[str], bool], say: Callable[[str], None], side_by_side: int) -> Callable[[str], Round]:
+def between(pieces: Iterable[Piece | None], since: int, until: int, follow: bool) -> Iterator[Piece | None]:
+    """Yield the pieces between two moments, in microseconds since 1970. Of logs, nothing before the
+    first is read."""
+    for piece in pieces:
+        if piece and piece.part.at < since:
+            piece.skip()
+        elif piece and piece.part.at <= until:
+            yield piece
+        elif not follow or time.time() > until / 1e6 + LATE_S:
+            return
+        elif not piece:
+            yield None
+
+
+class Job:
+    """The logs of an attempt. folders: those of its nodes by now; look: looks for them again. follow:
+    it may go on."""
+
+    def __init__(
+        self,
+        folders: Sequence[Folder],
+        look: Callable[[], Sequence[Folder]],
+        make: Make,
+        follow: bool,
+    ) -> None:
+        self._folders = folders
+        self._follow = follow
+        self._look = look
+        self._make = make
+        self._nodes: dict[str, Node] = {}
+        self._looked_at = time.monotonic()
+
+    @property
+    def is_of_several(self) -> bool:
+        return len(self._nodes) > 1
+
+    def pieces(self) -> Iterator[Piece | None]:
+        """Yield all that is there, and of a job that is followed what comes; None if somebody waits."""
+        return followed(self._known) if self._follow else merged(self._known())
+
+    def _known(self) -> list[Node]:
+        if self._follow and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+            self._folders = self._look()
+            self._looked_at = time.monotonic()
+        for folder in self._folders:
+            if folder.path not in self._nodes:
+                self._nodes[folder.path] = Node(folder, self._make, self._follow)
+        return list(self._nodes.values())
+
+
+def maker(wanted: Callable[[str], bool], say: Callable[[str], None], side_by_side: int) -> Make:
     files = Files(say)
     return lambda path: Round(path, wanted, files, say, side_by_side)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import heapq
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -20,6 +21,7 @@ CHUNK = 256 * 1024  # of a file of times
 LEAST_CHUNK = 4096
 MOST_AHEAD, ALL_AHEAD = 64 * 1024, 16 * 1024 * 1024
 ALL_CHUNKS = 8 * 1024 * 1024  # of all that are read side by side
+_TIME = re.compile(rb"^[0-9]+ [0-9]+ ([0-9]{1,16})\n", re.MULTILINE)
 SILENT_S = 2.0  # a log that grows for so long while its times do not has none
 
 
@@ -69,6 +71,29 @@ class Files:
         os.close(self._open.popitem(last=False)[1])
 
 
+def edges(path: str) -> Iterator[float]:
+    """Yield times of the first and the last lines of logs in a folder, in seconds since 1970; of logs
+    without times, when they were written last."""
+    blocks = [block for each in search.times(path) for block in _ends(each)]
+    times = [int(at) / 1e6 for block in blocks for at in _TIME.findall(block)]
+    yield from times
+    for name in search.names(path) if not times else ():
+        with contextlib.suppress(OSError):
+            yield os.lstat(os.path.join(path, name)).st_mtime
+
+
+def _ends(path: str) -> Iterator[bytes]:
+    """Yield the first and the last bytes of a file."""
+    try:
+        fd = disk.own(path)
+    except (OSError, disk.NotRegularError):
+        return
+    with open(fd, "rb") as file:
+        yield file.read(LEAST_CHUNK)
+        file.seek(max(0, os.fstat(fd).st_size - LEAST_CHUNK))
+        yield file.read(LEAST_CHUNK)
+
+
 class Source:
     """One file of times."""
 
@@ -107,6 +132,7 @@ class Round:
         self._logs: dict[str, Log] = {}
         self._last_at: dict[str, int] = {}
         self._silent: dict[str, tuple[int, float]] = {}  # how far the times of logs that are longer go, and since when
+        self._skipped: dict[str, int] = {}  # how far the lines of a log are passed over
 
     def timed(self) -> Iterator[Part]:
         """What the times tell by now. They are read when they are asked for, a piece at a time."""
@@ -153,7 +179,13 @@ class Round:
             path = os.path.join(self.path, name)
             self._logs[name] = Log(lambda begin, end: self._files.read(path, begin, end), self._files.ahead)
             self._files.logs += 1
+        if name in self._skipped:
+            self._logs[name].skip(self._skipped.pop(name))
         return self._logs[name]
+
+    def skip(self, name: str, end: int) -> None:
+        """Pass over the lines of a log that have ended by then."""
+        self._skipped[name] = end
 
     def _parts(self, source: Source) -> Iterator[Part]:
         more = True

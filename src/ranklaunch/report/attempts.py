@@ -151,7 +151,9 @@ def _on_nodes(found: Gathered, number: int, job: Job, most_steps: int) -> Iterat
         )
         judged = left.told.first is None and bool(left.verdict)  # its events are lost, not its end
         state = ENDED if judged else UNREAD if left.unread and found_node.state == UNFINISHED else found_node.state
-        yield replace(found_node, state=state)
+        sent = verdicts.sent((left.verdict or left.round).get("victims"))
+        processes = tuple(replace(each, sent=sent.get(each.name, "")) for each in found_node.processes) if sent else found_node.processes
+        yield replace(found_node, state=state, processes=processes)
 
 
 def missing(found: Gathered, job: Job) -> tuple[int, ...]:

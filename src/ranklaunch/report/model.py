@@ -186,7 +186,7 @@ class Evidence:
 class Process:
     """A rank, or another process that was started: rank is None then. began, first_output, ended: None where nothing tells. steps: thinned,
     the first and the last among them. step_s: seconds of one step, on average. log: relative to the report's folder, "" where there is
-    none."""
+    none. sent: the last signal of the stop that ended it, "" for none."""
 
     name: str
     rank: int | None
@@ -201,6 +201,7 @@ class Process:
     steps: tuple[Seen, ...] = ()
     step_s: float | None = None
     log: str = ""
+    sent: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,12 @@ def culprits(value: object) -> tuple[Culprit, ...]:
     return tuple(filter(None, map(culprit, checked.each_of(value)[:64])))
 
 
+def sent(victims: object) -> dict[str, str]:
+    """Return the last signal that each process was sent when the others were ended, by name."""
+    found = map(checked.mapping, checked.each_of(victims)[:MOST_NODES])
+    return {checked.text(each.get("name"), 120): checked.text(each.get("signal"), 40) for each in found}
+
+
 def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
     of_memory = found.get("out_of_memory") is True
     code = checked.whole(found.get("exit_code"))

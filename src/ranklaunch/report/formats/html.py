@@ -1,97 +1,124 @@
-"""A report as a page for people: one file that loads nothing, and runs nothing but a zoom that remembers its place."""
+"""A report as a page for people: one file that loads nothing, and runs nothing but its own zoom."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from pkgutil import get_data
+from collections.abc import Iterator, Sequence
 
-from ranklaunch.report.formats.page import axis, crowd, head, kinds, lanes, plots, ranks, rest
-from ranklaunch.report.formats.page.axis import Axis
-from ranklaunch.report.formats.page.markup import Html, joined, scrolling, tag, void
-from ranklaunch.report.formats.page.ranks import Ranks
-from ranklaunch.report.model import Report
+from ranklaunch.report import exception_records, model
+from ranklaunch.report.formats import advice, template, words
+from ranklaunch.report.formats.page import axis, lanes, plots, ranks
+from ranklaunch.report.model import Attempt, Report, Round, Tail
 
-_ROOM = "ranklaunch.report.formats.page"
-_HATCHES = ("repeated", "unknown", "stalled")
+TAILS = 2_000_000  # bytes of all tails
+MOST_NOTES = 40
+MOST_LINE = 1000  # characters of a line of a log
 
 
 def shown(report: Report) -> str:
-    style, script = _own("look.css"), _own("zoom.js")
-    beginning = tag("head", *_meta(report, style, script), tag("style", Html(style)))
-    page = tag("html", beginning, tag("body", *_body(report), tag("script", Html(script))), lang="en")
-    return f"<!DOCTYPE html>\n{page}\n"
-
-
-def _own(name: str) -> str:
-    return (get_data(_ROOM, name) or b"").decode()
-
-
-def _meta(report: Report, style: str, script: str) -> tuple[Html, ...]:
-    """Nothing may be loaded, and no style or script but these two may be used, whatever a log has brought in."""
-    allowed = ("default-src 'none'", f"style-src '{_digest(style)}'", f"script-src '{_digest(script)}'", "img-src data:", "base-uri 'none'")
-    policy = "; ".join((*allowed, "form-action 'none'"))
-    return (
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=policy),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        void("meta", name="color-scheme", content="light dark"),
-        void("meta", name="referrer", content="no-referrer"),
-        void("link", rel="icon", href="data:,"),
-        tag("title", head.title(report)),
+    last = report.attempts[-1]
+    rounds = [(attempt, each) for attempt in report.attempts for each in attempt.rounds]
+    processes = [process for _, each in rounds for node in each.nodes for process in node.processes]
+    return template.rendered(
+        "page/page.html.j2",
+        {
+            "look": lanes.look,
+            "called": lanes.called,
+            "sums": lanes.sums,
+            "percent": axis.percent,
+            "end": words.process_end,
+            "cut": _cut,
+            "digest": _digest,
+        },
+        report=report,
+        last=last,
+        style=template.file("page/look.css"),
+        script=template.file("page/zoom.js"),
+        steps=advice.steps(report),
+        buckets=[each for each in _buckets(report) if each[2] > 0],
+        rounds=rounds,
+        earlier=[pair for pair in rounds[:-1] if pair[1].culprit and pair[1].culprit.last_lines],
+        exceptions=exception_records.alike(report.exceptions),
+        stacks=sorted(last.stacks, key=lambda group: len(group.ranks)),
+        processes=processes,
+        tails=list(_tails(report)),
+        shown_logs={tail.log for tail in report.tails if tail.lines},
+        aborted={each.log for each in processes if each.sent == each.signal == words.ABORT},
+        notes=_notes(report),
+        LABELS=ranks.LABELS,
+        GONE=(lanes.LEFT_NOTHING, lanes.GONE),
+        **_drawings(report, rounds),
     )
+
+
+def _drawings(report: Report, rounds: Sequence[tuple[Attempt, Round]]) -> dict[str, object]:
+    """Return what has places by the clock or by rank."""
+    scale = axis.over(report.began, report.ended)
+    found = ranks.ranks_of(report)
+    timeline = [span for attempt in report.attempts for span in attempt.timeline]
+    lines = lanes.lines_of(report) if report.began else []
+    some = lanes.chosen(lines)
+    spans, marks = (
+        [span for line in lines for span in line.spans],
+        [mark for line in some for mark in line.marks],
+    )
+    return {
+        "axis": scale,
+        "rulers": {zoom: list(axis.ruler(scale, zoom)) for zoom in axis.ZOOMS},
+        "timeline": timeline,
+        "names": lanes.names([each for each in rounds if each[1].began is not None], scale),
+        "lines": lines,
+        "chosen": some,
+        "crowd": list(lanes.crowd(lines, scale)) if len(some) < len(lines) else [],
+        "legend": lanes.legend([*timeline, *spans, *marks]),
+        "plots": plots.plots(report, scale, found.odd),
+        "ranks": found,
+        "rows": ranks.worth(found),
+        "note": ranks.note(found),
+        "dots": ranks.dots(found),
+    }
 
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _body(report: Report) -> tuple[Html, ...]:
-    scale = axis.over(report.began, report.ended)
-    found = ranks.ranks_of(report)
-    sections = (
-        head.time(report), _time_line(report, scale, found), ranks.section(report, found, scale), rest.exceptions(report),
-        rest.hangs(report), rest.rounds(report), rest.differences(report), rest.logs(report), rest.notes(report),
-    )  # fmt: skip
-    made = f"Made by ranklaunch report{f' of what ranklaunch {report.job.ranklaunch} left' if report.job.ranklaunch else ''} in "
-    foot = tag("footer", tag("p", made, tag("code", report.folder)))
-    skip = tag("a", "To the time line", href="#line", class_="skip")
-    return skip, _patterns(), tag("main", head.header(report), *sections), foot
+def _cut(value: str, most: int) -> str:
+    more = len(value) - most
+    return f"{value[:most]}… ({more} more characters)" if more > 0 else value
 
 
-def _patterns() -> Html:
-    """Hatches, for those who do not tell colours apart."""
-    size = {"width": "6", "height": "6"}
-    made = [
-        tag("pattern", tag("rect", **size, class_=f"p-{name}"), tag("path", d="M0 0V6", class_="hatch"), id=f"hatch-{name}", **size,
-            patternUnits="userSpaceOnUse", patternTransform="rotate(45)")
-        for name in _HATCHES
-    ]  # fmt: skip
-    return tag("svg", tag("defs", *made), width="0", height="0", aria_hidden="true", class_="defs")
+def _buckets(report: Report) -> Iterator[tuple[str, str, float]]:
+    """Yield the look, the label and the seconds of each bucket."""
+    for name, label in model.BUCKETS.items():
+        yield name.removesuffix("_s"), label, getattr(report.accounting.buckets, name)
 
 
-def _time_line(report: Report, scale: Axis, found: Ranks) -> Html:
-    if not report.began:  # a verdict alone, that does not tell
-        return Html("")
-    lines = lanes.lines_of(report)
-    some = lanes.chosen(lines)
-    counted = crowd.counted_lane(lines, scale) if len(some) < len(lines) else Html("")
-    drawn = [
-        lanes.ruler(scale, "Since the beginning"), lanes.job_lane(report, scale), counted, *(lanes.node_lane(line, scale) for line in some),
-        *plots.lanes_of(report, scale, found.odd), lanes.ruler(scale),
-    ]  # fmt: skip
-    region = scrolling("div", "Time line; scrolls sideways", tag("div", *drawn, class_="lanes"), class_="scroll")
-    figure = tag("div", *_zooms(), region, class_="zoom")
-    title = tag("h2", "Time line", id="line")
-    spans = [span for each in report.attempts for span in each.timeline] + [span for line in lines for span in line.spans]
-    key = kinds.legend(spans, (mark for line in some for mark in lanes.worth(line.marks)))
-    return tag("section", title, lanes.caption(report, lines), figure, key, lanes.as_table(some, scale), aria_labelledby="line")
+def _tails(report: Report) -> Iterator[Tail]:
+    """Yield the last lines of logs that matter, as many as there is room for."""
+    left = TAILS
+    for tail in report.tails:
+        kept: list[str] = []
+        for line in (_cut(line, MOST_LINE) for line in reversed(tail.lines)):
+            left -= _size(line)
+            if left < 0:
+                break
+            kept.append(line)
+        if kept:
+            yield Tail(tail.log, tail.name, tuple(reversed(kept)))
 
 
-def _zooms() -> tuple[Html, ...]:
-    """Radio buttons: the page needs no script to zoom."""
-    return (
-        tag("span", "Zoom", class_="label", id="zooms"),
-        *(joined((void("input", type="radio", name="zoom", id=f"z{zoom}", checked=zoom == 1, aria_describedby="zooms"),
-                  tag("label", f"{zoom}×", for_=f"z{zoom}"))) for zoom in axis.ZOOMS),
-    )  # fmt: skip
+def _size(line: str) -> int:
+    """Return the most bytes that a line can have on the page."""
+    return 1 + len(line.encode(errors="replace")) + 5 * sum(map(line.count, "&<>'\""))
+
+
+def _notes(report: Report) -> list[str]:
+    nodes = [node for each in report.attempts[-1].rounds for node in each.nodes]
+    of_nodes = [f"node {node.node}: {each}" for node in nodes for each in node.troubles]
+    more = len(report.troubles) - MOST_NOTES
+    found = list(report.troubles[:MOST_NOTES]) + ([f"and {more} more"] if more > 0 else [])
+    found += [*dict.fromkeys(of_nodes)][:MOST_NOTES]
+    jobs = ", ".join(report.other_jobs[:20])
+    return found + ([f"Other jobs in the same folder: {jobs}"] if jobs else [])

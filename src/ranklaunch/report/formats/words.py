@@ -1,4 +1,4 @@
-"""How a report's times, ranks and processes are said."""
+"""Times, processes, ends and hangs of a report in words, for all formats."""
 
 from __future__ import annotations
 
@@ -6,11 +6,39 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report.model import Attempt, Culprit, Hang, Raised, Report
+from ranklaunch.report import model
+from ranklaunch.report.model import (
+    Accounting,
+    Attempt,
+    Culprit,
+    Hang,
+    KnownError,
+    Process,
+    Raised,
+    Report,
+)
 from ranklaunch.verdict import blame
 
 OF_EXCEPTIONS = "written down by the processes themselves; an exception explains an end only together with its exit code"
 NO_REASON = "nothing says why"
+ALARM, WARNING, MOVED, RULE = "alarm", "warning", "moved", "rule"  # kinds of hang events
+BAR = 30  # characters
+ABORT = "SIGABRT"  # sent by ranklaunch, it makes Python write its stacks
+
+
+def reason(report: Report) -> str:
+    nothing = unfinished(report) if report.outcome == model.UNFINISHED else NO_REASON
+    return report.reason or nothing
+
+
+def again(error: KnownError) -> str:
+    """Return the catalogue's advice on another start, "" for none."""
+    return blame.RETRY.get(error.retry, "")
+
+
+def bar(share: float) -> int:
+    """Return the length of a bar of text."""
+    return round(BAR * share)
 
 
 def unfinished(report: Report) -> str:
@@ -25,6 +53,42 @@ def has_moved(attempt: Attempt, hang: Hang) -> bool:
     ended = hang.ended or 0.0
     by_stop = any(each.failed and (hang.since or 0.0) <= each.failed <= ended + 1 for each in attempt.rounds)
     return bool(hang.ended) and not by_stop and ended < attempt.ended
+
+
+def alarm_kind(text: str) -> str:
+    """Return the kind of a hang event by its text, in which ranklaunch's own words come first."""
+    if text.startswith(("it moves again", "over")):
+        return MOVED
+    if not text.startswith("RANKLAUNCH_EXPECT"):
+        return WARNING if "; hang alarm at " in text else ALARM
+    return RULE
+
+
+def standing(attempt: Attempt) -> Hang | None:
+    """Return the last hang, unless the job moved again."""
+    last = attempt.hangs[-1] if attempt.hangs else None
+    return last if last and not has_moved(attempt, last) else None
+
+
+def is_alarm(hang: Hang) -> bool:
+    """Return True if an alarm was raised, and not only a warning."""
+    return bool(hang.signals) or alarm_kind(hang.text) == ALARM
+
+
+def hang(attempt: Attempt, each: Hang) -> str:
+    """Return a hang as a sentence; one that the job came out of as a pause."""
+    if each.since and each.ended and has_moved(attempt, each):
+        took, began = lasted(each.ended - each.since), clock(each.since)
+        return f"Nothing moved for {took}, from {began} UTC on; then the job went on."
+    since = f" since {clock(each.since)} UTC" if each.since else ""
+    signals = f" ({', '.join(each.signals)})" if each.signals else ""
+    return f"{each.what.capitalize()}{since}{signals}."
+
+
+def unended(report: Report) -> list[int]:
+    """Return nodes whose events stop before the end of the job."""
+    nodes = report.attempts[-1].rounds[-1].nodes if report.outcome != model.UNFINISHED else ()
+    return [each.node for each in nodes if each.state == "unfinished"]
 
 
 def limits(report: Report) -> str:
@@ -82,6 +146,31 @@ def failure(culprit: Culprit) -> str:
 
 def end(exit_code: int | None, signal: str) -> str:
     return f"killed by {signal}" if signal else "" if exit_code is None else f"exit code {exit_code}"
+
+
+def process_end(process: Process) -> str:
+    """Return how a rank ended, and whether it was a stop that ended it."""
+    ended = end(process.exit_code, process.signal)
+    if not (ended and process.sent):
+        return ended
+    if process.signal != process.sent:
+        return f"{ended} after {process.sent} of the stop"
+    if process.sent == ABORT:
+        return f"ended by {ABORT}, sent by ranklaunch to get its stack"
+    return f"ended by {process.sent} of the stop"
+
+
+def sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def figures(told: Accounting) -> list[str]:
+    """Return the first step, interruptions and recoveries of a job, as far as they are known."""
+    first = told.time_to_first_step_s
+    found = [] if first is None else [f"first step after {lasted(first)}"]
+    found += [counted(told.interruptions, "interruption")] if told.interruptions else []
+    recovered = ", ".join(lasted(each) for each in told.time_to_recover_s[-3:])
+    return found + ([f"back at a first step after {recovered}"] if recovered else [])
 
 
 def memory(kilobytes: int) -> str:

@@ -1,1 +1,1 @@
-"""The parts of a report as one page of HTML: each makes text of values, and has no effects."""
+"""The page of a report: its template, style and script, and the values that they show. Pure."""

@@ -1,27 +1,64 @@
-"""Time from left to right: places as shares of a width, ticks at round numbers, and spans that are too narrow to be seen."""
+"""Places on the page: times as shares of the width, round numbers, spans wide enough to see."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ranklaunch.report.formats.words import long
 from ranklaunch.report.model import Span
 
 ZOOMS = (1, 4, 16, 64)
-TICKS = 6  # at most, in what is seen at once
-ROUND = (*(m * 10.0**e for e in range(-3, 1) for m in (1, 2, 5)), 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
-         7200.0, 10800.0, 21600.0, 43200.0, 86400.0)  # fmt: skip
+TICKS = 6  # at most, in the visible part
+LEVELS = 3  # steps of a vertical axis, at most
+MOST_SPANS = 400  # of a lane
+ROUND_S = (
+    *(m * 10.0**e for e in range(-3, 1) for m in (1, 2, 5)),
+    *(10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
+    *(3600.0, 7200.0, 10800.0, 21600.0, 43200.0, 86400.0),
+)
 
 
 @dataclass(frozen=True)
 class Axis:
+    """Horizontal axis: its first moment, in seconds since 1970, and its length."""
+
     began: float
     seconds: float
 
     def share(self, at: float) -> float:
         return min(1.0, max(0.0, (at - self.began) / self.seconds))
+
+    def x(self, at: float) -> str:
+        return percent(self.share(at))
+
+    def width(self, span: Span) -> str:
+        return percent(max(0.0, self.share(end_of(span)) - self.share(span.began)))
+
+    def after(self, at: float) -> str:
+        return long(max(0.0, at - self.began))
+
+    def lasted(self, span: Span) -> str:
+        return long(end_of(span) - span.began)
+
+    def merged(self, spans: Sequence[Span]) -> list[Span]:
+        """Return at most MOST_SPANS spans: the narrowest become part of their neighbours."""
+        least = self.seconds / 20_000
+        found = list(_wide(spans, least))
+        while len(found) > MOST_SPANS:
+            least *= 2
+            found = list(_wide(found, least))
+        return found
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Number on an axis. place: share of the width or of the height, as a percentage."""
+
+    place: str
+    text: str
+    anchor: str = "middle"
 
 
 def over(began: float, ended: float) -> Axis:
@@ -32,42 +69,48 @@ def percent(share: float) -> str:
     return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
 
 
+def ruler(axis: Axis, zoom: int) -> Iterator[Tick]:
+    """Yield the ticks of the time line at a zoom."""
+    for at in ticks(axis.seconds, TICKS * zoom):
+        share = at / axis.seconds
+        anchor = "start" if share < 0.02 / zoom else "end" if share > 1 - 0.06 / zoom else "middle"
+        text = long(at).replace(".0 s", " s").replace(" 00 s", "").replace(" 00 min", "")
+        yield Tick(percent(share), text if at else "0", anchor)
+
+
 def ticks(seconds: float, most: int) -> Iterator[float]:
-    """Round numbers of seconds."""
-    step = next((step for step in ROUND if seconds / step <= most), 0.0) or 86400.0 * math.ceil(seconds / most / 86400.0)
+    """Yield round numbers of seconds, at most `most` and 0."""
+    days = 86400.0 * math.ceil(seconds / most / 86400.0)
+    step = next((step for step in ROUND_S if seconds / step <= most), days)
     yield from (number * step for number in range(int(seconds / step) + 1))
 
 
-def merged(spans: Sequence[Span], axis: Axis, most: int) -> list[Span]:
-    """No more than so many: the narrowest become part of their neighbours."""
-    least = axis.seconds / 20_000
-    found = list(_wide(spans, least))
-    while len(found) > most:
-        least *= 2
-        found = list(_wide(found, least))
-    return found
+def levels(most: float) -> list[float]:
+    """Return round numbers from 0 to at least `most`, which is positive."""
+    power = 10.0 ** math.floor(math.log10(most / LEVELS))
+    step = next((m * power for m in (1, 2, 5) if m * power * LEVELS >= most), 10 * power)
+    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
 
 
 def _wide(spans: Iterable[Span], least: float) -> Iterator[Span]:
     last: Span | None = None
     for span in spans:
-        ended = span.began if span.ended is None else span.ended
-        if last is None or last.ended is None:
-            last = Span(span.kind, span.began, ended, span.text)
-        elif ended - last.began < least and span.began - last.ended < least:
-            last = Span(last.kind, last.began, ended, last.text)
-        else:
+        ended = end_of(span)
+        if last and ended - last.began < least and span.began - end_of(last) < least:
+            last = replace(last, ended=ended)
+            continue
+        if last:
             yield last
-            last = Span(span.kind, span.began, ended, span.text)
+        last = replace(span, ended=ended)
     if last:
         yield last
 
 
+def end_of(span: Span) -> float:
+    return span.began if span.ended is None else span.ended
+
+
 def middle(values: Iterable[float]) -> float:
-    """Half of them are less; of two that are in the middle, the greater."""
+    """Return the median; of two values in the middle, the greater."""
     found = sorted(values)
     return found[len(found) // 2]
-
-
-def said(seconds: float) -> str:
-    return "0" if not seconds else long(seconds).replace(".0 s", " s").replace(" 00 s", "").replace(" 00 min", "")

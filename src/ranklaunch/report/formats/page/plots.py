@@ -1,76 +1,100 @@
-"""What ranks did over time: their steps, and how long a step took. Of many ranks, the middle and how far the others are from it."""
+"""Plots under the time line: output, seconds of a step, steps. Many ranks become a band."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ranklaunch.fields import NOTHING
-from ranklaunch.report.formats.page.axis import Axis, middle
-from ranklaunch.report.formats.page.lanes import lane
-from ranklaunch.report.formats.page.markup import Html, joined, tag
+from ranklaunch.errors import counted
+from ranklaunch.report.formats import words
+from ranklaunch.report.formats.page.axis import LEVELS, Axis, Tick, levels, middle, percent
+from ranklaunch.report.formats.page.ranks import LABELS
 from ranklaunch.report.model import Report, Round, Seen
 
-MOST_LINES = 16  # ranks that are drawn one by one
+MOST_CURVES = 16  # ranks with a curve each
+MOST_NAMED = 3
 BINS, LEAST_BINS = 240, 24
-MOST_VALUES = 300_000  # in all of them
+MOST_VALUES = 300_000  # in all bins
 WIDE, HIGH = 10_000, 1000
-HEIGHT = 84
 UNITS = {0: "bytes", 3: "kB", 6: "MB", 9: "GB"}
-Point = tuple[float, float]  # when, how much
-Steps = Sequence[Seen]
+ALL = -1  # in place of a rank
+Point = tuple[float, float]  # time, value
 
 
 @dataclass(frozen=True)
 class Series:
-    """Of a rank in a round, or of all of them. ended: until when the last point stands."""
+    """Values of a rank in a round. ended: until when the last one holds."""
 
     rank: int
     points: tuple[Point, ...]
     ended: float
-    name: str = ""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """odd: ranks that stand out, shown before others, each with its look. most: at the upper edge."""
+class Curve:
+    """look: its class, "" for an ordinary rank. end: its last point, for a mark there."""
 
-    series: tuple[Series, ...]
-    odd: Mapping[int, str]
-    most: float
+    points: str
+    look: str = ""
+    name: str = ""
+    end: str = ""
 
 
-def lanes_of(report: Report, scale: Axis, odd: Mapping[int, str]) -> Iterator[Html]:
-    """odd: ranks that stand out: failed, suspect, slow or stopped."""
-    yield from _output(report, scale)
-    steps = [each for attempt in report.attempts for round_ in attempt.rounds for each in _series(round_)]
-    if not steps:
-        return
-    took = [Series(rank, tuple(_times(points)), points[-1].at) for rank, points, _ in steps]
+@dataclass(frozen=True)
+class Plot:
+    """about: the plot as a sentence. bands: areas of all ranks."""
+
+    name: str
+    note: str
+    about: str
+    levels: list[Tick]
+    curves: list[Curve]
+    bands: list[str]
+
+
+def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
+    """Yield the plots for which there are values. odd: looks of ranks that stand out."""
+    rounds = [each for attempt in report.attempts for each in attempt.rounds]
+    yield from _output([each for each in rounds if len(each.output) > 1], axis)
+    steps = [found for each in rounds for found in _steps(each)]
+    took = [Series(rank, tuple(_times(seen)), seen[-1].at) for rank, seen, _ in steps]
     values = sorted(seconds for each in took for _, seconds in each.points)
     if values:
-        most = min(values[-1], 4 * middle(values)) * 1.1 or 1.0
-        beyond = f", up to {_number(values[-1])} s beyond the edge" if values[-1] > most else ""
-        yield _lane("Seconds of a step", Drawn(tuple(took), odd, most), scale, f"0 to {_number(most)} s{beyond}")
-    came = [Series(rank, tuple((seen.at, float(seen.step)) for seen in points), ended) for rank, points, ended in steps]
-    highest = max(step for each in came for _, step in each.points)
-    yield _lane("Step", Drawn(tuple(came), odd, 1.05 * max(highest, 1.0)), scale, f"up to {highest:.0f}")
+        most = min(values[-1], 4 * middle(values)) or 1.0
+        texts = {value: words.exact(value) if value else "0" for value in levels(most)}
+        beyond = f"up to {words.exact(values[-1])}, beyond the edge"
+        note = beyond if values[-1] > max(texts) else ""
+        yield _plot("Seconds of a step", took, texts, axis, odd, note)
+    came = [
+        Series(rank, tuple((each.at, float(each.step)) for each in seen), ended)
+        for rank, seen, ended in steps
+    ]  # fmt: skip
+    if came:
+        highest = max(step for each in came for _, step in each.points)
+        texts = {value: f"{value:.0f}" for value in levels(max(highest, LEVELS))}
+        yield _plot("Step", came, texts, axis, odd, f"up to {highest:.0f}")
 
 
-def _output(report: Report, scale: Axis) -> Iterator[Html]:
-    """Of all ranks together, how much they wrote a second."""
-    rounds = [round_.output for attempt in report.attempts for round_ in attempt.rounds if len(round_.output) > 1]
-    series = tuple(Series(-1, tuple(_rates(points)), points[-1][0], "all ranks") for points in rounds)
+def _output(rounds: Sequence[Round], axis: Axis) -> Iterator[Plot]:
+    """Yield what all ranks together wrote a second."""
+    series = [Series(ALL, tuple(_rates(each.output)), each.output[-1][0]) for each in rounds]
     most = max((rate for each in series for _, rate in each.points), default=0.0)
     if most:
-        whole = sum(points[-1][1] for points in rounds)
-        yield _lane("Output", Drawn(series, NOTHING, 1.05 * most), scale, f"up to {_size(most)}/s, {_size(whole)} in all")
+        texts = {value: f"{_size(value)}/s" if value else "0" for value in levels(most)}
+        yield _plot(
+            "Output",
+            series,
+            texts,
+            axis,
+            {},
+            f"{_size(sum(each.output[-1][1] for each in rounds))} in all",
+        )
 
 
 def _rates(points: Sequence[tuple[float, int]]) -> Iterator[Point]:
-    for (one, had), (two, has) in zip(points, points[1:]):
+    for (one, before), (two, now) in zip(points, points[1:]):
         if two > one:
-            rate = (has - had) / (two - one)
+            rate = (now - before) / (two - one)
             yield one, rate
             yield two, rate
 
@@ -80,14 +104,16 @@ def _size(number: float) -> str:
     return f"{number / 10**power:.3g} {UNITS[power]}"
 
 
-def _series(round_: Round) -> Iterator[tuple[int, Steps, float]]:
-    every = [each for node in round_.nodes for each in node.processes if each.rank is not None and each.steps]
-    ended = max((each.steps[-1].at for each in every), default=0.0)
-    yield from ((each.rank or 0, each.steps, ended) for each in every)
+def _steps(each: Round) -> Iterator[tuple[int, Sequence[Seen], float]]:
+    """Yield ranks that print steps, each with its steps and the time of the last step of all."""
+    processes = [process for node in each.nodes for process in node.processes]
+    found = [(one.rank, one.steps) for one in processes if one.rank is not None and one.steps]
+    ended = max((steps[-1].at for _, steps in found), default=0.0)
+    yield from ((rank, steps, ended) for rank, steps in found)
 
 
-def _times(steps: Steps) -> Iterator[Point]:
-    """Of each step that was seen, how long one took since the one before."""
+def _times(steps: Sequence[Seen]) -> Iterator[Point]:
+    """Yield the seconds of a step, at both ends of each interval between two steps."""
     for one, two in zip(steps, steps[1:]):
         if one.epoch == two.epoch and two.step > one.step and two.at >= one.at:
             seconds = (two.at - one.at) / (two.step - one.step)
@@ -95,39 +121,67 @@ def _times(steps: Steps) -> Iterator[Point]:
             yield two.at, seconds
 
 
-def _lane(name: str, drawn: Drawn, scale: Axis, note: str) -> Html:
-    alone = {each.rank for each in drawn.series}
-    parts = list(_each(drawn, scale) if len(alone) <= MOST_LINES else _together(drawn, scale))
-    grid = tag("path", d=f"M0 {HIGH}H{WIDE}M0 {HIGH // 2}H{WIDE}M0 1H{WIDE}", class_="grid", vector_effect="non-scaling-stroke")
-    plot = tag("svg", grid, *parts, viewBox=f"0 0 {WIDE} {HIGH}", preserveAspectRatio="none", width="100%", height=str(HEIGHT))
-    about = f"{name} of {'all' if alone == {-1} else len(alone)} ranks over time, {note}"
-    many = "" if len(alone) <= MOST_LINES else "; line: the middle, band: all ranks"
-    return lane(name, tag("svg", plot, class_="plot", width="100%", height=str(HEIGHT), role="img", aria_label=about), note + many, "curve")
+def _plot(
+    name: str,
+    series: Sequence[Series],
+    texts: Mapping[float, str],
+    axis: Axis,
+    odd: Mapping[int, str],
+    note: str,
+) -> Plot:
+    """texts: of the levels of the vertical axis."""
+    ranks = {each.rank for each in series}
+    most = max(texts)
+    marked = [f"rank {rank} {LABELS[look]}" for rank, look in odd.items() if rank in ranks]
+    many = len(ranks) > MOST_CURVES
+    curves = [_curve(each, axis, most, odd) for each in series if not many or each.rank in odd]
+    drawn = sorted(curves, key=lambda curve: bool(curve.look))  # the last one is on top
+    bands, medians = _together(series, axis, most) if many else ([], [])
+    notes = [
+        note,
+        f"line: the median, band: {len(ranks)} ranks" if many else "",
+        f"marked: {', '.join(marked[:MOST_NAMED])}" if marked else "",
+    ]
+    of = "all ranks" if ranks == {ALL} else counted(len(ranks), "rank")
+    return Plot(
+        name,
+        "; ".join(filter(None, notes)),
+        f"{name} of {of} over time, 0 to {texts[most]}",
+        [Tick(percent(1 - value / most), text) for value, text in texts.items()],
+        [*medians, *drawn],
+        bands,
+    )
 
 
-def _each(drawn: Drawn, scale: Axis) -> Iterator[Html]:
-    for each in sorted(drawn.series, key=lambda each: each.rank in drawn.odd):
-        yield _curve(each, drawn, scale)
+def _curve(each: Series, axis: Axis, most: float, odd: Mapping[int, str]) -> Curve:
+    placed = [f"{WIDE * axis.share(at):.0f},{_y(value, most)}" for at, value in each.points]
+    look = odd.get(each.rank, "")
+    name = f"rank {each.rank}{f', {LABELS[look]}' if look else ''}"
+    end = placed[-1].replace(",", " ") if look and placed else ""
+    return Curve(" ".join(placed), look, "all ranks" if each.rank == ALL else name, end)
 
 
-def _together(drawn: Drawn, scale: Axis) -> Iterator[Html]:
-    for run in _runs(_bins(drawn, scale)):
-        low, high, median = (_line(run, of, drawn.most) for of in (min, max, middle))
-        yield tag("path", d=f"M{' '.join(high)} {' '.join(reversed(low))}Z", class_="band")
-        yield tag("polyline", points=" ".join(median), class_="curve", vector_effect="non-scaling-stroke")
-    for each in drawn.series:
-        if each.rank in drawn.odd:
-            yield _curve(each, drawn, scale)
+def _together(series: Sequence[Series], axis: Axis, most: float) -> tuple[list[str], list[Curve]]:
+    """Return bands from the least to the greatest value, and curves of the median."""
+    bands, medians = [], []
+    for run in _runs(_bins(series, axis)):
+        low, high, median = (
+            [f"{x:.0f},{_y(of(values), most)}" for x, values in run]
+            for of in (min, max, middle)
+        )  # fmt: skip
+        bands.append(f"M{' '.join(high)} {' '.join(reversed(low))}Z")
+        medians.append(Curve(" ".join(median)))
+    return bands, medians
 
 
-def _bins(drawn: Drawn, scale: Axis) -> list[list[float]]:
-    """What each rank had come to by then, time by time."""
-    count = max(LEAST_BINS, min(BINS, MOST_VALUES // len(drawn.series)))
+def _bins(series: Sequence[Series], axis: Axis) -> list[list[float]]:
+    """Return the latest value of each rank, time by time."""
+    count = max(LEAST_BINS, min(BINS, MOST_VALUES // len(series)))
     bins: list[list[float]] = [[] for _ in range(count + 1)]
-    wide = count / scale.seconds
-    for each in drawn.series:
-        places = [int((at - scale.began) * wide) for at, _ in each.points]
-        ends = [*places[1:], int((each.ended - scale.began) * wide) + 1]
+    wide = count / axis.seconds
+    for each in series:
+        places = [int((at - axis.began) * wide) for at, _ in each.points]
+        ends = [*places[1:], int((each.ended - axis.began) * wide) + 1]
         for (_, value), place, end in zip(each.points, places, ends):
             for i in range(max(0, place), min(end, count + 1)):
                 bins[i].append(value)
@@ -135,40 +189,15 @@ def _bins(drawn: Drawn, scale: Axis) -> list[list[float]]:
 
 
 def _runs(bins: Sequence[list[float]]) -> Iterator[list[tuple[float, list[float]]]]:
-    """Times of which something is known, without those between them."""
+    """Yield runs of bins that have values, each with its place."""
     run: list[tuple[float, list[float]]] = []
-    for i, values in enumerate(bins):
+    for i, values in enumerate([*bins, []]):
         if values:
             run.append((WIDE * i / (len(bins) - 1), values))
         elif run:
             yield run
             run = []
-    if run:
-        yield run
 
 
-def _line(places: Iterable[tuple[float, list[float]]], of: Callable[[list[float]], float], most: float) -> list[str]:
-    return [f"{x:.0f},{_y(of(values), most):.0f}" for x, values in places]
-
-
-def _curve(each: Series, drawn: Drawn, scale: Axis) -> Html:
-    placed = " ".join(f"{WIDE * scale.share(at):.0f},{_y(value, drawn.most):.0f}" for at, value in each.points)
-    end = f"M{placed.rpartition(' ')[2].replace(',', ' ')}h0" if placed else ""
-    look = drawn.odd.get(each.rank, "")
-    line = tag(
-        "polyline",
-        tag("title", each.name or f"rank {each.rank}"),
-        points=placed,
-        class_=f"curve {look}".rstrip(),
-        vector_effect="non-scaling-stroke",
-    )
-    last = tag("path", d=end, class_=f"last {look}".rstrip(), vector_effect="non-scaling-stroke") if look and end else ""
-    return joined((line, last))
-
-
-def _y(value: float, most: float) -> float:
-    return HIGH * (1 - min(1.0, value / most)) if most else HIGH
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}"
+def _y(value: float, most: float) -> str:
+    return f"{HIGH * (1 - min(1.0, value / most)):.0f}"
