@@ -20,7 +20,7 @@ from ranklaunch.ends.model import DAEMON, NodeEnds, RankEnd
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Because, Culprit, KnownError, Of
+from ranklaunch.verdict.model import KILLED, Because, Culprit, KnownError, Of
 
 _KILLED = 137  # exit code after SIGKILL, also of a shell whose program it was
 _OF_PEERS = (1, 134, 143)  # exit codes of a rank that has lost another one
@@ -279,11 +279,11 @@ def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
 def _may_be_for_memory(suspect: Suspect, node: NodeEnds) -> bool:
     culprit = suspect.culprit
     is_here = culprit and culprit.node == node.job.node_index and culprit.exit_code == _KILLED
-    return bool(culprit and is_here and (not culprit.error or culprit.error.name == blame.KILLED))
+    return bool(culprit and is_here and (not culprit.error or culprit.error.name == KILLED))
 
 
 def _lost_a_process(culprit: Culprit) -> bool:
-    return culprit.signal is None and bool(culprit.error and culprit.error.name == blame.KILLED)
+    return culprit.signal is None and bool(culprit.error and culprit.error.name == KILLED)
 
 
 def _unseen(node: NodeEnds) -> Suspect:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note
-
-if TYPE_CHECKING:
-    from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note, Suspect
 
 _OF_SIGNALS = {
     "SIGSEGV": "it accessed memory that is not its own: a defect in compiled code, or packages that do not fit each other",
