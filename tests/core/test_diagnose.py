@@ -29,7 +29,12 @@ ENDED = 100.0
 
 def record(at: float, message: str = "loss is nan", where: str = "main") -> dict[str, Any]:
     frame = {"file": "/job/train.py", "line": 88, "function": "step"}
-    return {"kind": "exception", "where": where, "at": at, "chain": [{"type": "ValueError", "message": message, "frames": [frame]}]}
+    return {
+        "kind": "exception",
+        "where": where,
+        "at": at,
+        "chain": [{"type": "ValueError", "message": message, "link": "", "frames": [frame]}],
+    }
 
 
 def end(code: int | None, *records: dict[str, Any], signal: int = 0, sent: tuple[Sent, ...] = ()) -> RankEnd:
