@@ -533,6 +533,7 @@ WHEEL = {
     "ranklaunch/verdict/avoid.py",
     "ranklaunch/verdict/blame.py",
     "ranklaunch/verdict/endings.py",
+    "ranklaunch/verdict/events.json",
     "ranklaunch/verdict/events.py",
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",

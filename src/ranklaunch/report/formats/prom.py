@@ -44,19 +44,19 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _counters(report: Report, job: str) -> Iterator[str]:
-    told = report.accounting
-    counters: tuple[tuple[str, str, float], ...] = (
+    totals = report.accounting
+    counters = (
         ("attempts", "Starts of the job by its platform.", len(report.attempts)),
         ("restarts", "Starts of all ranks in place.", sum(len(each.rounds) - 1 for each in report.attempts)),
-        ("interruptions", "Rounds that ended in a failure or a stop.", told.interruptions),
+        ("interruptions", "Rounds that ended in a failure or a stop.", totals.interruptions),
         ("hangs", "Times that nothing moved.", sum(len(each.hangs) for each in report.attempts)),
     )
     for name, meaning, value in counters:
         yield from _family(name, "counter", meaning)
-        yield f"{PREFIX}_{name}_total{{{job}}} {_number(value)}"
+        yield f"{PREFIX}_{name}_total{{{job}}} {value}"
     yield from _family("recovery_seconds", "summary", "From a failure to the next first step.", "seconds")
-    yield f"{PREFIX}_recovery_seconds_count{{{job}}} {len(told.time_to_recover_s)}"
-    yield f"{PREFIX}_recovery_seconds_sum{{{job}}} {_number(sum(told.time_to_recover_s))}"
+    yield f"{PREFIX}_recovery_seconds_count{{{job}}} {len(totals.time_to_recover_s)}"
+    yield f"{PREFIX}_recovery_seconds_sum{{{job}}} {_number(sum(totals.time_to_recover_s))}"
 
 
 def _family(name: str, kind: str, meaning: str, unit: str = "") -> Iterator[str]:
