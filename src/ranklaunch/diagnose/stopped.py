@@ -29,19 +29,25 @@ def notes(
     """
     asked, elsewhere = node.ending.outcome == "stopped", node.ending.from_elsewhere
     first = None if elsewhere or not suspects else suspects[0]
-    own = first.culprit.rank if first and first.culprit and first.culprit.node == node.job.node_index else None
-    ends = [end for end in node.ends if end.rank is not None and end.rank != own and _was_told(end)]
+    ends = [end for end in node.ends if _was_told(end) and not _is_first(end, first, node)]
     failed = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or heard(end)}
     found = [Note(_failed(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(failed.items()) if code]
     if asked or elsewhere or (first and first.is_consequence):
-        left = [end for end in ends if not failed.get(end.rank or 0)]
-        before = ((end, text) for end in left if (text := _before(end, node, known, asked=asked)))
-        found += [Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in islice(before, MOST)]
+        before = ((end, _before(end, node, known, asked=asked)) for end in ends if not failed.get(end.rank or 0))
+        told = (Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in before if text)
+        found += islice(told, MOST)
     return blame.few(found)
 
 
 def _was_told(end: RankEnd) -> bool:
-    return end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    """True for a rank that was told to end."""
+    was_told = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    return was_told and end.rank is not None
+
+
+def _is_first(end: RankEnd, first: Suspect | None, node: NodeEnds) -> bool:
+    culprit = first.culprit if first else None
+    return bool(culprit and (culprit.node, culprit.rank) == (node.job.node_index, end.rank))
 
 
 def _own_code(end: RankEnd, known: Known) -> int:

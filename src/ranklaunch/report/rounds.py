@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
 from ranklaunch.report.model import Round, Seen, Span
@@ -13,6 +16,7 @@ from ranklaunch.report.reading import Left
 MOST_CLOCK_S = 1.0  # by which clocks of nodes differ that count as the same
 LATE_S = 1.0  # after the first, for a node that was waited for
 Place = tuple[int, int]  # epoch and step
+_EARLIEST = ("began", "first_output", "first_step", "failed")  # times of a round: the earliest of its nodes
 
 
 @dataclass(frozen=True)
@@ -67,36 +71,34 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
         return Together(number)
     every = [left.events for left in telling.values()]
     ends = [end for end in (events.one("end") for events in every) if end]
+    end = ends[0] if ends else NOTHING
     steps = tuple(tuple(each) for events in every for each in events.steps.values())
-    sign, failed = _most(events.last for events in every), _least(events.failed for events in every)
-    over = known(failed, sign or 0.0)
-    end = ends[0] if ends else {}
+    sign = max(events.last or 0.0 for events in every)
+    fields: dict[str, Any] = {name: _least(getattr(events, name) for events in every) for name in _EARLIEST}
+    fields.update({name: tuple(chain.from_iterable(getattr(events, name) for events in every)) for name in ("waits", "saved")})
+    over = known(fields["failed"], sign)
     return Together(
-        number, end.get("outcome") or model.UNFINISHED,
-        began=_least(events.began for events in every),
+        number, end.get("outcome") or model.UNFINISHED, **fields,
         sign=sign,
         released=_most(events.one("released").get("at") for events in every),
         launched=_least(map(nodes.launched_of, telling.values())),
-        first_output=_least(events.first_output for events in every),
-        first_step=_least(events.first_step for events in every),
         last_step=_most(each[-1].at for each in steps),
-        failed=failed,
         ended=_most(each["at"] for each in ends),
         exit_code=end.get("exit_code"),
-        late=next((events.late for events in every if events.late), ""),
+        late=next(filter(None, (events.late for events in every)), ""),
         last=_last(telling),
-        best=max(((seen.epoch, seen.step) for each in steps for seen in each), default=None),
-        waits=tuple(wait for events in every for wait in events.waits),
-        saved=tuple(span for events in every for span in events.saved),
-        stalls=tuple(span for events in every for span in nodes.stalls_of(events, over)),
-        slows=tuple(span for events in every for span in nodes.slows_of(events, over)),
+        best=max(((seen.epoch, seen.step) for seen in chain.from_iterable(steps)), default=None),
+        stalls=tuple(chain.from_iterable(nodes.stalls_of(events, over) for events in every)),
+        slows=tuple(chain.from_iterable(nodes.slows_of(events, over) for events in every)),
         steps=steps,
         lost_node=0 < len(ends) < len(every),
-        output=written.together(  # by node 0's clock where the muster measured it
-            {node: left.written for node, left in telling.items()},
-            {node: 0.0 if left.events.clock_s is not None else shift[node] for node, left in telling.items()},
-        ),
+        output=written.together({node: left.written for node, left in telling.items()}, _unmeasured(telling, shift)),
     )  # fmt: skip
+
+
+def _unmeasured(lefts: Mapping[int, Left], shift: Mapping[int, float]) -> dict[int, float]:
+    """Return shifts for times beside logs: they are by node 0's clock where the muster measured it."""
+    return {node: 0.0 if left.events.clock_s is not None else shift[node] for node, left in lefts.items()}
 
 
 def _last(lefts: Mapping[int, Left]) -> int | None:
