@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import exception_records, model
@@ -19,7 +19,7 @@ from ranklaunch.report.formats.words import (
     unfinished,
     who,
 )
-from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
+from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, KnownError, Report, Round
 from ranklaunch.verdict import blame
 
 WIDTH = 140
@@ -67,49 +67,52 @@ def _job(report: Report) -> Iterator[str]:
 
 def _end(report: Report) -> Iterator[str]:
     code = "" if report.exit_code is None else f" with exit code {report.exit_code}"
-    reason = report.reason or (unfinished(report) if report.outcome == model.UNFINISHED else NO_REASON)
+    is_open = report.outcome == model.UNFINISHED
+    reason = report.reason or (unfinished(report) if is_open else NO_REASON)
     yield f"{report.outcome.upper()}{code}: {reason}".replace("\n", "\n  ")
-    last = report.attempts[-1]
-    if report.outcome == model.UNFINISHED and (told := limits(report)):
-        yield f"  {told}"
-    yield from _culprit(report.culprit)
-    second = apart(report)
+    yield from _labelled("  ", limits(report) if is_open else "")
+    yield from _culprit(report.culprit) if report.culprit else ()
+    yield from _verdict(report.attempts[-1], apart(report))
+
+
+def _verdict(last: Attempt, second: list[Culprit]) -> Iterator[str]:
+    """second: failures that are no victims of the culprit."""
     yield from (f"  a second cause: {failure(each)}" for each in second)
-    others = [each for each in last.failures if each not in second]
-    if others:
-        names = ", ".join(who(each) for each in others[:MOST_TOLD])
-        yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
-    if last.because:
-        yield f"  why this verdict: {'; '.join(last.because)}"
+    others = [who(each) for each in last.failures if each not in second]
+    more = f" and {len(others) - MOST_TOLD} more" if len(others) > MOST_TOLD else ""
+    yield from _labelled("  failed too: ", f"{', '.join(others[:MOST_TOLD])}{more}")
+    yield from _labelled("  why this verdict: ", "; ".join(last.because))
     if last.suspect_host:
         host = last.suspect_host
         yield f"  leave out the next time: {host.host} (node {host.node}): {host.why}"
-    if last.stop:
-        yield f"  {last.stop}"
+    yield from _labelled("  ", last.stop)
     yield from (f"  {note}" for note in last.notes[:MOST_TOLD])
 
 
-def _culprit(culprit: Culprit | None) -> Iterator[str]:
-    if culprit is None:
-        return
-    error = culprit.error
+def _labelled(label: str, text: str) -> Iterator[str]:
+    """Yield a line with a label, nothing for an empty text."""
+    if text:
+        yield f"{label}{text}"
+
+
+def _culprit(culprit: Culprit) -> Iterator[str]:
     memory = "; the kernel killed it for memory" if culprit.out_of_memory else ""
     at = f" at {culprit.time[:19].replace('T', ' ')}" if culprit.time else ""
-    yield f"  who: {who(culprit)}, {_ended(culprit)}{at}{memory}"
-    if error:
-        yield f"  why: {error.line}" + (f" [{error.name}]" if error.name else "")
-        yield from ((f"       {error.meaning}",) if error.meaning else ())
-        yield from ((f"  do:  {error.remedy}",) if error.remedy else ())
-        again = blame.RETRY.get(error.retry, "")
-        yield from ((f"       {again}{f' ({error.source})' if error.source else ''}",) if again else ())
-    yield from ((f"  {'do: ' if culprit.out_of_memory else '    '} {culprit.meaning}",) if culprit.meaning else ())
+    how = f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
+    yield f"  who: {who(culprit)}, {how}{at}{memory}"
+    yield from _error(culprit.error) if culprit.error else ()
+    yield from _labelled("  do:  " if culprit.out_of_memory else "       ", culprit.meaning)
     if culprit.last_lines:
         yield f"  last lines{f' of {culprit.log}' if culprit.log else ''}:"
         yield from (f"    {line}"[:WIDTH] for line in culprit.last_lines[-MOST_LAST_LINES:])
 
 
-def _ended(culprit: Culprit) -> str:
-    return f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
+def _error(error: KnownError) -> Iterator[str]:
+    yield f"  why: {error.line}{f' [{error.name}]' if error.name else ''}"
+    yield from _labelled("       ", error.meaning)
+    yield from _labelled("  do:  ", error.remedy)
+    again = blame.RETRY.get(error.retry, "")
+    yield from _labelled("       ", f"{again} ({error.source})" if again and error.source else again)
 
 
 # What processes wrote down of themselves
@@ -118,15 +121,18 @@ def _ended(culprit: Culprit) -> str:
 def _exceptions(report: Report) -> Iterator[str]:
     """Of the last round, equal ones of several ranks once."""
     groups = exception_records.alike(report.exceptions)
-    if not groups:
-        return
-    yield "exceptions:"
-    for group in groups[:MOST_EXCEPTIONS]:
-        cause = f"; {group[0].cause}" if group[0].cause else ""
-        yield f"  {raised_by(group)}: {group[0].text}{cause}"
-    if len(groups) > MOST_EXCEPTIONS:
-        yield f"  and {len(groups) - MOST_EXCEPTIONS} more"
-    yield f"  ({OF_EXCEPTIONS})"
+    if groups:
+        yield "exceptions:"
+        lines = [f"  {raised_by(group)}: {group[0].text}{f'; {group[0].cause}' if group[0].cause else ''}" for group in groups]
+        yield from _first(lines, MOST_EXCEPTIONS, "  and {} more")
+        yield f"  ({OF_EXCEPTIONS})"
+
+
+def _first(lines: Sequence[str], most: int, more: str) -> Iterator[str]:
+    """Yield the first lines, and how many more there are."""
+    yield from lines[:most]
+    if len(lines) > most:
+        yield more.format(len(lines) - most)
 
 
 # What was before
@@ -163,27 +169,23 @@ def _round(attempt: Attempt, each: Round) -> str:
 def _hang(report: Report) -> Iterator[str]:
     last = report.attempts[-1]
     for hang in last.hangs[-2:]:
-        since = f" since {clock(hang.since)}" if hang.since else ""
-        moved = has_moved(last, hang)
-        over = f", and moved again at {clock(hang.ended)}" if hang.ended and moved else ""
-        signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
-        stands = report.outcome == model.UNFINISHED and not moved and hang is last.hangs[-1]
-        silent = f", {lasted(report.read_at - hang.since)} ago" if stands and hang.since and report.read_at > hang.since else ""
-        yield f"{hang.what}{since}{silent}{signals}{over}"
-        if stands and hang.text:
-            yield f"  {hang.text}"
-        yield from _suspects(hang)
-    for group in last.stacks[:MOST_GROUPS]:
-        yield f"  {numbered(group.ranks, 'rank')}: {group.place}"
+        yield from _alarm(report, hang, stands=report.outcome == model.UNFINISHED and hang is last.hangs[-1] and not has_moved(last, hang))
+        lines = [f"  suspect: rank {each.rank} on node {each.node}: {each.why}" for each in hang.suspects]
+        yield from _first(lines, MOST_SUSPECTS, "  and {} more")
+    yield from (f"  {numbered(group.ranks, 'rank')}: {group.place}" for group in last.stacks[:MOST_GROUPS])
     if last.evidence:
-        yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
+        more = f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else ""
+        yield f"  evidence: {last.evidence[-1].folder}{more}"
 
 
-def _suspects(hang: Hang) -> Iterator[str]:
-    for each in hang.suspects[:MOST_SUSPECTS]:
-        yield f"  suspect: rank {each.rank} on node {each.node}: {each.why}"
-    if len(hang.suspects) > MOST_SUSPECTS:
-        yield f"  and {len(hang.suspects) - MOST_SUSPECTS} more"
+def _alarm(report: Report, hang: Hang, *, stands: bool) -> Iterator[str]:
+    """stands: the job may still hang."""
+    since = f" since {clock(hang.since)}" if hang.since else ""
+    over = f", and moved again at {clock(hang.ended)}" if hang.ended and has_moved(report.attempts[-1], hang) else ""
+    signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
+    silent = f", {lasted(report.read_at - hang.since)} ago" if stands and hang.since and report.read_at > hang.since else ""
+    yield f"{hang.what}{since}{silent}{signals}{over}"
+    yield from _labelled("  ", hang.text if stands else "")
 
 
 # Where the time went
@@ -229,20 +231,14 @@ def _figures(told: Accounting, report: Report) -> Iterator[str]:
 def _more(report: Report) -> Iterator[str]:
     if report.differences:
         yield "not the same on all nodes:"
-        for each in report.differences[:MOST_TOLD]:
-            yield f"  {each.name}: " + "; ".join(f"{value or '(nothing)'} on {_nodes(nodes)}" for value, nodes in each.values[:4])
-    unended = [each for each in report.attempts[-1].rounds[-1].nodes if each.state == "unfinished"]
+    for each in report.differences[:MOST_TOLD]:
+        yield f"  {each.name}: " + "; ".join(f"{value or '(nothing)'} on {_nodes(nodes)}" for value, nodes in each.values[:4])
+    unended = [each.node for each in report.attempts[-1].rounds[-1].nodes if each.state == "unfinished"]
     if unended and report.outcome != model.UNFINISHED:
-        yield f"{_nodes([each.node for each in unended])} stopped telling before the end: killed, or gone"
-    if report.other_jobs:
-        yield f"other jobs in the same folder: {', '.join(report.other_jobs[:MOST_TOLD])}"
-    yield from (f"note: {trouble}" for trouble in report.troubles[:MOST_TOLD])
-    if len(report.troubles) > MOST_TOLD:
-        yield f"note: and {len(report.troubles) - MOST_TOLD} more of these"
+        yield f"{_nodes(unended)} stopped telling before the end: killed, or gone"
+    yield from _labelled("other jobs in the same folder: ", ", ".join(report.other_jobs[:MOST_TOLD]))
+    yield from _first([f"note: {trouble}" for trouble in report.troubles], MOST_TOLD, "note: and {} more of these")
 
 
-# Words
-
-
-def _nodes(found: Iterable[int]) -> str:
-    return numbered(found, "node")
+def _nodes(indexes: Iterable[int]) -> str:
+    return numbered(indexes, "node")
