@@ -57,6 +57,11 @@ class Head:
     argv: tuple[str, ...] = ()
     within: Key | None = None
 
+    @property
+    def is_of_launcher(self) -> bool:
+        """True for a rank that a launcher started, other than ranklaunch."""
+        return self.launcher not in ("", OURS)
+
 
 @dataclass(frozen=True)
 class Launcher:
