@@ -31,13 +31,14 @@ def _required(of: dataclasses.Field[Any]) -> bool:
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: dataclasses and mappings in it as dicts, tuples as lists."""
+    """Return a dataclass as JSON has it: dataclasses and mappings in it as dicts, tuples as lists. as_json() of a
+    dataclass says otherwise."""
     return {name: _as_json(getattr(value, name)) for name in names(type(value))}
 
 
 def _as_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return as_dict(value)
+        return value.as_json() if hasattr(value, "as_json") else as_dict(value)
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     return {key: _as_json(item) for key, item in value.items()} if isinstance(value, Mapping) else value

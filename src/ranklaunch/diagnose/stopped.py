@@ -56,7 +56,7 @@ def _own_code(end: RankEnd, known: Known) -> int:
     if not code or end.signal or code in failures.OF_SIGNALS:
         return 0
     record = raised.last(end.records, "main")
-    error = known(exceptions.traceback(records.chain_of(record)) if record else end.output or "", code=code)
+    error = known(exceptions.traceback(record.chain) if record else end.output or "", code=code)
     return code if not error or blame.tells_why(error) else 0
 
 
@@ -64,10 +64,10 @@ def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
     """Return what a rank that had not ended had failed of by then, "" for nothing: an exception that it recorded; an error in its output
     that it may have caught."""
     for record in end.records:
-        if record["kind"] == records.EXCEPTION and record["at"] < node.ending.at and not raised.after_stop(record, end):
-            line = exceptions.shown(exceptions.bare_line_of(records.chain_of(record)))
-            of_thread = record.get("where") == "thread"
-            return f"its thread {record.get('thread') or 'without a name'} had failed: {line}" if of_thread else f"it had raised: {line}"
+        if record.kind == records.EXCEPTION and record.at < node.ending.at and not raised.after_stop(record, end):
+            line = exceptions.shown(exceptions.bare_line_of(record.chain))
+            thread = record.thread or "without a name"
+            return f"its thread {thread} had failed: {line}" if record.where == "thread" else f"it had raised: {line}"
     if asked:
         return ""
     error = known(failures.at_stop(end))

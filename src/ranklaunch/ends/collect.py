@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.ends import records
@@ -29,6 +29,7 @@ from ranklaunch.ends.model import (
     Tail,
     with_records,
 )
+from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.plan.model import Plan, RankOutputs
@@ -75,11 +76,11 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
     from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
-    found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[int, int], list[Record]] = {}
     for record in sorted(own, key=records.order):
         kept = found.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
-            kept.append(records.as_mapping(replace(record, at=wall(record.monotonic))))
+            kept.append(records.hidden(replace(record, at=wall(record.monotonic))))
     return with_records(node, {process: each for process, each in found.items() if each})
 
 

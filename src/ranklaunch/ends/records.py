@@ -41,6 +41,10 @@ class Process:
     start: int
     argv: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.start
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -95,6 +99,11 @@ class Record:
     @property
     def process(self) -> tuple[int, int]:
         return self.pid, self.start
+
+    def as_json(self) -> dict[str, Any]:
+        """Leave out fields that have their default, but for the code of an exit."""
+        found = _without_defaults(self)
+        return {**found, "code": self.code} if self.kind == EXIT else found
 
 
 def kind_of(name: str) -> str:
@@ -203,18 +212,7 @@ def program(argv: Sequence[str]) -> str:
     return argv[0] if argv else ""
 
 
-# Records as JSON
-
-
-def as_mapping(record: Record) -> dict[str, Any]:
-    """Return a record as JSON has it, without secrets. Fields that have their default are left out, but for the code of an exit."""
-    found = _without_defaults(hidden(record))
-    return {**found, "code": record.code} if record.kind == EXIT else found
-
-
-def chain_of(record: Mapping[str, Any]) -> tuple[Raised, ...]:
-    """Return the exceptions of a record that as_mapping has made."""
-    return tuple(from_dict(Raised, each) for each in record.get("chain", ()))
+# Records without secrets, and as JSON
 
 
 def hidden(record: Record) -> Record:
