@@ -165,7 +165,7 @@ MAY_KNOW: dict[str, set[str]] = {
     },
     "control": {"adapters", "ends", "env", "evidence", "muster", "output", "plan", "processes", "supervise", "system", "verdict"},
     "diagnose": {"ends", "system", "verdict"},
-    "ends": {"diagnose", "env", "output", "plan", "processes", "supervise", "system", "verdict"},
+    "ends": {"env", "output", "plan", "processes", "supervise", "system", "verdict"},
     "entrypoints": {
         "catalogue",
         "cli",

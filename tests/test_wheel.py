@@ -155,6 +155,7 @@ WHEEL = {
     "ranklaunch/ends/__init__.py",
     "ranklaunch/ends/collect.py",
     "ranklaunch/ends/exceptions.py",
+    "ranklaunch/ends/host_lines.py",
     "ranklaunch/ends/model.py",
     "ranklaunch/ends/records.py",
     "ranklaunch/entrypoints/__init__.py",

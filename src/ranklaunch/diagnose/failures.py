@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ranklaunch.diagnose import outputs
+from ranklaunch.ends.host_lines import names_of
 from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, RankEnd
 from ranklaunch.verdict.model import Failure
 
@@ -186,7 +187,7 @@ def _reported(report: Failure, end: RankEnd, node: NodeEnds) -> Failed:
 def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
     """Return what a launcher reports, first to last: of each host, if it tells hosts apart, but for ranks that were told to end."""
     assert end.launcher
-    names, report = outputs.names_of(node.job.nodes), end.launcher.reported
+    names, report = names_of(node.job.nodes), end.launcher.reported
     if not report:
         return []
     first, *more = [_marked(_placed(each, end, node, names), end, node) for each in (report, *end.launcher.by_host)]

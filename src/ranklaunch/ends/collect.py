@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
-from ranklaunch.ends import records
+from ranklaunch.ends import host_lines, records
 from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
@@ -198,10 +198,8 @@ class _Collector:
 
     def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
         """Yield what the lines of each host report, where the launcher puts the host's name before them."""
-        from ranklaunch.diagnose import outputs  # only failures of launchers need it
-
-        names = outputs.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
-        for name, lines in outputs.of_hosts(output.decode(errors="replace"), names).items():
+        names = host_lines.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
+        for name, lines in host_lines.of_hosts(output.decode(errors="replace"), names).items():
             reported = self._reported(child, lines.encode())
             if reported:
                 yield replace(reported, node=names[name])

@@ -42,6 +42,7 @@ RETRY = {
 RANKLAUNCH = "ranklaunch"  # name of a culprit: ranklaunch itself
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
+_MOST_EARLY = 2  # failures before a stop
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
 OF_PEERS = ("SIGABRT", 1, 128 + 6)  # how a rank ends, by its framework or its author, when it has lost another one
 OF_NO_OTHER = (CAUSE, UNKNOWN)  # kinds of errors that tell neither of another failure nor of a stop
@@ -75,9 +76,17 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit and not _only_waited_for(s))[:MOST_FAILURES],
-        notes=_noted([*endings.notes_of([first, *others], sentence, notes)], tuple(_early(first, finishes)), culprit),
+        notes=_noted([*endings.notes_of([first, *others], notes), *_before_stop(first, others)], tuple(_early(first, finishes)), culprit),
         because=reasons.by(first, others),
     )
+
+
+def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
+    """Yield what had failed before a stop request. It may have lost a peer that was stopped first."""
+    early = [(each, each.culprit) for each in others if each.culprit and each.at < first.at]
+    if first.outcome == "stopped" and not first.culprit:
+        for suspect, culprit in sorted(early, key=lambda each: each[0].at)[:_MOST_EARLY]:
+            yield Note(f"{first.at - suspect.at:.1f} s before the stop, {sentence(culprit)}")
 
 
 def _only_waited_for(suspect: Suspect) -> bool:
