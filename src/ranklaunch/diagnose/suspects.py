@@ -273,35 +273,35 @@ def _is_silent(culprit: Culprit) -> bool:
 def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
     """Mark as many killed processes as the kernel counts kills for memory, the earliest first. A rank that lost a process of its own
     counts as one."""
-    memory, kills, result = node.memory, node.memory.kills, []
+    kills, result = node.memory.kills, []
     for suspect in sorted(found, key=attrgetter("at")):
-        lately, culprit = min(kills, memory.lately(suspect.at)), suspect.culprit
+        culprit, lately = suspect.culprit, min(kills, node.memory.lately(suspect.at))
         if culprit and ((lately and culprit.exit_code == _KILLED) or (kills and _lost_a_process(culprit))):
             kills -= 1
             culprit = replace(culprit, out_of_memory=True)
-            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}", because=())
-        elif culprit and not lately and memory.counted and _may_be_for_memory(culprit, node):
+            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{node.memory.described}", because=())
+        elif culprit and not lately and _may_be_for_memory(culprit, node):
             reason = f"{suspect.reason or blame.sentence(culprit)}; the kernel killed nothing here for memory"
-            suspect = replace(suspect, reason=f"{reason} then" if memory.kills else reason)
+            suspect = replace(suspect, reason=f"{reason} then" if node.memory.kills else reason)
         result.append(suspect)
-    is_elsewhere = not any(end.role in ("rank", "launcher") for end in node.ends)
-    return [*result, _unseen(node)] if kills and not found and is_elsewhere else result
+    return [*result, *(_unseen(node) if kills and not found else ())]
 
 
 def _may_be_for_memory(culprit: Culprit, node: NodeEnds) -> bool:
     is_here = culprit.node == node.job.node_index and culprit.exit_code == _KILLED
-    return is_here and (not culprit.error or culprit.error.name == KILLED)
+    return is_here and node.memory.counted and (not culprit.error or culprit.error.name == KILLED)
 
 
 def _lost_a_process(culprit: Culprit) -> bool:
     return culprit.signal is None and bool(culprit.error and culprit.error.name == KILLED)
 
 
-def _unseen(node: NodeEnds) -> Suspect:
-    """Return a rank that another node has started here: its end is seen there, the kernel's count here."""
-    at, index = node.ending.at, node.job.node_index
-    culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
-    return Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
+def _unseen(node: NodeEnds) -> Iterator[Suspect]:
+    """Yield a rank that another node has started here: its end is seen there, the kernel's count here."""
+    if not any(end.role in ("rank", "launcher") for end in node.ends):
+        at, index = node.ending.at, node.job.node_index
+        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
+        yield Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
 
 
 def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:

@@ -38,7 +38,6 @@ def report(top: str, read_at: float = 0.0) -> Report:
     job, differences = _planned(found)
     made = _attempts(reader, found, job)
     last = _deciding(made)
-    _tell_of_names(reader, found)
     gaps = tuple(Gap(one.number, one.ended, two.began) for one, two in zip(made, made[1:]) if two.began > one.ended)
     together = [each for one in found for each in one.together]
     return Report(
@@ -63,21 +62,6 @@ def _exceptions(reader: Reader, last: Gathered) -> tuple[Raised, ...]:
     """Of the last round."""
     lefts = last.lefts[max(last.lefts)]
     return exception_records.of_records((record for left in lefts.values() for record in reader.exceptions(left.below)), last.shift)
-
-
-def _tell_of_names(reader: Reader, found: Sequence[Gathered]) -> None:
-    """Of attempts that may be of another job: nothing else shows whether it was one."""
-    names = {each.number: name for each in found if (name := _name_of(each))}
-    others = [number for number in names if names[number] != names[max(names)]]
-    if others:
-        numbers = f"{', '.join(map(str, others[:8]))}{' and more' if len(others) > 8 else ''}"
-        have = f"attempt {numbers} has" if len(others) == 1 else f"attempts {numbers} have"
-        why = "jobs in one log folder are counted as one"
-        reader.trouble(f"{have} another job name ({names[others[0]]}), and may be of another job: {why}")
-
-
-def _name_of(gathered: Gathered) -> str:
-    return next((checked.text(checked.mapping(left.plan.get("job")).get("name"), 120) for _, left in gathered.every if left.plan), "")
 
 
 def _tells(left: Left) -> bool:
