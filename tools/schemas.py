@@ -111,7 +111,7 @@ class Parts:
 
     def object(self, kind: Any) -> Schema:
         """Of a closed one: a Value or a TypedDict."""
-        hints = {**typing.get_type_hints(kind), **{name: known for (of, name), known in ends.KNOWN.items() if of is kind}}
+        hints = typing.get_type_hints(kind)
         if dataclasses.is_dataclass(kind):
             names, required = fields.names(kind), _written(kind)
         else:

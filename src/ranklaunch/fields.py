@@ -1,13 +1,15 @@
-"""Names and defaults of the fields of frozen dataclasses, and an empty mapping for defaults of parameters."""
+"""Fields of frozen dataclasses: names, defaults, to JSON and back; and an empty mapping for defaults of parameters."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_PLAIN: Mapping[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+_T = TypeVar("_T")
 
 
 def names(kind: type) -> tuple[str, ...]:
@@ -36,7 +38,36 @@ def as_dict(value: Any) -> dict[str, Any]:
 def json_of(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists."""
     if dataclasses.is_dataclass(value):
-        return as_dict(value)
+        return value.as_json() if hasattr(value, "as_json") else as_dict(value)
     if isinstance(value, (list, tuple)):
         return [json_of(item) for item in value]
     return {key: json_of(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def from_dict(kind: Callable[..., _T], data: Any) -> _T:
+    """Return a dataclass from JSON as as_dict makes it, by the annotations of its fields. A field that is missing has its default; a key
+    that is no field is left out. Raises ValueError."""
+    if not isinstance(data, Mapping):
+        msg = f"expected an object, not {data!r:.80}"
+        raise ValueError(msg)
+    known = vars(kind)["__init__"].__globals__  # the names in the module of the dataclass
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)  # type: ignore[arg-type]
+    there = [each for each in fields if each.name in data or _required(each)]
+    return kind(**{each.name: _from_json(str(each.type), data.get(each.name), each.name, known) for each in there})
+
+
+def _from_json(annotation: str, value: Any, name: str, known: Mapping[str, Any]) -> Any:
+    """name: of the field, for messages. known: types by the names that annotations have."""
+    bare = annotation.removesuffix(" | None")
+    if value is None and bare != annotation:
+        return None
+    if bare in _PLAIN or bare.startswith(("tuple[", "Mapping[")):
+        kinds = _PLAIN.get(bare, (list, tuple) if bare.startswith("tuple[") else (dict,))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bare != "bool"):
+            msg = f"{name} is {value!r:.80}"
+            raise ValueError(msg)
+    if bare.startswith("tuple["):
+        items = bare[len("tuple[") : -1]
+        every = [items.removesuffix(", ...")] * len(value) if items.endswith("...") else items.split(", ")
+        return tuple(_from_json(item, each, name, known) for item, each in zip(every, value))
+    return value if bare in _PLAIN or bare.startswith("Mapping[") else from_dict(known[bare], value)

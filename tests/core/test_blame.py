@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.catalogue import shipped
 from ranklaunch.muster import liveness, wire
-from ranklaunch.verdict import blame, endings, reading
+from ranklaunch.verdict import blame, endings, model, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note
 
@@ -159,7 +159,7 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
 
 
 def test_errors_that_are_judged_by_their_names_are_in_the_catalogue() -> None:
-    assert {*blame.OF_ITS_OWN, *blame.AFTERMATHS, *endings.OF_COLLECTIVES} <= {entry.name for entry in shipped()}
+    assert {*model.OF_ITS_OWN, *blame.AFTERMATHS, *endings.OF_COLLECTIVES} <= {entry.name for entry in shipped()}
 
 
 def test_one_that_was_interrupted_is_what_others_noticed() -> None:

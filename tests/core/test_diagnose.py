@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import helpers
 import pytest
@@ -19,6 +18,7 @@ from ranklaunch.ends.model import (
     RankEnd,
     Sent,
 )
+from ranklaunch.ends.records import Frame, Process, Raised, Record
 from ranklaunch.supervise.diagnosis import Catalogue
 from ranklaunch.verdict import blame, reasons
 from ranklaunch.verdict.blame import Suspect
@@ -27,12 +27,12 @@ from ranklaunch.verdict.model import Culprit, KnownError
 ENDED = 100.0
 
 
-def record(at: float, message: str = "loss is nan", where: str = "main") -> dict[str, Any]:
-    frame = {"file": "/job/train.py", "line": 88, "function": "step"}
-    return {"kind": "exception", "where": where, "at": at, "chain": [{"type": "ValueError", "message": message, "frames": [frame]}]}
+def record(at: float, message: str = "loss is nan", where: str = "main") -> Record:
+    chain = (Raised("ValueError", message, "", (Frame("/job/train.py", 88, "step"),)),)
+    return Record("exception", 0, "here", 4711, 1, at, at, where=where, chain=chain)
 
 
-def end(code: int | None, *records: dict[str, Any], signal: int = 0, sent: tuple[Sent, ...] = ()) -> RankEnd:
+def end(code: int | None, *records: Record, signal: int = 0, sent: tuple[Sent, ...] = ()) -> RankEnd:
     status = signal or (code or 0) << 8
     return RankEnd(0, 3, 3, 4711, 1, "rank 3", "rank", None, status, code, signal, ENDED, sent, records=records)
 
@@ -42,15 +42,15 @@ def node(ended: RankEnd, *others: OtherProcess) -> NodeEnds:
     return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
 
 
-def child(rank: int | None, *records: dict[str, Any]) -> OtherProcess:
+def child(rank: int | None, *records: Record) -> OtherProcess:
     return OtherProcess(4712, 2, rank, records)
 
 
-def below(pid: int, start: int, at: float) -> dict[str, Any]:
-    return {**record(at, where="process"), "top": {"pid": pid, "start": start}}
+def below(pid: int, start: int, at: float) -> Record:
+    return replace(record(at, where="process"), top=Process(pid, start))
 
 
-LAUNCHER = {"kind": "launcher", "at": 1.0}
+LAUNCHER = Record("launcher", 0, "here", 4712, 2, 1.0, 1.0)
 TOLD = (Sent(15, 98.0),)
 FITS = {
     "the main thread, and Python's own code": (end(1, record(40.0)), (), "exception-in-main-thread"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.diagnose import outputs
+from ranklaunch.ends.host_lines import names_of
 from ranklaunch.ends.model import JobFacts, NodeFacts
 from ranklaunch.verdict.model import Failure
 
@@ -65,6 +66,6 @@ def test_the_report_of_a_launcher_that_a_program_started(text: str, expected: st
 
 def test_names_of_hosts() -> None:
     """A name that pdsh may give two hosts tells no node; nodes may have no names."""
-    assert outputs.names_of(job("w1", "w1.job").nodes) == {"w1.job": 1}
-    assert outputs.names_of(job("w0.job", "w1.job").nodes) == {"w0.job": 0, "w0": 0, "w1.job": 1, "w1": 1}
-    assert outputs.names_of(job("", "10.0.0.1").nodes) == {"10.0.0.1": 1}
+    assert names_of(job("w1", "w1.job").nodes) == {"w1.job": 1}
+    assert names_of(job("w0.job", "w1.job").nodes) == {"w0.job": 0, "w0": 0, "w1.job": 1, "w1": 1}
+    assert names_of(job("", "10.0.0.1").nodes) == {"10.0.0.1": 1}

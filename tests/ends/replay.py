@@ -8,9 +8,9 @@ from typing import Any
 from ends import cases
 
 from ranklaunch.diagnose.suspects import diagnose
-from ranklaunch.ends import model
 from ranklaunch.ends.model import NodeEnds
 from ranklaunch.env.job import Job, Node, Program
+from ranklaunch.fields import from_dict
 from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
 from ranklaunch.restarts.decision import Decider
@@ -19,9 +19,8 @@ from ranklaunch.supervise import judge
 from ranklaunch.supervise.diagnosis import Catalogue
 from ranklaunch.supervise.ending import Circumstances, Ending
 from ranklaunch.system.memory import UNKNOWN
-from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
-from ranklaunch.verdict.model import Failure
 
 Ends = Mapping[str, Any]  # of one node, as ends.json has it
 
@@ -30,7 +29,7 @@ class NodeReplay:
     """One node of a job, in one round."""
 
     def __init__(self, ends: Ends) -> None:
-        self.node = node_ends(ends)
+        self.node = from_dict(NodeEnds, ends)
         self.index = self.node.job.node_index
         self.plan = _plan(self.node)
         self.ending = _ending(self.node)
@@ -106,53 +105,6 @@ def _away(nodes: Sequence[NodeReplay]) -> str:
 
 
 # Values
-
-
-def node_ends(ends: Ends) -> NodeEnds:
-    """Return ends.json of a node as values."""
-    memory, stop = ends["memory"], ends["stop"]
-    return NodeEnds(
-        job=_job(ends["job"]),
-        ending=model.Decided(**{**ends["ending"], "culprit": reading._culprit(ends["ending"]["culprit"])}),
-        stop=model.Stop(**stop) if stop else None,
-        memory=model.MemoryKills(**{**memory, "seen": tuple(map(tuple, memory["seen"]))}),
-        state=ends["state"],
-        lost=tuple(map(reading.suspect, ends["lost"])),
-        ends=tuple(map(_end, ends["ends"])),
-        others=tuple(model.OtherProcess(**{**each, "records": tuple(each["records"])}) for each in ends["others"]),
-    )
-
-
-def _job(job: Mapping[str, Any]) -> model.JobFacts:
-    nodes, idle = (tuple(model.NodeFacts(**each) for each in job[key]) for key in ("nodes", "idle"))
-    outputs, kept = (_outputs(job[key]) for key in ("outputs", "kept"))
-    restarts = job["restarts"]
-    settings = model.RestartSettings(**{**restarts, "never": tuple(restarts["never"])}) if restarts else None
-    more = {"nodes": nodes, "idle": idle, "program": tuple(job["program"]), "outputs": outputs, "kept": kept, "restarts": settings}
-    return model.JobFacts(**{**job, **more})
-
-
-def _outputs(outputs: Mapping[str, Any] | None) -> model.Outputs | None:
-    return model.Outputs(tuple(outputs["ranks"]), tuple(outputs["marks"])) if outputs else None
-
-
-def _end(end: Mapping[str, Any]) -> model.RankEnd:
-    at_stop = model.Tail(**end["at_stop"]) if end["at_stop"] else None
-    sent = tuple(model.Sent(**each) for each in end["sent"])
-    return model.RankEnd(
-        **{**end, "at_stop": at_stop, "sent": sent, "launcher": _launcher(end["launcher"]), "records": tuple(end["records"])}
-    )
-
-
-def _launcher(launcher: Mapping[str, Any] | None) -> model.Launcher | None:
-    if not launcher:
-        return None
-    reports = {"reported": _failure(launcher["reported"]), "by_host": tuple(filter(None, map(_failure, launcher["by_host"])))}
-    return model.Launcher(**{**launcher, "expected": tuple(launcher["expected"]), **reports})
-
-
-def _failure(reported: Mapping[str, Any] | None) -> Failure | None:
-    return Failure(**{**reported, "victims": tuple(map(tuple, reported["victims"]))}) if reported else None
 
 
 def _plan(node: NodeEnds) -> Plan:

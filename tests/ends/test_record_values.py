@@ -53,15 +53,15 @@ def test_fields_with_their_default_are_left_out_and_secrets_are_hidden() -> None
         kind=records.RANK, argv=("python", "train.py", "--token", TOKEN), variables=(("RANK", "1"), ("LOCAL_RANK", "1")),
         top=Process(7, 5), parent=Process(1, 1, ("sh", "-c", f"HF_TOKEN={TOKEN} python train.py")), launcher="ranklaunch",
     )  # fmt: skip
-    found = records.as_mapping(of_rank)
+    found = records.hidden(of_rank).as_json()
     assert found == {
         "kind": "rank", "node": 0, "host": "h", "pid": 7, "start": 5, "at": 1.0, "monotonic": 2.0,
         "argv": ["python", "train.py", "--token", "***"], "variables": [["RANK", "1"], ["LOCAL_RANK", "1"]], "top": {"pid": 7, "start": 5},
         "parent": {"pid": 1, "start": 1, "argv": found["parent"]["argv"]}, "launcher": "ranklaunch",
     }  # fmt: skip
     assert TOKEN not in repr(found)
-    assert records.as_mapping(record(kind=records.EXIT, where="main"))["code"] == 0
-    shown = records.as_mapping(record(raised("E", f"HF_TOKEN={TOKEN}"), where="main", thread="MainThread", number=1))
+    assert record(kind=records.EXIT, where="main").as_json()["code"] == 0
+    shown = records.hidden(record(raised("E", f"HF_TOKEN={TOKEN}"), where="main", thread="MainThread", number=1)).as_json()
     assert shown["chain"][0]["message"] == "HF_TOKEN=***"
 
 
@@ -90,6 +90,6 @@ def test_the_program_of_a_command(command: str, program: str) -> None:
 def test_processes_that_tell_how_they_ended_come_first_among_the_others() -> None:
     facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (), ("train.py",))
     node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills())
-    starts = {(pid, 1): [{"kind": "rank", "variables": [["RANK", str(pid)]]}] for pid in range(MOST_OTHERS + 9)}
-    found = with_records(node, {**starts, (9999, 1): [{"kind": "exception"}], (9998, 1): [{"kind": "launcher"}, *starts[3, 1]]}).others
+    starts = {(pid, 1): [record(kind="rank", variables=(("RANK", str(pid)),))] for pid in range(MOST_OTHERS + 9)}
+    found = with_records(node, {**starts, (9999, 1): [record()], (9998, 1): [record(kind="launcher"), *starts[3, 1]]}).others
     assert (len(found), found[0].pid, found[0].rank, found[1].rank, found[2].rank) == (MOST_OTHERS, 9999, None, 0, 1)

@@ -12,7 +12,7 @@ from left_behind import LeftBehind
 
 from ranklaunch.report import assembly, node_events, reading
 from ranklaunch.report.formats import prom, text
-from ranklaunch.report.node_events import Told
+from ranklaunch.report.node_events import NodeEvents
 from testbench.judges import formats
 
 EVIL = "\x1b[2J\x1b]0;evil\x07</script>\u202e\x00 HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz"
@@ -58,11 +58,11 @@ WRONG = (
 
 def test_of_very_many_steps_some_are_passed_over_and_the_last_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_events, "MOST_ADDED", 1000)
-    found = Told()
+    found = NodeEvents()
     for number in range(5000):
         found.feed(event(number, "steps", ranks=[[0, 99, 0, number, 0, 0.0]]))
     found.finish()
-    steps = found.steps[99].all()
+    steps = found.steps[99]
     assert (steps[0].step, steps[-1].step) == (0, 4999)
     assert len(steps) < 50
 
@@ -73,7 +73,7 @@ def test_a_line_without_an_end_has_its_end_shown(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_no_events_are_counted() -> None:
-    found = Told()
+    found = NodeEvents()
     for line in WRONG:
         found.feed(line)
     assert (found.spoilt, found.first) == (len(WRONG), None)
@@ -82,11 +82,12 @@ def test_lines_that_are_no_events_are_counted() -> None:
 def test_events_with_other_values_than_theirs() -> None:
     values: tuple[object, ...] = (None, True, -1, 10**400, "", [], {}, [[1]], [[0, 10**9, 0, 1, 0, 0]], [[9, 0, 0, 1, 0, 0]], [["a"] * 6])
     names = ("kind", "what", "late", "clock_s", "name", "rank", "pid", "ranks", "seconds", "ago_s", "signal", "text", "since", "by")
-    for name in node_events._HEARD:
+    for name in (*node_events.KEPT, "steps", "waited"):
         for value in values:
-            found = Told()
+            found = NodeEvents()
             found.feed(event(100, name, **dict.fromkeys(names, value)))
-            assert sum(len(each.all()) for each in found.steps.values()) == 0
+            found.finish()
+            assert found.steps == {}
 
 
 def test_a_clock_that_cannot_be(left: LeftBehind) -> None:
@@ -123,17 +124,17 @@ def changed_once(value: object, odd: object) -> list[object]:
 def test_of_very_many_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_events, "MOST_NAMES", 100)
     monkeypatch.setattr(node_events, "MOST", 20)
-    found = Told()
+    found = NodeEvents()
     for number in range(3000):
         for name in ("spawn", "first output", "exit", "wait", "hang", "trouble", "signal", "evidence"):
             found.feed(event(number, name, name=f"rank {number}", rank=number, kind="k", text=str(number), since=None))
         found.feed(event(number, "saved", seconds=1, ago_s=0))
         found.feed(event(number, "steps", ranks=[[number, number + 3, 0, number, 0, 0], [0, 0, 0, number, 0, 0]]))
-    lists = (found.waits, found.hangs, found.troubles, found.signals, found.evidence)
-    assert max(map(len, lists)) == 20
-    assert max(map(len, (found.spawned, found.wrote, found.exits, found.steps))) == 100
+    found.finish()
+    assert {len(found.of(name)) for name in ("wait", "hang", "trouble", "signal", "evidence")} == {20}
+    assert {len(found.of(name)) for name in ("spawn", "first output", "exit")} == {len(found.steps)} == {100}
     assert len(found.saved) <= 800
-    steps = [seen.step for seen in found.steps[0].all()]
+    steps = [seen.step for seen in found.steps[0]]
     assert (steps[0], steps[-1], steps == sorted(steps), len(steps) <= node_events.MOST_STEPS + 1) == (0, 2999, True, True)
 
 

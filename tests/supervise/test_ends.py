@@ -11,6 +11,7 @@ import pytest
 from training_jobs import STEPS
 
 from ranklaunch.ends.model import Decided, JobFacts, MemoryKills, NodeEnds, RankEnd, with_records
+from ranklaunch.ends.records import Record
 from testbench.jobs.job import Job, Starter
 from testbench.judges import formats
 from testbench.places import child
@@ -114,8 +115,9 @@ def test_records_belong_to_the_process_with_that_pid_and_start() -> None:
     facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (), ("train.py",))
     both = tuple(RankEnd(0, rank, rank, 7, start, f"rank {rank}", "rank") for rank, start in ((0, 100), (1, 200)))
     node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills(), ends=both)
-    found = with_records(node, {(7, 200): [{"kind": "exception"}], (8, 100): [{"kind": "exit"}]})
-    assert [end.records for end in found.ends] == [(), ({"kind": "exception"},)]
+    raised, exited = Record("exception", 0, "h", 7, 200, 1.0, 1.0), Record("exit", 0, "h", 8, 100, 1.0, 1.0)
+    found = with_records(node, {(7, 200): [raised], (8, 100): [exited]})
+    assert [end.records for end in found.ends] == [(), (raised,)]
 
 
 def test_a_round_that_cannot_begin_leaves_those_of_the_first(as_process: Starter, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from ranklaunch import showing
 from ranklaunch.catalogue.matcher import Finding, findings
@@ -19,6 +19,7 @@ MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
 MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
 UNKNOWN: Final = "unknown"
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family", "line_number")
+_OF_ENTRY = ("kind", "name", "meaning", "remedy", "retry", "source", "family")
 
 Kind = Literal["cause", "consequence", "stopped", "unknown"]
 Retry = Literal["no", "yes", "elsewhere", ""]
@@ -109,20 +110,8 @@ def line_number(log: Log, finding: Finding) -> int | None:
 
 
 def _answer(log: Log, finding: Finding, others: tuple[Answer, ...] = ()) -> Answer:
-    error = finding.error
-    return Answer(
-        kind=cast("Kind", error.kind),
-        name=error.name,
-        line=shown_line(finding),
-        meaning=error.meaning,
-        remedy=error.remedy,
-        retry=cast("Retry", error.retry),
-        source=error.source,
-        family=error.family,
-        line_number=line_number(log, finding),
-        skipped_bytes=log.skipped,
-        others=others,
-    )
+    texts: dict[str, Any] = {name: getattr(finding.error, name) for name in _OF_ENTRY}
+    return Answer(**texts, line=shown_line(finding), line_number=line_number(log, finding), skipped_bytes=log.skipped, others=others)
 
 
 def _plain(answer: Answer) -> dict[str, Any]:

@@ -52,8 +52,12 @@ class KnownError(NamedTuple):
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")
-_MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "peers", "examples")
+_LISTS = ("patterns", "needed", "settings", "peers")
+_FLAGS = ("survivable", "device_fault")
+_WORDS = ("retry", "standing")
 _SHIPPED = ("device_fault",)  # not for entries of users
+# Keys of an entry, and what they hold, as its messages call it.
+_EXPECTED = {**dict.fromkeys(_TEXTS, "a text"), **dict.fromkeys(_LISTS, "a list of texts"), **dict.fromkeys(_FLAGS, "true or false")}
 
 
 def of_family(data: Any, standings: Sequence[str] = OWN_STANDINGS) -> list[KnownError]:
@@ -71,24 +75,45 @@ def _entry(fields: Any, number: int, family: str, standings: Sequence[str]) -> K
     if not isinstance(fields, dict):
         raise _wrong(place, "expected a table")
     place = f"entry {number} ({fields.get('name', 'without a name')!s:.80})"
-    unknown = sorted(fields.keys() - {*_TEXTS, *_MORE, *(() if standings == OWN_STANDINGS else _SHIPPED)})
+    _check_keys(fields, place, _SHIPPED if standings == OWN_STANDINGS else ())
+    texts = {key: showing.one_line(fields[key]) for key in _TEXTS}
+    words = {"kind": texts["kind"], **{key: fields.get(key, "") for key in _WORDS}}
+    for key, legal in (("kind", KINDS), ("standing", standings), ("retry", ("", *RETRIES))):
+        if words[key] not in legal:
+            raise _wrong(place, f"{key} is {words[key]!r:.80}: expected one of {', '.join(filter(None, legal))}")
+    pattern = _pattern(fields["patterns"], place)
+    lists = {"needed": needed(pattern), **{key: tuple(fields.get(key, ())) for key in _LISTS[1:] if key in fields or key != "needed"}}
+    for each in lists["peers"]:
+        _compiles(each, "peers", place)
+    flags = {key: fields.get(key, False) for key in _FLAGS}
+    return KnownError(**{**texts, **words, **lists, **flags}, pattern=pattern, family=family)
+
+
+def _check_keys(fields: Mapping[str, Any], place: str, refused: Sequence[str]) -> None:
+    """Raise ValueError for an unknown key, a missing one, and a value of another kind."""
+    unknown = sorted(fields.keys() - ({*_EXPECTED, *_WORDS, "examples"} - {*refused}))
     if unknown:
         raise _wrong(place, f"unknown key {unknown[0]!r:.80}")
-    name, kind, meaning, remedy, source = (showing.one_line(_text(fields, key, place)) for key in _TEXTS)
-    if kind not in KINDS:
-        raise _wrong(place, f"kind is {kind!r:.80}: expected one of {', '.join(KINDS)}")
-    standing, retry = _one_of(fields, "standing", standings, place), _one_of(fields, "retry", ("", *RETRIES), place)
-    patterns = _texts(fields, "patterns", place)
+    for key, expected in _EXPECTED.items():
+        if (key in fields or key in (*_TEXTS, "patterns")) and not _fits(fields.get(key), expected):
+            raise _wrong(place, f"{key}: expected {expected}")
+
+
+def _fits(value: object, expected: str) -> bool:
+    if expected == "a text":
+        return isinstance(value, str) and bool(value.strip())
+    if expected == "true or false":
+        return isinstance(value, bool)
+    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
+
+
+def _pattern(patterns: Sequence[str], place: str) -> str:
     if len(patterns) > 1 and any(map(counts_groups, patterns)):
         raise _wrong(place, "patterns: a group's number, where there are several: name it, (?P<name>...) and (?P=name)")
     pattern = _compiles("|".join(_compiles(in_scope(each), "patterns", place) for each in patterns), "patterns", place)
     if re.search(pattern, ""):
         raise _wrong(place, "patterns: one matches a line in which nothing stands, and so every line")
-    literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
-    settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
-    peers = tuple(_compiles(each, "peers", place) for each in _texts(fields, "peers", place)) if "peers" in fields else ()
-    more = (retry, settings, standing, _flag(fields, "survivable", place), _flag(fields, "device_fault", place), peers)
-    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, *more)
+    return pattern
 
 
 def _compiles(pattern: str, key: str, place: str) -> str:
@@ -101,33 +126,6 @@ def _compiles(pattern: str, key: str, place: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         raise _wrong(place, f"{key}: {error}") from None
     return pattern
-
-
-def _one_of(fields: Mapping[str, Any], key: str, legal: Sequence[str], place: str) -> str:
-    word = fields.get(key, "")
-    if word not in legal:
-        raise _wrong(place, f"{key} is {word!r:.80}: expected one of {', '.join(filter(None, legal))}")
-    return str(word)
-
-
-def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
-    text = fields.get(key)
-    if not isinstance(text, str) or not text.strip():
-        raise _wrong(place, f"{key}: expected a text")
-    return text
-
-
-def _flag(fields: Mapping[str, Any], key: str, place: str) -> bool:
-    if not isinstance(fields.get(key, False), bool):
-        raise _wrong(place, f"{key}: expected true or false")
-    return bool(fields.get(key))
-
-
-def _texts(fields: Mapping[str, Any], key: str, place: str) -> Sequence[str]:
-    texts = fields.get(key)
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise _wrong(place, f"{key}: expected a list of texts")
-    return texts
 
 
 def _wrong(place: str, what: str) -> ValueError:

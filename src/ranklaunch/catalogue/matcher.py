@@ -15,7 +15,7 @@ import re
 import signal
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from ranklaunch.catalogue.entry import (
@@ -237,23 +237,28 @@ def _of_exception(text: str, errors: Sequence[KnownError]) -> KnownError | None:
     return words if words and words.kind != CAUSE else uncaught
 
 
-def _last_words(output: Output, matches: Mapping[int, KnownError], errors: Sequence[KnownError]) -> Matches:
+def _last_words(output: Output, matches: Matches, errors: Sequence[KnownError]) -> Matches:
     """Return what the last lines say by their words, back to the last line of work; beside other findings only causes, and only above the
     first report of a launcher."""
     general = [error for error in errors if error.standing in (WORDS, LAST, FAINT)]
     raised = {end for traceback in output.tracebacks for end in traceback.ends}
-    reported = min((number for number, error in matches.items() if error.standing == REPORT), default=len(output.lines))
-    last = [line for line in output.lines[:reported] if line.text.strip()][-_MOST_LAST:]
+    last = [line for line in output.lines[: _first_report(output, matches)] if line.text.strip()][-_MOST_LAST:]
     words: Matches = {}
-    for place, line in enumerate(reversed(last)):
-        if shows_work(line):
-            break
-        if line.quoted or line.number in raised or line.text[:_INDENTED].isspace() or is_harmless(line):
+    for place, line in enumerate(takewhile(_is_no_work, reversed(last))):
+        if line.number in raised or line.number in matches or not _may_be_last_word(line):
             continue
         error = _first(line.text, general) or _first(line.written, general)
         if error and (place < _MOST_FAINT or error.standing != FAINT) and not (matches and error.kind != CAUSE):
-            words.setdefault(line.number, error)
-    return {number: error for number, error in words.items() if number not in matches}
+            words[line.number] = error
+    return words
+
+
+def _is_no_work(line: Line) -> bool:
+    return not shows_work(line)
+
+
+def _may_be_last_word(line: Line) -> bool:
+    return not (line.quoted or line.text[:_INDENTED].isspace() or is_harmless(line))
 
 
 def _first(text: str, errors: Iterable[KnownError]) -> KnownError | None:
@@ -261,28 +266,40 @@ def _first(text: str, errors: Iterable[KnownError]) -> KnownError | None:
 
 
 def _without_survived(output: Output, matches: Matches, shared: bool) -> Matches:
-    """Drop failures behind which the program worked on. A stop is none; behind its launcher's report a script may say how well it ended."""
-    raised = {traceback.ends[-1] for traceback in output.tracebacks}
+    """Drop failures behind which the program worked on. A stop is none."""
     failures = sorted((number for number, error in matches.items() if error.kind != STOPPED), reverse=True)
-    is_raised = not raised.isdisjoint(failures[:1])
-    is_light = all(_is_light(output.lines[number].text, matches[number]) for number in failures) and not is_raised
-    hooked = bool(failures) and _compiled(HOOKED).match(output.lines[failures[0]].written)
-    may_be_others = (shared or hooked) and is_raised
-    is_report = bool(failures) and matches[failures[0]].standing == REPORT
-    if (
-        failures
-        and not may_be_others
-        and (tried_again(output.lines, failures[0]) or (not is_report and went_on(output.lines, failures[0], is_raised, is_light)))
-    ):
+    if failures and _went_on(output, matches, failures, shared):
         return {number: error for number, error in matches.items() if error.kind == STOPPED}
     all_counts, remaining = counts(output.lines) if failures else [], dict(matches)
-    before = min((number for number in failures if matches[number].standing == REPORT), default=len(output.lines))
+    before = _first_report(output, matches)
     for number in failures:
         if not matches[number].device_fault and any(count.goes_on(output.lines[number], before, shared) for count in all_counts):
             del remaining[number]
         else:
             before = number
     return remaining
+
+
+def _went_on(output: Output, matches: Matches, failures: Sequence[int], shared: bool) -> bool:
+    """Return True if the program worked on behind its last failure. failures: numbers of lines, the last first.
+
+    Behind its launcher's report a script may say how well it ended. Of an exception in an output of several ranks, other ranks may have
+    written what follows.
+    """
+    last = failures[0]
+    is_raised = last in {traceback.ends[-1] for traceback in output.tracebacks}
+    hooked = _compiled(HOOKED).match(output.lines[last].written)
+    if (shared or hooked) and is_raised:
+        return False
+    if tried_again(output.lines, last):
+        return True
+    is_light = not is_raised and all(_is_light(output.lines[number].text, matches[number]) for number in failures)
+    return matches[last].standing != REPORT and went_on(output.lines, last, is_raised, is_light)
+
+
+def _first_report(output: Output, matches: Matches) -> int:
+    """Return the number of the line in which a launcher first reports a failure, that behind the last line for none."""
+    return min((number for number, error in matches.items() if error.standing == REPORT), default=len(output.lines))
 
 
 def _is_light(text: str, error: KnownError) -> bool:

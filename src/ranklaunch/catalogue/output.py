@@ -131,22 +131,28 @@ class _Reading:
 
     def read(self, line: Line) -> tuple[Traceback | None, bool]:
         """Return the traceback before this line's, if the line ends a new one, and whether the line is quoted."""
-        text, finished, quoted = line.text, None, True
+        text = line.text
         if text.lstrip().startswith(_PANEL):
             if _TITLE in text:
                 self._begin_at(line)
             return None, True
-        if text.endswith(BEGINS) or (not (self._begun or self.chain) and _compiled(_FRAME).match(text)):
-            self._begin_at(line)
-        elif self._begun and (text[:1].strip() or _compiled(_INDENTED_END).match(text)):
-            self._begun, quoted = False, self._ignored
-            if not self._ignored and _compiled(_NAMES).match(text.strip()):
-                finished = self._end_at(line)
-        else:
-            quoted = self._begun or (text[:1].isspace() and _compiled(_WARNING).search(self._last) is not None)
-            self._of_child = self._of_child or (self._begun and _SPAWNED in text)
+        finished, quoted = self._take(line)
         self._last = text if text.strip() else self._last
         return finished, quoted
+
+    def _take(self, line: Line) -> tuple[Traceback | None, bool]:
+        text = line.text
+        if text.endswith(BEGINS) or (not (self._begun or self.chain) and _compiled(_FRAME).match(text)):
+            self._begin_at(line)
+            return None, True
+        if not self._begun:
+            return None, text[:1].isspace() and _compiled(_WARNING).search(self._last) is not None
+        if text[:1].strip() or _compiled(_INDENTED_END).match(text):
+            self._begun = False
+            is_named = not self._ignored and _compiled(_NAMES).match(text.strip())
+            return self._end_at(line) if is_named else None, self._ignored
+        self._of_child = self._of_child or _SPAWNED in text
+        return None, True
 
     def _begin_at(self, line: Line) -> None:
         self._begun, self._begin, self._above = True, line.number, self._last

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ranklaunch.diagnose import outputs
+from ranklaunch.ends.host_lines import names_of
 from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, RankEnd
 from ranklaunch.verdict.model import Failure
 
@@ -69,12 +70,16 @@ def failure_code(end: RankEnd, node: NodeEnds) -> int:
 
 
 def _of_child(end: RankEnd) -> Iterator[Failed]:
-    told = {sent.signal for sent in end.sent}
-    output = at_stop(end) if end.role == RANK or end.sent else end.output or ""
-    code, is_own = end.exit_code or 0, not told or (end.signal == _SIGKILL and _SIGKILL not in told)
-    found = Failed(end.node, end.rank, end.pid, end.name, code, end.signal, end.at or 0.0, code, output, output, by_itself=not told)
-    if is_own or not (end.signal or code - 128 in told):
-        yield replace(found, only_cause=not is_own)
+    """Yield the failure of a child; none of one that ended as it was told to, by the signal or with its exit code."""
+    sent = {each.signal for each in end.sent}
+    output = at_stop(end) if end.role == RANK or sent else end.output or ""
+    code = end.exit_code or 0
+    by_itself = not sent or (end.signal == _SIGKILL and _SIGKILL not in sent)
+    if by_itself or not (end.signal or code - 128 in sent):
+        yield Failed(
+            end.node, end.rank, end.pid, end.name, code, end.signal, end.at or 0.0, code, output, output, by_itself=not sent,
+            only_cause=not by_itself,
+        )  # fmt: skip
 
 
 # Ranks of a launcher
@@ -86,14 +91,15 @@ def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
     report = reports[0] if reports else None
     ranks = [rank for rank in _below(end, node) if rank.at is not None]
     seen = [rank for rank in ranks if _failed_for_sure(rank, end)]
-    is_own = not end.sent or bool(report and _had_reported(end) and report.exit_code != _TERMINATED)
-    for i, each in enumerate(_reported(each, end, node) for each in reports):
-        yield replace(each, at=each.at + i * AFTER_S, by_itself=is_own, only_cause=not is_own)
+    by_itself = not end.sent or bool(report and _had_reported(end) and report.exit_code != _TERMINATED)
+    for i, each in enumerate(reports):
+        failed = _reported(each, end, node)
+        yield replace(failed, at=failed.at + i * AFTER_S, by_itself=by_itself, only_cause=not by_itself)
     if not report and not seen:
-        yield _itself(end, node, by_itself=is_own)
-    left = [rank for rank in ranks if not report or rank.rank != report.rank]
-    yield from (_seen(rank, end, node) for rank in left if rank in seen)
-    yield from _with_a_cause(end, [rank for rank in left if rank not in seen], report, node)
+        yield _itself(end, node, by_itself=by_itself)
+    unreported = [rank for rank in ranks if not report or rank.rank != report.rank]
+    yield from (_seen(rank, end, node) for rank in unreported if rank in seen)
+    yield from _with_a_cause(end, [rank for rank in unreported if rank not in seen], report, node)
 
 
 def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
@@ -129,13 +135,15 @@ def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
 def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None, node: NodeEnds) -> Iterator[Failed]:
     """Yield ranks that failed only if their output names a cause: the launcher ended them, or fetched their end before anybody saw it."""
     assert end.launcher
-    code = end.exit_code or 1
-    for rank in (*ranks, *_never_seen(end, report, node)):
-        if not _may_have_failed(rank, node):
-            continue
-        at = (rank.at if end.launcher.watched == ANNOUNCED or end.sent else None) or (end.at or 0.0) + AFTER_S
-        found = _rank(rank, rank.exit_code or (1 if code in OF_SIGNALS else code), rank.signal, at)
-        yield replace(found, by_itself=not report and not end.sent, only_cause=True, only_known=rank.exit_code is None and bool(report))
+    usual = 1 if end.exit_code in (None, 0, *OF_SIGNALS) else end.exit_code
+    is_seen = end.launcher.watched == ANNOUNCED or end.sent
+    for rank in filter(_may_have_failed, (*ranks, *_never_seen(end, report, node))):
+        if not node.stop or (rank.at or 0.0) >= node.stop.at - TELLS_S:  # else the launcher would have acted on a failure
+            at = (rank.at if is_seen else None) or (end.at or 0.0) + AFTER_S
+            failed = _rank(rank, rank.exit_code or usual or 1, rank.signal, at)
+            yield replace(
+                failed, by_itself=not report and not end.sent, only_cause=True, only_known=rank.exit_code is None and bool(report)
+            )
 
 
 def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[RankEnd]:
@@ -145,12 +153,10 @@ def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[Ra
     return [each for each in ranks if each.rank is not None and each.rank not in known]
 
 
-def _may_have_failed(rank: RankEnd, node: NodeEnds) -> bool:
-    """False for a rank that succeeded, or was told to end, or ended so early that its launcher would have acted on a failure."""
-    number, own = rank.signal, rank.exit_code
-    if own == 0 or number == _SIGTERM or own == _TERMINATED or (number == _SIGABRT and not rank.by_itself):
-        return False
-    return not node.stop or (rank.at or 0.0) >= node.stop.at - TELLS_S
+def _may_have_failed(rank: RankEnd) -> bool:
+    """False for a rank that succeeded or was told to end."""
+    was_told = rank.signal == _SIGTERM or rank.exit_code == _TERMINATED or (rank.signal == _SIGABRT and not rank.by_itself)
+    return rank.exit_code != 0 and not was_told
 
 
 def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
@@ -167,27 +173,21 @@ def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
 
 def _reported(report: Failure, end: RankEnd, node: NodeEnds) -> Failed:
     """Return the rank that a launcher reports, with its own output where that is known apart."""
-    assert end.launcher
-    own = next((each for each in node.ends if each.role == BELOW and report.rank is not None and each.rank == report.rank), None)
-    at = report.at or end.launcher.reported_at or end.at or 0.0
-    job = node.job
-    apart = job.outputs and report.rank in job.outputs.ranks
-    output = (own.output or "") if own else ""
-    shared = not output
-    if not output and not apart:
-        output = "" if report.pid == end.pid and report.signal in _BY_OTHERS else outputs.of_rank(words_of(end), report, job)
-    lines = output if apart else output or words_of(end)
-    name = report.name or end.name
+    local = next((each.output for each in node.ends if each.role == BELOW and report.rank is not None and each.rank == report.rank), "")
+    apart = node.job.outputs and report.rank in node.job.outputs.ranks
+    is_itself = report.pid == end.pid and report.signal in _BY_OTHERS
+    output = local or ("" if apart or is_itself else outputs.of_rank(words_of(end), report, node.job))
+    at = report.at or (end.launcher.reported_at if end.launcher else None) or end.at or 0.0
     return Failed(
-        report.node, report.rank, report.pid, name, report.exit_code, report.signal, at, report.exit_code, output, lines, shared,
-        launcher=end,
+        report.node, report.rank, report.pid, report.name or end.name, report.exit_code, report.signal, at, report.exit_code, output,
+        output if apart else output or words_of(end), not local, launcher=end,
     )  # fmt: skip
 
 
 def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
     """Return what a launcher reports, first to last: of each host, if it tells hosts apart, but for ranks that were told to end."""
     assert end.launcher
-    names, report = outputs.names_of(node.job.nodes), end.launcher.reported
+    names, report = names_of(node.job.nodes), end.launcher.reported
     if not report:
         return []
     first, *more = [_marked(_placed(each, end, node, names), end, node) for each in (report, *end.launcher.by_host)]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 
-from ranklaunch.ends.model import JobFacts, NodeFacts
+from ranklaunch.ends.host_lines import names_of, of_hosts
+from ranklaunch.ends.model import JobFacts
 from ranklaunch.verdict.model import Failure
 
 _MARK = re.compile(r"\[rank([0-9]{1,7})\]: ")  # of PyTorch, before each line of an uncaught exception
-_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 # First lines of what launchers report of an end: torchrun, DeepSpeed, srun (also of our own program, below MPICH), mpirun, msrun.
 _REPORTS = re.compile(
     r"^.*(?:failed \(exitcode: -?\d+\) local_rank: \d|closing signal SIGTERM)"
@@ -96,21 +94,3 @@ def before_report(text: str) -> str | None:
         return None
     begin = max((box.end() for box in _END_OF_BOX.finditer(text, reports[0], reports[-1])), default=0)
     return text[begin : next(report for report in reports if report >= begin)]
-
-
-def of_hosts(text: str, hosts: Iterable[str]) -> Mapping[str, str]:
-    """Return the lines of each host, by its name, without the name that pdsh puts before them."""
-    found: dict[str, list[str]] = {host: [] for host in hosts}
-    for line in text.splitlines(keepends=True):
-        host, _, rest = line.partition(": ")
-        if host in found:
-            found[host].append(rest)
-    return {host: "".join(lines) for host, lines in found.items() if lines}
-
-
-def names_of(nodes: Sequence[NodeFacts]) -> dict[str, int]:
-    """Return the index of a node by each name that a launcher may give it: pdsh leaves out a domain that all have in common."""
-    short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
-    times = Counter(name for name, _ in short)
-    found = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
-    return {name: index for name, index in found.items() if name and times[name] <= 1}

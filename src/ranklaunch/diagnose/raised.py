@@ -7,12 +7,13 @@ The time of the failure is the time of the exception.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.model import NodeEnds, OtherProcess, RankEnd
+from ranklaunch.ends.records import Record
 from ranklaunch.verdict.model import Because, Of
 
 SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
@@ -36,17 +37,17 @@ class Exceptions(NamedTuple):
     """Last exceptions of a process and of the processes below it, as records; None for none. nested: the first of ranks below it.
     program: of the first Python below a shell."""
 
-    main: Mapping[str, Any] | None
-    thread: Mapping[str, Any] | None
-    child: Mapping[str, Any] | None
-    nested: Mapping[str, Any] | None = None
-    program: Mapping[str, Any] | None = None
+    main: Record | None
+    thread: Record | None
+    child: Record | None
+    nested: Record | None = None
+    program: Record | None = None
 
 
-Rule = Callable[[RankEnd, Exceptions], Optional[Mapping[str, Any]]]
+Rule = Callable[[RankEnd, Exceptions], Optional[Record]]
 
 
-def in_main_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+def in_main_thread(end: RankEnd, own: Exceptions) -> Record | None:
     """The main thread of the rank raised an exception that nobody caught.
 
     Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook, an atexit handler or a signal that came
@@ -58,23 +59,23 @@ def in_main_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
     return record
 
 
-def in_program_of_shell(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+def in_program_of_shell(end: RankEnd, own: Exceptions) -> Record | None:
     """The program that the rank's shell script runs raised an exception that nobody caught, and the script ended within seconds."""
     return own.program if own.program and _soon(own.program, _gone(end), SOON_S) else None
 
 
-def in_other_thread(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+def in_other_thread(end: RankEnd, own: Exceptions) -> Record | None:
     """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
     notices."""
     return own.thread if own.thread and not end.signal and _soon(own.thread, _gone(end), SOON_S) else None
 
 
-def in_child(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+def in_child(end: RankEnd, own: Exceptions) -> Record | None:
     """A process below the rank raised an exception, and the rank ended by itself within seconds: the Python below a shell, a worker."""
     return own.child if own.child and not end.signal and _soon(own.child, _gone(end), CHILD_S) else None
 
 
-def in_nested_rank(end: RankEnd, own: Exceptions) -> Mapping[str, Any] | None:
+def in_nested_rank(end: RankEnd, own: Exceptions) -> Record | None:
     """A rank of a launcher that the rank had started raised an exception, and the rank ended by itself within seconds."""
     return own.nested if own.nested and not end.signal and _soon(own.nested, _gone(end), CHILD_S) else None
 
@@ -99,14 +100,14 @@ def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
         programs = (process.records for process in _programs(end, node.others))
         record = next(filter(None, (last(own, "main") for own in (end.records, *programs))), None)
         if record:
-            yield end.rank, exceptions.shown(exceptions.line_of(records.chain_of(record)))
+            yield end.rank, exceptions.shown(exceptions.line_of(record.chain))
 
 
 def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanation]:
     """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of its node."""
     children = [record for process in _below(end, node.others, alone=alone) for record in process.records]
     nested = filter(None, (last(process.records, "main") for process in _nested(end, node.others)))
-    first = min(nested, key=lambda record: record["at"], default=None)
+    first = min(nested, key=lambda record: record.at, default=None)
     programs = [record for process in _programs(end, node.others) for record in process.records]
     own = Exceptions(
         last(end.records, "main"), last(end.records, "thread"), last(children, "main", "process"), first, last(programs, "main")
@@ -117,15 +118,15 @@ def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanati
             yield _explanation(record, rule, end, node.job.node_index)
 
 
-def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int) -> Explanation:
-    chain = records.chain_of(record)
+def _explanation(record: Record, rule: Rule, end: RankEnd, node: int) -> Explanation:
+    chain = record.chain
     says = exceptions.shown(exceptions.line_of(chain))
     frame = chain[0].frames[-1] if chain[0].frames else None
     of = Of(node, end.rank, frame.file if frame else "", frame.line if frame else 0)
     name = rule.__name__.replace("_", "-")
     line = exceptions.shown(exceptions.bare_line_of(chain))
     return Explanation(
-        record["at"],
+        record.at,
         line,
         exceptions.traceback(chain),
         Because(f"exception-{name}", says, of),
@@ -133,9 +134,9 @@ def _explanation(record: Mapping[str, Any], rule: Rule, end: RankEnd, node: int)
     )
 
 
-def last(found: Iterable[Mapping[str, Any]], *sources: str) -> Mapping[str, Any] | None:
+def last(found: Iterable[Record], *sources: str) -> Record | None:
     """Return the last exception record from main, thread or process, as `sources` name them."""
-    raised = [each for each in found if each["kind"] == records.EXCEPTION and each.get("chain") and each.get("where") in sources]
+    raised = [each for each in found if each.kind == records.EXCEPTION and each.chain and each.where in sources]
     return raised[-1] if raised else None
 
 
@@ -145,27 +146,28 @@ def _below(end: RankEnd, others: Sequence[OtherProcess], *, alone: bool) -> Iter
     Without a top, the rank number of their variables decides; without a number, they belong to the only program of a node.
     """
     for process in others:
-        if any(each["kind"] == records.LAUNCHER for each in process.records):
+        if any(each.kind == records.LAUNCHER for each in process.records):
             continue
-        tops = [each["top"] for each in process.records if each.get("top")]
+        tops = [each.top.key for each in process.records if each.top]
         named = alone if process.rank is None else process.rank == end.rank
-        if {"pid": end.pid, "start": end.start} in tops if tops else named:
+        if (end.pid, end.start) in tops if tops else named:
             yield process
 
 
 def _programs(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
     """Yield the heads of a rank whose own process is a shell."""
-    top = {"pid": end.pid, "start": end.start}
-    yield from (each for each in others if any(record["kind"] == records.RANK and record.get("top") == top for record in each.records))
+    yield from (each for each in others if any(record.kind == records.RANK and _is_top(end, record) for record in each.records))
+
+
+def _is_top(end: RankEnd, record: Record) -> bool:
+    return record.top is not None and record.top.key == (end.pid, end.start)
 
 
 def _nested(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
     """Yield the heads of ranks that a launcher below a rank has started. The launcher's own exception names the top of the rank."""
-    top = {"pid": end.pid, "start": end.start}
-    launchers = {(process.pid, process.start) for process in others if any(each.get("top") == top for each in process.records)}
+    launchers = {(process.pid, process.start) for process in others if any(_is_top(end, record) for record in process.records)}
     for process in others:
-        parents = [each["parent"] for each in process.records if each["kind"] == records.RANK and each.get("parent")]
-        if any((parent["pid"], parent["start"]) in launchers for parent in parents):
+        if any(each.kind == records.RANK and each.parent and each.parent.key in launchers for each in process.records):
             yield process
 
 
@@ -175,10 +177,10 @@ def _gone(end: RankEnd) -> float | None:
     return min(times) if times else end.at
 
 
-def _soon(record: Mapping[str, Any], gone: float | None, seconds: float) -> bool:
-    return gone is None or gone - record["at"] < seconds
+def _soon(record: Record, gone: float | None, seconds: float) -> bool:
+    return gone is None or gone - record.at < seconds
 
 
-def after_stop(record: Mapping[str, Any], end: RankEnd) -> bool:
+def after_stop(record: Record, end: RankEnd) -> bool:
     """True if the process raised the exception because somebody told it to end."""
-    return any(sent.at is not None and sent.at < record["at"] for sent in end.sent)
+    return any(sent.at is not None and sent.at < record.at for sent in end.sent)

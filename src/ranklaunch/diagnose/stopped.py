@@ -29,19 +29,25 @@ def notes(
     """
     asked, elsewhere = node.ending.outcome == "stopped", node.ending.from_elsewhere
     first = None if elsewhere or not suspects else suspects[0]
-    own = first.culprit.rank if first and first.culprit and first.culprit.node == node.job.node_index else None
-    ends = [end for end in node.ends if end.rank is not None and end.rank != own and _was_told(end)]
+    ends = [end for end in node.ends if _was_told(end) and not _is_first(end, first, node)]
     failed = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or heard(end)}
     found = [Note(_failed(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(failed.items()) if code]
     if asked or elsewhere or (first and first.is_consequence):
-        left = [end for end in ends if not failed.get(end.rank or 0)]
-        before = ((end, text) for end in left if (text := _before(end, node, known, asked=asked)))
-        found += [Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in islice(before, MOST)]
+        before = ((end, _before(end, node, known, asked=asked)) for end in ends if not failed.get(end.rank or 0))
+        told = (Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in before if text)
+        found += islice(told, MOST)
     return blame.few(found)
 
 
 def _was_told(end: RankEnd) -> bool:
-    return end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    """True for a rank that was told to end."""
+    was_told = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    return was_told and end.rank is not None
+
+
+def _is_first(end: RankEnd, first: Suspect | None, node: NodeEnds) -> bool:
+    culprit = first.culprit if first else None
+    return bool(culprit and (culprit.node, culprit.rank) == (node.job.node_index, end.rank))
 
 
 def _own_code(end: RankEnd, known: Known) -> int:
@@ -50,7 +56,7 @@ def _own_code(end: RankEnd, known: Known) -> int:
     if not code or end.signal or code in failures.OF_SIGNALS:
         return 0
     record = raised.last(end.records, "main")
-    error = known(exceptions.traceback(records.chain_of(record)) if record else end.output or "", code=code)
+    error = known(exceptions.traceback(record.chain) if record else end.output or "", code=code)
     return code if not error or blame.tells_why(error) else 0
 
 
@@ -58,10 +64,10 @@ def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
     """Return what a rank that had not ended had failed of by then, "" for nothing: an exception that it recorded; an error in its output
     that it may have caught."""
     for record in end.records:
-        if record["kind"] == records.EXCEPTION and record["at"] < node.ending.at and not raised.after_stop(record, end):
-            line = exceptions.shown(exceptions.bare_line_of(records.chain_of(record)))
-            of_thread = record.get("where") == "thread"
-            return f"its thread {record.get('thread') or 'without a name'} had failed: {line}" if of_thread else f"it had raised: {line}"
+        if record.kind == records.EXCEPTION and record.at < node.ending.at and not raised.after_stop(record, end):
+            line = exceptions.shown(exceptions.bare_line_of(record.chain))
+            thread = record.thread or "without a name"
+            return f"its thread {thread} had failed: {line}" if record.where == "thread" else f"it had raised: {line}"
     if asked:
         return ""
     error = known(failures.at_stop(end))

@@ -20,7 +20,7 @@ from ranklaunch.ends.model import DAEMON, NodeEnds, RankEnd
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Because, Culprit, KnownError, Of
+from ranklaunch.verdict.model import KILLED, Because, Culprit, KnownError, Of
 
 _KILLED = 137  # exit code after SIGKILL, also of a shell whose program it was
 _OF_PEERS = (1, 134, 143)  # exit codes of a rank that has lost another one
@@ -46,9 +46,20 @@ class Evidence(NamedTuple):
     """What explains a failure. exception, error: the exception that the process recorded, and the catalogue's word of it."""
 
     failed: Failed
+    culprit: Culprit
+    node: NodeEnds
     known: Known
     exception: Explanation | None = None
     error: KnownError | None = None
+
+    @property
+    def suspect(self) -> Suspect:
+        """The failure without a reason."""
+        return Suspect(self.culprit.node, self.failed.at, "failed", self.failed.job_code, "", self.culprit)
+
+    @property
+    def text(self) -> str:
+        return self.exception.text if self.exception else self.failed.output
 
 
 def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
@@ -56,11 +67,11 @@ def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
     exceptions = _exceptions(node, known)
     found = [*_own(node), *_daemons(node)]
     for failed in failures.failed(node):
-        suspect = _suspect(failed, node)
-        own = next((each for end, *each in exceptions if _is_of(suspect, end)), (None, None))
-        evidence = Evidence(failed, known, *own)
-        explained = _explained(suspect, evidence)
-        found += [_of_named(explained, evidence, node), *waited_for(explained, evidence, node)] if explained else []
+        culprit = _culprit(failed, node)
+        evidence = Evidence(failed, culprit, node, known, *next((each for end, *each in exceptions if _is_of(culprit, end)), ()))
+        suspect = next(filter(None, (rule(evidence) for rule in REASONS)), None)
+        if suspect:  # else it may have been told to end, and names no cause
+            found += [_of_named(suspect, evidence), *waited_for(suspect, evidence)]
     found += _raised_first(found, exceptions, node)
     found = _with_memory(_silent_last(found), node)
     return blame.ordered(_without_stopped(found, node) if node.stop else found)
@@ -82,102 +93,102 @@ def _daemons(node: NodeEnds) -> Iterator[Suspect]:
     """Yield daemons here that carried another node's ranks and were killed. The launcher on that node cannot know why."""
     for end in node.ends:
         if end.role == DAEMON and (end.at or 0.0) < node.ending.at:
-            code = end.exit_code or 0
-            yield _suspect(Failed(end.node, None, end.pid, end.name, code, end.signal, end.at or 0.0, code), node)
+            code, at = end.exit_code or 0, end.at or 0.0
+            culprit = _culprit(Failed(end.node, None, end.pid, end.name, code, end.signal, at, code), node)
+            yield Suspect(end.node, at, "failed", code, "", culprit)
 
 
 # Reasons
 
 
-def by_exception(suspect: Suspect, of: Evidence) -> Suspect | None:
+def by_exception(of: Evidence) -> Suspect | None:
     """The process recorded an exception that tells why it ended. The time of the failure is the time of the exception."""
-    return None if not of.error or _distance(of.error) else _recorded(suspect, of)
+    return None if not of.error or _distance(of.error) else _recorded(of)
 
 
-def by_output(suspect: Suspect, of: Evidence) -> Suspect | None:
+def by_output(of: Evidence) -> Suspect | None:
     """A known error stands in the last lines of the process. A recorded exception about another failure gives way to a cause alone.
 
     Words of a lost peer in an output of several ranks are another's if the launcher names this rank as the first, and it ended as nobody
     does for another.
     """
-    failed = of.failed
-    assert suspect.culprit
-    error = _in_output(failed, of.known)
+    failed, error = of.failed, _in_output(of.failed, of.known)
     if not error or (failed.only_known and not error.meaning) or (error.kind not in blame.OF_NO_OTHER and (failed.only_cause or of.error)):
         return None
     if failed.shared and failed.rank is not None and failed.exit_code not in _OF_PEERS and not blame.tells_why(error):
-        return _among_all(suspect, _shown(error).line)
-    return _with_report(suspect, error, failed)
+        return _among_all(of, _shown(error).line)
+    return _with_report(of, error, failed.at)
 
 
-def by_exception_about_another(suspect: Suspect, of: Evidence) -> Suspect | None:
+def by_exception_about_another(of: Evidence) -> Suspect | None:
     """The process recorded an exception that only tells of another failure: of a peer, a worker, or a command."""
-    return None if of.failed.only_cause else _recorded(suspect, of)
+    return None if of.failed.only_cause else _recorded(of)
 
 
-def by_exit_status(suspect: Suspect, of: Evidence) -> Suspect | None:
+def by_exit_status(of: Evidence) -> Suspect | None:
     """Nothing else is known: the exit code or the signal alone tells of the failure."""
-    if of.failed.shared and of.failed.launcher and not of.failed.only_cause:
-        return _among_all(suspect, showing.printable(showing.last_line(last_lines(of.failed.output))).strip())
-    return None if of.failed.only_cause else suspect
+    if of.failed.only_cause:
+        return None
+    if of.failed.shared and of.failed.launcher:
+        return _among_all(of, showing.printable(showing.last_line(last_lines(of.failed.output))).strip())
+    return of.suspect
 
 
-def _recorded(suspect: Suspect, of: Evidence) -> Suspect | None:
+REASONS: tuple[Callable[[Evidence], Suspect | None], ...] = (by_exception, by_output, by_exception_about_another, by_exit_status)
+
+
+def _recorded(of: Evidence) -> Suspect | None:
     if not of.exception or not of.error:
         return None
-    at = min(suspect.at, of.exception.at) if of.exception.sure else suspect.at
-    return replace(_with_report(replace(suspect, at=at), of.error, of.failed), because=(of.exception.because,))
+    at = min(of.failed.at, of.exception.at) if of.exception.sure else of.failed.at
+    return replace(_with_report(of, of.error, at), because=(of.exception.because,))
 
 
-def _among_all(suspect: Suspect, line: str) -> Suspect:
+def _among_all(of: Evidence, line: str) -> Suspect:
     """Return a suspect with a line that may be another rank's, since all write into one output."""
-    assert suspect.culprit
-    said = blame.sentence(replace(suspect.culprit, last_lines=()))
-    return replace(suspect, reason=f"{said}{_OF_ALL}{line[: blame.SEEN]}" if line else said)
+    words = blame.sentence(replace(of.culprit, last_lines=()))
+    return replace(of.suspect, reason=f"{words}{_OF_ALL}{line[: blame.SEEN]}" if line else words)
 
 
-REASONS: tuple[Callable[[Suspect, Evidence], Suspect | None], ...] = (by_exception, by_output, by_exception_about_another, by_exit_status)
+def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
+    """Return a suspect with an error; for a consequence, with the report of a launcher that the program has started itself."""
+    is_report = error.kind == blame.CONSEQUENCE and blame.TIMEOUT not in error.name
+    report = outputs.inner_report(of.failed.output) if is_report else ""
+    reason = f"{blame.sentence(replace(of.culprit, last_lines=()))}: {report}" if report else ""
+    return replace(of.suspect, at=at, reason=reason, culprit=_with_error(of.culprit, error, at))
 
 
-def _explained(suspect: Suspect, of: Evidence) -> Suspect | None:
-    """Return a suspect with its reason; None for a process that may have been told to end, and names no cause."""
-    return next((found for rule in REASONS if (found := rule(suspect, of))), None)
-
-
-def waited_for(suspect: Suspect, of: Evidence, node: NodeEnds) -> Iterator[Suspect]:
+def waited_for(suspect: Suspect, of: Evidence) -> Iterator[Suspect]:
     """The last message of a failed rank names a rank that did not answer. That rank counts if no other failure names a cause."""
-    error = suspect.culprit.error if suspect.culprit else None
-    if error and error.kind == blame.CONSEQUENCE:
-        for rank in of.known.peers(_text(of), blame.CONSEQUENCE):
-            named = _named(suspect, rank, node)
-            if named and named.culprit:
-                waits = f"{blame.name(named.culprit)} on {blame.place(named.node, named.culprit.host)} did not answer"
-                line = error.line[: blame.SEEN]
-                because = Because(blame.WAITED_FOR, line, Of(suspect.node, suspect.culprit.rank if suspect.culprit else None))
-                culprit = replace(named.culprit, error=None, last_lines=())
-                yield replace(named, at=suspect.at - AFTER_S, reason=f"{waits}: {line}", culprit=culprit, late=True, because=(because,))
-
-
-def _of_named(suspect: Suspect, of: Evidence, node: NodeEnds) -> Suspect:
-    """Return the failed rank that a cause names, where all ranks raise the same exception; else the suspect itself."""
-    error = suspect.culprit.error if suspect.culprit else None
-    ranks = of.known.peers(_text(of), blame.CAUSE) if error and error.kind == blame.CAUSE else ()
-    return (_named(suspect, ranks[0], node) if ranks else None) or suspect
-
-
-def _text(of: Evidence) -> str:
-    return of.exception.text if of.exception else of.failed.output
-
-
-def _named(suspect: Suspect, rank: int, node: NodeEnds) -> Suspect | None:
-    """Return a suspect as another rank; None for itself, and for no rank of the job."""
     culprit = suspect.culprit
-    if not culprit or culprit.rank == rank or rank >= sum(each.slots for each in node.job.nodes):
+    if not culprit or not culprit.error or culprit.error.kind != blame.CONSEQUENCE:
+        return
+    line = culprit.error.line[: blame.SEEN]
+    because = Because(blame.WAITED_FOR, line, Of(suspect.node, culprit.rank))
+    for peer in filter(None, (_named(culprit, rank, of.node) for rank in of.known.peers(of.text, blame.CONSEQUENCE))):
+        reason = f"{blame.name(peer)} on {blame.place(peer.node, peer.host)} did not answer: {line}"
+        silent = replace(peer, error=None, last_lines=())
+        yield replace(
+            suspect, node=peer.node, at=suspect.at - AFTER_S, reason=reason, culprit=silent, late=True, because=(because,)
+        )  # fmt: skip
+
+
+def _of_named(suspect: Suspect, of: Evidence) -> Suspect:
+    """Return the failed rank that a cause names, where all ranks raise the same exception; else the suspect itself."""
+    culprit = suspect.culprit
+    is_cause = culprit and culprit.error and culprit.error.kind == blame.CAUSE
+    for rank in of.known.peers(of.text, blame.CAUSE)[:1] if culprit and is_cause else ():
+        peer = culprit and _named(culprit, rank, of.node)
+        return replace(suspect, node=peer.node, culprit=peer) if peer else suspect
+    return suspect
+
+
+def _named(culprit: Culprit, rank: int, node: NodeEnds) -> Culprit | None:
+    """Return a culprit as another rank; None for itself, and for no rank of the job."""
+    if culprit.rank == rank or rank >= sum(each.slots for each in node.job.nodes):
         return None
     index = node_of(rank, node)
-    return replace(
-        suspect, node=index, culprit=replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=host_of(index, node))
-    )
+    return replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=host_of(index, node))
 
 
 def _in_output(failed: Failed, known: Known) -> KnownError | None:
@@ -214,9 +225,8 @@ def _of_exception(explanation: Explanation, known: Known) -> KnownError:
     return replace(error if error and error.kind != blame.UNKNOWN else usual, line=explanation.line)
 
 
-def _is_of(suspect: Suspect, end: RankEnd) -> bool:
-    """True if a suspect is this process; a rank whose process was never seen is known by its number."""
-    culprit = suspect.culprit
+def _is_of(culprit: Culprit | None, end: RankEnd) -> bool:
+    """True if a culprit is this process; a rank whose process was never seen is known by its number."""
     if not culprit or culprit.node != end.node:
         return False
     if culprit.pid is not None and end.pid is not None:
@@ -231,12 +241,13 @@ def _raised_first(
     timed out counts too: its peers fail when it leaves."""
     first = min((each.at for each in found if each.culprit), default=0.0)
     for end, exception, error in exceptions:
-        known = any(_is_of(each, end) for each in found)
+        known = any(_is_of(each.culprit, end) for each in found)
         counts = exception.sure and (blame.tells_why(error) or blame.TIMEOUT in error.name)
         if known or not counts or exception.at > _told_at(end, first):
             continue
         failed = Failed(end.node, end.rank, end.pid, end.name, UNCAUGHT, 0, exception.at, UNCAUGHT, lines=exception.text)
-        yield replace(_with_error(_suspect(failed, node), error, exception.at), because=(exception.because,))
+        culprit = _with_error(_culprit(failed, node), error, exception.at)
+        yield Suspect(culprit.node, exception.at, "failed", UNCAUGHT, "", culprit, because=(exception.because,))
 
 
 def _told_at(end: RankEnd, first: float) -> float:
@@ -250,47 +261,47 @@ def _told_at(end: RankEnd, first: float) -> float:
 
 def _silent_last(found: Sequence[Suspect]) -> list[Suspect]:
     """Order a launcher without a rank and without an error behind its ranks with an error."""
-    why = max((each.at for each in found if each.culprit and each.culprit.rank is not None and each.culprit.error), default=None)
-    silent = [each for each in found if each.culprit and each.culprit.rank is None and not each.culprit.error and not each.culprit.signal]
-    return [replace(each, at=max(each.at, why + AFTER_S)) if why and each in silent else each for each in found]
+    known = (each.at for each in found if each.culprit and each.culprit.rank is not None and each.culprit.error)
+    after = max(known, default=0.0) + AFTER_S
+    return [replace(each, at=max(each.at, after)) if each.culprit and _is_silent(each.culprit) else each for each in found]
+
+
+def _is_silent(culprit: Culprit) -> bool:
+    return culprit.rank is None and not culprit.error and not culprit.signal
 
 
 def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
     """Mark as many killed processes as the kernel counts kills for memory, the earliest first. A rank that lost a process of its own
     counts as one."""
-    memory, left, result = node.memory, node.memory.kills, []
+    kills, result = node.memory.kills, []
     for suspect in sorted(found, key=attrgetter("at")):
-        culprit = suspect.culprit
-        lately = min(left, memory.lately(suspect.at))
-        if culprit and ((lately and culprit.exit_code == _KILLED) or (left and _lost_a_process(culprit))):
-            left -= 1
+        culprit, lately = suspect.culprit, min(kills, node.memory.lately(suspect.at))
+        if culprit and ((lately and culprit.exit_code == _KILLED) or (kills and _lost_a_process(culprit))):
+            kills -= 1
             culprit = replace(culprit, out_of_memory=True)
-            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}", because=())
-        elif culprit and not lately and memory.counted and _may_be_for_memory(suspect, node):
-            then = " then" if memory.kills else ""
-            suspect = replace(
-                suspect, reason=f"{suspect.reason or blame.sentence(culprit)}; the kernel killed nothing here for memory{then}"
-            )
+            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{node.memory.described}", because=())
+        elif culprit and not lately and _may_be_for_memory(culprit, node):
+            reason = f"{suspect.reason or blame.sentence(culprit)}; the kernel killed nothing here for memory"
+            suspect = replace(suspect, reason=f"{reason} then" if node.memory.kills else reason)
         result.append(suspect)
-    is_elsewhere = not any(end.role in ("rank", "launcher") for end in node.ends)
-    return [*result, *([_unseen(node)] if left and not found and is_elsewhere else [])]
+    return [*result, *(_unseen(node) if kills and not found else ())]
 
 
-def _may_be_for_memory(suspect: Suspect, node: NodeEnds) -> bool:
-    culprit = suspect.culprit
-    is_here = culprit and culprit.node == node.job.node_index and culprit.exit_code == _KILLED
-    return bool(culprit and is_here and (not culprit.error or culprit.error.name == blame.KILLED))
+def _may_be_for_memory(culprit: Culprit, node: NodeEnds) -> bool:
+    is_here = culprit.node == node.job.node_index and culprit.exit_code == _KILLED
+    return is_here and node.memory.counted and (not culprit.error or culprit.error.name == KILLED)
 
 
 def _lost_a_process(culprit: Culprit) -> bool:
-    return culprit.signal is None and bool(culprit.error and culprit.error.name == blame.KILLED)
+    return culprit.signal is None and bool(culprit.error and culprit.error.name == KILLED)
 
 
-def _unseen(node: NodeEnds) -> Suspect:
-    """Return a rank that another node has started here: its end is seen there, the kernel's count here."""
-    at, index = node.ending.at, node.job.node_index
-    culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
-    return Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
+def _unseen(node: NodeEnds) -> Iterator[Suspect]:
+    """Yield a rank that another node has started here: its end is seen there, the kernel's count here."""
+    if not any(end.role in ("rank", "launcher") for end in node.ends):
+        at, index = node.ending.at, node.job.node_index
+        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
+        yield Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
 
 
 def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
@@ -308,13 +319,12 @@ def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
 # Values
 
 
-def _suspect(failed: Failed, node: NodeEnds) -> Suspect:
+def _culprit(failed: Failed, node: NodeEnds) -> Culprit:
     index = failed.node if failed.node is not None else node_of(failed.rank, node)
-    culprit = Culprit(
+    return Culprit(
         index, failed.rank, failed.pid, failed.exit_code, name_of(failed.signal) if failed.signal else None, False,
         errors.quoted(last_lines(failed.lines)), failed.name, host_of(index, node), blame.iso(failed.at),
     )  # fmt: skip
-    return Suspect(index, failed.at, "failed", failed.job_code, "", culprit)
 
 
 def node_of(rank: int | None, node: NodeEnds) -> int:
@@ -329,18 +339,8 @@ def host_of(index: int, node: NodeEnds) -> str:
     return next((each.host for each in everyone if each.index == index), "") if len(everyone) > 1 else ""
 
 
-def _with_error(suspect: Suspect, error: KnownError, at: float) -> Suspect:
-    assert suspect.culprit
-    return replace(suspect, culprit=replace(suspect.culprit, error=_shown(error), time=blame.iso(at)))
-
-
-def _with_report(suspect: Suspect, error: KnownError, failed: Failed) -> Suspect:
-    """Return a suspect with an error; for a consequence, with the report of a launcher that the program has started itself."""
-    assert suspect.culprit
-    found = _with_error(suspect, error, suspect.at)
-    is_report = error.kind == blame.CONSEQUENCE and blame.TIMEOUT not in error.name
-    report = outputs.inner_report(failed.output) if is_report else ""
-    return replace(found, reason=f"{blame.sentence(replace(suspect.culprit, last_lines=()))}: {report}") if report else found
+def _with_error(culprit: Culprit, error: KnownError, at: float) -> Culprit:
+    return replace(culprit, error=_shown(error), time=blame.iso(at))
 
 
 def _shown(error: KnownError) -> KnownError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ranklaunch import errors
-from ranklaunch.ends import records
+from ranklaunch.ends import host_lines, records
 from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
@@ -29,10 +29,11 @@ from ranklaunch.ends.model import (
     Tail,
     with_records,
 )
+from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
-from ranklaunch.plan.model import PROGRAM, Plan, RankOutputs
-from ranklaunch.processes.child import LAUNCHER, UNJUDGED
+from ranklaunch.plan.model import Plan, RankOutputs
+from ranklaunch.processes.child import UNJUDGED
 from ranklaunch.processes.records import Records
 from ranklaunch.redact import redact
 from ranklaunch.system.signals import code_of, signal_of
@@ -54,7 +55,10 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
     """Return all ends of this node, with what processes wrote unless the job succeeded. failing: pids of launchers that end their ranks
     after a failure."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
-    wall: Wall = lambda at: began + at  # noqa: E731
+
+    def wall(at: float) -> float:
+        return began + at
+
     with_output = ending.outcome != "succeeded"
     collector = _Collector(plan, circumstances, failing, wall, with_output=with_output)
     stop, memory = circumstances.stop, circumstances.memory
@@ -72,11 +76,11 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
     from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
-    found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[int, int], list[Record]] = {}
     for record in sorted(own, key=records.order):
         kept = found.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
-            kept.append(records.as_mapping(replace(record, at=wall(record.monotonic))))
+            kept.append(records.hidden(replace(record, at=wall(record.monotonic))))
     return with_records(node, {process: each for process, each in found.items() if each})
 
 
@@ -161,45 +165,41 @@ class _Collector:
 
     def _of_child(self, child: Child) -> RankEnd:
         process, end = child.process, child.ended
-        node = self._plan.job.node_index if process.node is None else process.node
-        output = child.last_words() if self._with_output else None
-        said = child.said if self._with_output else None
-        reported = output if said is None or child.had_begun_to_tell or not (end.told or child.had_said_all) else said
-        rank = process.rank
-        if rank is None and child.role == LAUNCHER and self._plan.runs == PROGRAM:
-            rank = self._plan.job.node.first_rank  # the output of such a program is that of its first rank
+        output, at_stop = (child.last_words(), child.said) if self._with_output else (None, None)
+        is_late = at_stop is None or child.had_begun_to_tell or not (end.told or child.had_said_all)
         return RankEnd(
-            node, process.rank, process.local_rank, *child.identity, process.name, child.role,
-            status=end.status, exit_code=end.code, signal=end.signal, at=self._wall(end.at),
-            sent=tuple(Sent(number, None if at is None else self._wall(at)) for number, at in zip_longest(end.told, _sent_at(child))),
-            launcher=self._launcher(child, reported) if child.launcher.starts_ranks else None,
-            output=None if output is None else self._shown(output),
-            at_stop=None if said is None else Tail(None if said == output else self._shown(said)),
+            self._plan.job.node_index if process.node is None else process.node, process.rank, process.local_rank, *child.identity,
+            process.name, child.role, status=end.status, exit_code=end.code, signal=end.signal, at=self._wall(end.at),
+            sent=tuple(Sent(number, self._time(at)) for number, at in zip_longest(end.told, child.sent_at[: len(end.told)])),
+            launcher=self._launcher(child, output if is_late else at_stop) if child.launcher.starts_ranks else None,
+            output=self._shown(output),
+            at_stop=None if at_stop is None else Tail(None if at_stop == output else self._shown(at_stop)),
         )  # fmt: skip
 
+    def _time(self, at: float | None) -> float | None:
+        return None if at is None else self._wall(at)
+
     def _launcher(self, child: Child, output: bytes | None) -> Launcher:
-        launcher, failed = child.launcher, child.failure_code and child.role not in UNJUDGED and output is not None
-        reported = self._reported(child, output) if failed and output is not None else None
+        failed = child.failure_code and child.role not in UNJUDGED and output is not None
+        reported = self._reported(child, output or b"") if failed else None
         return Launcher(
-            says_failing=bool(launcher.ENDS_RANKS),
+            says_failing=bool(child.launcher.ENDS_RANKS),
             own_pid=child.own_pid,
             fails_as=child.process.fails_as,
             watched="announced" if child.announced else "files" if child.below else "",
             expected=tuple(sorted(child.below.expected)) if child.below else (),
             reported=reported,
-            reported_at=None if child.reported_at is None else self._wall(child.reported_at),
+            reported_at=self._time(child.reported_at),
             ends_ranks=child.ends_ranks,
             failing=child.identity.pid in self._failing,
             dismissed=child.dismissed,
-            by_host=tuple(self._by_host(child, output)) if output is not None and reported and reported.rank is None else (),
+            by_host=tuple(self._by_host(child, output or b"")) if reported and reported.rank is None else (),
         )
 
     def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
         """Yield what the lines of each host report, where the launcher puts the host's name before them."""
-        from ranklaunch.diagnose import outputs  # only failures of launchers need it
-
-        names = outputs.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
-        for name, lines in outputs.of_hosts(output.decode(errors="replace"), names).items():
+        names = host_lines.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
+        for name, lines in host_lines.of_hosts(output.decode(errors="replace"), names).items():
             reported = self._reported(child, lines.encode())
             if reported:
                 yield replace(reported, node=names[name])
@@ -209,13 +209,12 @@ class _Collector:
         return failure and (failure if failure.at is None else replace(failure, at=self._wall(failure.at)))
 
     def _of_watched(self, child: Child, rank: Watched) -> RankEnd:
-        output = self._circumstances.tail_of_rank(rank.rank) if self._with_output else None
+        code, number = (None, 0) if rank.status is None else (code_of(rank.status), signal_of(rank.status))
         return RankEnd(
-            self._node_of(rank.rank), rank.rank, self._local(rank.rank), *rank.identity, rank.name or f"rank {rank.rank}", BELOW,
-            parent=child.identity.pid, status=rank.status, exit_code=None if rank.status is None else code_of(rank.status),
-            signal=0 if rank.status is None else signal_of(rank.status), at=self._wall(rank.ended_at) if rank.ended else None,
+            *self._place(rank.rank), *rank.identity, rank.name or f"rank {rank.rank}", BELOW, parent=child.identity.pid,
+            status=rank.status, exit_code=code, signal=number, at=self._wall(rank.ended_at) if rank.ended else None,
             by_itself=rank.by_itself, surely=rank.surely,
-            output=None if output is None else self._shown(output),
+            output=self._shown(self._circumstances.tail_of_rank(rank.rank)) if self._with_output else None,
         )  # fmt: skip
 
     def _unseen(self, launcher: Child, rank: int) -> RankEnd | None:
@@ -224,34 +223,27 @@ class _Collector:
         if not output:
             return None
         return RankEnd(
-            self._node_of(rank), rank, self._local(rank), None, None, f"rank {rank}", BELOW, parent=launcher.identity.pid,
-            output=self._shown(output),
+            *self._place(rank), None, None, f"rank {rank}", BELOW, parent=launcher.identity.pid, output=self._shown(output)
         )  # fmt: skip
 
     def _of_daemon(self, daemon: Daemon) -> RankEnd:
+        number = daemon.signal
         return RankEnd(
             self._plan.job.node_index, None, None, daemon.pid, None, daemon.name, DAEMON,
-            status=daemon.signal, exit_code=128 + daemon.signal, signal=daemon.signal, at=self._wall(daemon.at),
+            status=number, exit_code=128 + number, signal=number, at=self._wall(daemon.at),
         )  # fmt: skip
 
-    def _node_of(self, rank: int | None) -> int:
-        """The node of a rank, which may be another one with mpirun."""
-        nodes = self._plan.job.nodes
-        own = self._plan.job.node_index
-        return own if rank is None else next((node.index for node in nodes if rank in node.ranks), own)
-
-    def _local(self, rank: int | None) -> int | None:
-        node = next((node for node in self._plan.job.nodes if rank is not None and rank in node.ranks), None)
-        return None if node is None or rank is None else rank - node.first_rank
+    def _place(self, rank: int | None) -> tuple[int, int | None, int | None]:
+        """Return the node of a rank, which may be another one with mpirun, the rank, and its number on the node."""
+        job = self._plan.job
+        node = next((node for node in job.nodes if rank is not None and rank in node.ranks), None)
+        return (job.node_index, rank, None) if node is None or rank is None else (node.index, rank, rank - node.first_rank)
 
 
-def _sent_at(child: Child) -> Sequence[float]:
-    """When its signals were sent; for those before it ended."""
-    return child.sent_at[: len(child.ended.told)]
-
-
-def shown(tail: bytes) -> str:
+def shown(tail: bytes | None) -> str | None:
     """An output without secrets. A line whose beginning is missing may be the end of a secret, and is left out."""
+    if tail is None:
+        return None
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
     text = (rest if rest.strip() else begun).decode(errors="replace")
     return "\n".join(errors.quoted(text.split("\n")))

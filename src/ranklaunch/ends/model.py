@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ranklaunch.ends import records as recorded
+from ranklaunch.ends.records import Record
 from ranklaunch.fields import as_dict
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Because, Culprit, Failure
@@ -91,7 +92,7 @@ class RankEnd:
     launcher: Launcher | None = None
     output: str | None = None
     at_stop: Tail | None = None
-    records: tuple[Mapping[str, Any], ...] = ()
+    records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class OtherProcess:
     pid: int
     start: int
     rank: int | None
-    records: tuple[Mapping[str, Any], ...]
+    records: tuple[Record, ...]
 
 
 @dataclass(frozen=True)
@@ -234,30 +235,28 @@ def as_json(node: NodeEnds) -> dict[str, Any]:
     return {"schema": SCHEMA, **as_dict(node)}
 
 
-def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> NodeEnds:
+def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Record]]) -> NodeEnds:
     """Attach to each end the records of its process, and put those of other processes into `others`.
 
     A rank that exited before ranklaunch saw it gets the records of its head. Processes that recorded an exception or an exit come first
-    in `others`. records: by pid and start, in the order in which they were written, as ends.records.as_mapping returns them.
+    in `others`. records: by pid and start, in the order in which they were written, without secrets.
     """
-    left = {process: tuple(own[:MOST_RECORDS]) for process, own in records.items()}
-    heads = _heads(left.keys() - {(end.pid or 0, end.start or 0) for end in node.ends}, left)
+    remaining = {process: tuple(written[:MOST_RECORDS]) for process, written in records.items()}
+    heads = _heads(remaining.keys() - {(end.pid or 0, end.start or 0) for end in node.ends}, remaining)
     ends = []
     for end in node.ends:
         process = heads.get(end.rank) if end.pid is None else (end.pid, end.start or 0)
-        ends.append(replace(end, records=left.pop(process, ())) if process else end)
-    telling = sorted(left.items(), key=lambda item: not any(each["kind"] in _OF_ENDS for each in item[1]))
-    others = [OtherProcess(pid, start, _rank_of(own), own) for (pid, start), own in telling[:MOST_OTHERS]]
+        ends.append(replace(end, records=remaining.pop(process, ())) if process else end)
+    telling = sorted(remaining.items(), key=lambda item: not any(each.kind in _OF_ENDS for each in item[1]))
+    others = [OtherProcess(pid, start, _rank_of(written), written) for (pid, start), written in telling[:MOST_OTHERS]]
     return replace(node, ends=tuple(ends), others=tuple(others))
 
 
-def _heads(
-    processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]
-) -> dict[int | None, tuple[int, int]]:
+def _heads(processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Record]]) -> dict[int | None, tuple[int, int]]:
     """Return the head of each rank that a launcher placed, by rank; leave out ranks with several."""
     found: dict[int | None, list[tuple[int, int]]] = {}
     for process in processes:
-        if any(each["kind"] == recorded.RANK and each.get("launcher") for each in records[process]):
+        if any(each.kind == recorded.RANK and each.launcher for each in records[process]):
             found.setdefault(_rank_of(records[process]), []).append(process)
     return {rank: several[0] for rank, several in found.items() if len(several) == 1 and rank is not None}
 
@@ -265,7 +264,7 @@ def _heads(
 _OF_ENDS = (recorded.EXCEPTION, recorded.EXIT)
 
 
-def _rank_of(own: Sequence[Mapping[str, Any]]) -> int | None:
-    if any(each["kind"] == recorded.LAUNCHER for each in own):
+def _rank_of(written: Sequence[Record]) -> int | None:
+    if any(each.kind == recorded.LAUNCHER for each in written):
         return None
-    return next((recorded.rank_number(each["variables"]) for each in own if each.get("variables")), None)
+    return next((recorded.rank_number(each.variables) for each in written if each.variables), None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 from ranklaunch import errors
-from ranklaunch.fields import defaults, names
+from ranklaunch.fields import defaults, from_dict, names
 from ranklaunch.redact import redact
 
 SCHEMA = "ranklaunch.record/1"
@@ -22,6 +22,7 @@ RANK, LAUNCHER, EXCEPTION, EXIT = "rank", "launcher", "exception", "exit"
 MOST_FILES, MOST_BYTES = 4096, 64 * 1024  # of a node's folder; of one file
 MOST_TEXT = 8192  # characters of one text
 MOST_ITEMS = 64  # of a list or a mapping
+_LATEST = 1e12  # seconds
 # Variables that hold the number of a rank in the whole job, the most reliable first.
 RANK_NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK_ID", "MS_NODE_ID", "JAX_PROCESS_ID")
 MOST_RANK_DIGITS = 7
@@ -39,6 +40,10 @@ class Process:
     pid: int
     start: int
     argv: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.start
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,11 @@ class Record:
     def process(self) -> tuple[int, int]:
         return self.pid, self.start
 
+    def as_json(self) -> dict[str, Any]:
+        """Leave out fields that have their default, but for the code of an exit."""
+        found = _without_defaults(self)
+        return {**found, "code": self.code} if self.kind == EXIT else found
+
 
 def kind_of(name: str) -> str:
     """Return the kind of record that a file of this name holds, "" for a name that no record has."""
@@ -121,110 +131,56 @@ def parse(name: str, data: bytes) -> Record | None:
     try:
         value = json.loads(data)
         return _record(value) if _is_of(value, named) else None
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
 def _is_of(value: Any, named: re.Match[str]) -> bool:
     kind, node, pid, start = named.group(1, 2, 3, 4)
-    told = (SCHEMA, kind, int(node), int(pid), int(start))
-    return isinstance(value, dict) and (value["schema"], value["record"], value["node"], value["pid"], value["start"]) == told
+    expected = (SCHEMA, kind, int(node), int(pid), int(start))
+    return isinstance(value, dict) and (value["schema"], value["record"], value["node"], value["pid"], value["start"]) == expected
+
+
+# Keys of a file by the fields of Record, where they differ, and the fields of each kind. Those in _MAY_BE_NULL need not be there.
+_KEYS = {"kind": "record", "at": "time", "where": "from"}
+_KEYS_OF = {LAUNCHER: {"launcher": "name"}, EXIT: {"chain": "handling"}}
+_COMMON = ("kind", "node", "host", "pid", "start", "at", "monotonic")
+_FIELDS = {
+    RANK: ("argv", "variables", "top", "within", "parent", "launcher"),
+    LAUNCHER: ("argv", "top", "parent", "launcher"),
+    EXCEPTION: ("where", "thread", "number", "chain", "top"),
+    EXIT: ("where", "code", "text", "chain"),
+}
+_MAY_BE_NULL = ("top", "within")
 
 
 def _record(value: Mapping[str, Any]) -> Record:
     kind = value["record"]
-    common = (kind, value["node"], _host(value["host"]), value["pid"], value["start"], _number(value["time"]), _number(value["monotonic"]))
+    fields = {}
+    for name in (*_COMMON, *_FIELDS[kind]):
+        key = _KEYS_OF.get(kind, {}).get(name, _KEYS.get(name, name))
+        fields[name] = _bounded(value.get(key) if name in _MAY_BE_NULL else value[key])
     if kind == RANK:
-        variables = tuple((_text(name), _text(each)) for name, each in [*_mapping(value["variables"]).items()][:MOST_ITEMS])
-        return Record(
-            *common, argv=_texts(value["argv"]), variables=variables, top=_process(value["top"]), parent=_process(value["parent"]),
-            within=_process(value["within"]) if value.get("within") else None,
-            launcher=_word(value["launcher"]),
-        )  # fmt: skip
-    if kind == LAUNCHER:
-        top = _process(value["top"]) if value.get("top") else None
-        return Record(*common, argv=_texts(value["argv"]), top=top, parent=_process(value["parent"]), launcher=_word(value["name"]))
-    if kind == EXCEPTION:
-        chain = _chain(value["chain"])
-        top = _process(value["top"]) if value.get("top") else None
-        where, number = _one_of(value["from"], WHERE), _count(value["number"])
-        return Record(*common, where=where, thread=_text(value["thread"]), number=number, chain=chain, top=top)
-    return Record(
-        *common,
-        where=_one_of(value["from"], WHERE),
-        code=_count(value["code"]),
-        text=_text(value["text"]),
-        chain=_chain(value["handling"] or []),
-    )
+        fields["variables"] = [*dict(fields["variables"]).items()]
+    host = fields["host"] if isinstance(fields["host"], str) and _HOST.fullmatch(fields["host"]) else ""  # an odd name says nothing
+    record = from_dict(Record, {**fields, "host": host, "chain": fields.get("chain") or []})
+    fits = record.where in WHERE or "where" not in fields
+    fits = fits and all(raised.link in LINKS for raised in record.chain) and max(record.at, record.monotonic) < _LATEST
+    if not fits or not _WORD.fullmatch(record.launcher):
+        raise ValueError(kind)
+    return replace(record, at=float(record.at), monotonic=float(record.monotonic))
 
 
-def _chain(value: Any) -> tuple[Raised, ...]:
-    return tuple(map(_raised, _list(value)))
-
-
-def _raised(value: Any) -> Raised:
-    frames, library = tuple(map(_frame, _list(value["frames"]))), value["library"]
-    return Raised(
-        _text(value["type"]), _text(value["message"]), _one_of(value["link"], LINKS), frames, None if library is None else _frame(library)
-    )
-
-
-def _frame(value: Any) -> Frame:
-    return Frame(_text(value["file"]), _count(value["line"]), _text(value["function"]))
-
-
-def _process(value: Any) -> Process:
-    return Process(_count(value["pid"]), _count(value["start"]), _texts(value.get("argv", [])))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value[:MOST_TEXT]
-
-
-def _host(value: Any) -> str:
-    """An odd name of a host says nothing."""
-    return value if isinstance(value, str) and _HOST.fullmatch(value) else ""
-
-
-def _word(value: Any) -> str:
-    if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise TypeError(value)
-    return value
-
-
-def _one_of(value: Any, known: Sequence[str]) -> str:
-    if value not in known:
-        raise TypeError(value)
-    return str(value)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(_text, _list(value)))
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(value)
-    return value[:MOST_ITEMS]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(value)
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e12:
-        raise TypeError(value)
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise TypeError(value)
+def _bounded(value: Any) -> Any:
+    """Cut long texts and lists. Raises ValueError for a number that none of ours can be."""
+    if isinstance(value, str):
+        return value[:MOST_TEXT]
+    if isinstance(value, list):
+        return [_bounded(each) for each in value[:MOST_ITEMS]]
+    if isinstance(value, dict):
+        return {name[:MOST_TEXT]: _bounded(each) for name, each in [*value.items()][:MOST_ITEMS]}
+    if value is not None and not 0 <= value < 1 << 62:
+        raise ValueError(value)
     return value
 
 
@@ -256,24 +212,7 @@ def program(argv: Sequence[str]) -> str:
     return argv[0] if argv else ""
 
 
-# Records as JSON
-
-
-def as_mapping(record: Record) -> dict[str, Any]:
-    """Return a record as JSON has it, without secrets. Fields that have their default are left out, but for the code of an exit."""
-    found = _without_defaults(hidden(record))
-    return {**found, "code": record.code} if record.kind == EXIT else found
-
-
-def chain_of(record: Mapping[str, Any]) -> tuple[Raised, ...]:
-    """Return the exceptions of a record that as_mapping has made."""
-    return tuple(
-        Raised(
-            each["type"], each.get("message", ""), each.get("link", ""), tuple(Frame(**frame) for frame in each.get("frames", ())),
-            Frame(**each["library"]) if each.get("library") else None,
-        )
-        for each in record.get("chain", ())
-    )  # fmt: skip
+# Records without secrets, and as JSON
 
 
 def hidden(record: Record) -> Record:
@@ -282,17 +221,17 @@ def hidden(record: Record) -> Record:
         record, argv=redact.argv(record.argv),
         variables=tuple(redact.environment(dict(record.variables)).items()),
         parent=replace(record.parent, argv=redact.argv(record.parent.argv)) if record.parent else None,
-        thread=_hidden(record.thread), chain=tuple(map(_hidden_raised, record.chain)), text=_hidden(record.text),
+        thread=_hidden(record.thread), chain=_hide(record.chain), text=_hidden(record.text),
     )  # fmt: skip
 
 
-def _hidden_raised(raised: Raised) -> Raised:
-    frames, library = tuple(map(_hidden_frame, raised.frames)), raised.library and _hidden_frame(raised.library)
-    return replace(raised, type=_hidden(raised.type), message=_hidden(raised.message), frames=frames, library=library)
-
-
-def _hidden_frame(frame: Frame) -> Frame:
-    return replace(frame, file=_hidden(frame.file), function=_hidden(frame.function))
+def _hide(value: Any) -> Any:
+    """Hide secrets in all texts of an exception."""
+    if isinstance(value, tuple):
+        return tuple(map(_hide, value))
+    if is_dataclass(value):
+        return replace(value, **{name: _hide(getattr(value, name)) for name in names(type(value))})  # type: ignore[type-var]
+    return _hidden(value) if isinstance(value, str) else value
 
 
 @functools.lru_cache(maxsize=1024)  # ranks of one program have the same frames

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ranklaunch.ends import records
-from ranklaunch.ends.records import Process, Record
+from ranklaunch.ends.records import Record
 
 Key = tuple[int, int]  # pid and start (clock ticks since boot): one process for good
 OURS = "ranklaunch"
@@ -57,6 +57,11 @@ class Head:
     argv: tuple[str, ...] = ()
     within: Key | None = None
 
+    @property
+    def is_of_launcher(self) -> bool:
+        """True for a rank that a launcher started, other than ranklaunch."""
+        return self.launcher not in ("", OURS)
+
 
 @dataclass(frozen=True)
 class Launcher:
@@ -76,9 +81,9 @@ def head(record: Record) -> Head | None:
     if not record.top or not record.parent:
         return None
     own = placed(
-        record.process, _key(record.top), _key(record.parent), record.launcher, dict(record.variables), record.monotonic, record.argv
+        record.process, record.top.key, record.parent.key, record.launcher, dict(record.variables), record.monotonic, record.argv
     )  # fmt: skip
-    return replace(own, within=_key(record.within)) if record.within else own
+    return replace(own, within=record.within.key) if record.within else own
 
 
 def placed(
@@ -93,17 +98,13 @@ def placed(
 
 
 def launcher(record: Record) -> Launcher:
-    top = _key(record.top) if record.top else None
+    top = record.top.key if record.top else None
     return Launcher(record.process, record.launcher, record.argv, top, record.monotonic)
 
 
 def has_rank(variables: Mapping[str, str]) -> bool:
     """Return True if one of the variables is the number of a rank."""
     return any(_number(variables, family.rank) is not None for family in _ANY)
-
-
-def _key(process: Process) -> Key:
-    return process.pid, process.start
 
 
 def raised_code(records_of: Iterable[Record]) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.placement.model import OURS, Head, Key
+from ranklaunch.placement.model import Head, Key
 from ranklaunch.placement.success import Node
 
 STARTS_S = 60.0  # from the start of a rank to that of its launcher, where the rank does nothing else: later it may be an evaluation
@@ -77,30 +77,23 @@ def alone(node: Node, job: Job) -> Alone | None:
         why = _alone(head, node, job) if _is_placed_by_launcher(head, node) else ""
         if why:
             heads = tuple(each.process for each in node.heads if each.parent == head.parent)
-            argv = next((each.argv for each in node.launchers if each.process == head.parent), ())
-            return Alone(head.launcher, head.parent, heads, why, argv)
+            return Alone(head.launcher, head.parent, heads, why, node.argv_of(head.parent))
     return None
 
 
 def _alone(head: Head, node: Node, job: Job) -> str:
-    if head.world is None or head.world == job.world:
-        return "" if head.world is None or job.is_local or not _is_loopback(head.master) else _at(head)
+    """Return why a rank works alone, "" for one that does not."""
+    if head.world is None:
+        return ""
     local = head.local_world or sum(each.parent == head.parent for each in node.heads)
-    if head.world <= local:
+    if head.world != job.world and head.world <= local:
         return f"its world has {head.world} of the {job.world} ranks of the job"
-    return "" if job.is_local or not _is_loopback(head.master) else _at(head)
-
-
-def _at(head: Head) -> str:
-    return f"its ranks meet at {head.master}, which is another host on each node"
+    is_elsewhere = _LOOPBACK.fullmatch(head.master) and not job.is_local
+    return f"its ranks meet at {head.master}, which is another host on each node" if is_elsewhere else ""
 
 
 def _is_placed_by_launcher(head: Head, node: Node) -> bool:
-    return node.is_placed(head) and head.launcher not in ("", OURS)
-
-
-def _is_loopback(host: str) -> bool:
-    return bool(_LOOPBACK.fullmatch(host))
+    return node.is_placed(head) and head.is_of_launcher
 
 
 # Two ranks of one place
@@ -156,19 +149,23 @@ def twice(node: Node, living: Collection[Key], job: Job, visible: Mapping[Key, s
 
     visible: devices that a head sees, for nodes with accelerators.
     """
-    inner: dict[Key, list[Head]] = {}
-    for head in node.heads:
-        if head.within and head.process in living and head.launcher not in ("", OURS):
-            inner.setdefault(head.within, []).append(head)
+    inner = _started_by_ranks(node, living)
     outer = {head.top: head for head in reversed(node.heads) if node.is_placed(head) and head.rank is not None}
     starters = [(outer[top], below) for top, below in inner.items() if top in outer and below[0].at - outer[top].at < STARTS_S]
-    if len(starters) < 2:
+    want = _want([below for _, below in starters], job, visible) if len(starters) > 1 else ""
+    if not want:
         return None
-    want = _want([below for _, below in starters], job, visible)
-    ranks = tuple(sorted(head.rank or 0 for head, _ in starters))
     first = starters[0][1][0]
-    argv = next((each.argv for each in node.launchers if each.process == first.parent), ())
-    return Twice(ranks, first.launcher, want, argv) if want else None
+    return Twice(tuple(sorted(head.rank or 0 for head, _ in starters)), first.launcher, want, node.argv_of(first.parent))
+
+
+def _started_by_ranks(node: Node, living: Collection[Key]) -> dict[Key, list[Head]]:
+    """Return the living ranks of launchers that ranks have started, by the tops of these ranks."""
+    inner: dict[Key, list[Head]] = {}
+    for head in node.heads:
+        if head.within and head.process in living and head.is_of_launcher:
+            inner.setdefault(head.within, []).append(head)
+    return inner
 
 
 def _want(jobs: Sequence[Sequence[Head]], job: Job, visible: Mapping[Key, str]) -> str:

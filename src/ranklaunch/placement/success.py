@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ranklaunch.placement.model import OURS, Head, Key, Launcher
+from ranklaunch.placement.model import Head, Key, Launcher
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Node:
         outer = [each for each in self.launchers if not self._is_rank(each.top or tops.get(each.process))]
         recorded = [replace(each, code=self.codes.get(each.process)) for each in outer]
         known = {each.process for each in self.launchers}
-        placed = [each for each in self.heads if each.launcher not in ("", OURS) and not self._is_rank(each.within)]
+        placed = [each for each in self.heads if each.is_of_launcher and not self._is_rank(each.within)]
         found = {each.parent: each for each in reversed(placed) if each.parent not in known}
         silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in found.items()]
         return sorted((*recorded, *silent), key=lambda each: each.at)
@@ -38,7 +38,7 @@ class Node:
     def is_placed(self, head: Head) -> bool:
         """Return True for a rank of the job, or its program, which ranklaunch or a launcher started. An orphan that ranklaunch adopted is
         none, nor what a rank started."""
-        return not self._is_rank(head.within) and (head.top in self.own or head.launcher not in ("", OURS))
+        return not self._is_rank(head.within) and (head.top in self.own or head.is_of_launcher)
 
     def is_left(self, head: Head) -> bool:
         """Return True for a rank of the program also if what started it is no launcher, or had ended before its Python began."""
@@ -51,7 +51,11 @@ class Node:
         return any(head.top == top and head.rank is not None for head in self.heads)
 
     def of(self, launcher: Launcher) -> Sequence[Head]:
-        return [head for head in self.heads if head.parent == launcher.process and head.launcher not in ("", OURS)]
+        return [head for head in self.heads if head.parent == launcher.process and head.is_of_launcher]
+
+    def argv_of(self, launcher: Key) -> tuple[str, ...]:
+        """Return the command line of a launcher, () where it was not recorded."""
+        return next((each.argv for each in self.launchers if each.process == launcher), ())
 
     def _code_of_ranks(self, process: Key) -> int | None:
         """Return the first exit code other than 0 that a rank of a launcher recorded, None for none."""

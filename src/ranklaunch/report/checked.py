@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from ranklaunch import showing
-from ranklaunch.fields import NOTHING
+from ranklaunch.fields import NOTHING, names
 from ranklaunch.redact import output_text
 from ranklaunch.redact.lines import shown
 from ranklaunch.report.model import Outcome
 
 MOST_TEXT = 2000  # characters of a text
 MOST_LINES = 400
+MOST_CLOCK_S = 4e9  # by which a clock may be wrong: one that has never been set stands at 1970
 _PLAIN = re.compile(r"[A-Za-z0-9 ._:,()-]{0,32}")
 _LAST = 32503680000.0  # the year 3000
+_T = TypeVar("_T")
 
 
 def text(value: object, most: int = MOST_TEXT) -> str:
@@ -42,10 +44,15 @@ def outcome(value: object) -> Outcome | None:
     return _OUTCOMES.get(value) if isinstance(value, str) else None
 
 
-def lines(values: Iterable[object], most: int = MOST_LINES) -> tuple[str, ...]:
-    """Of what a process wrote, the last ones."""
-    found = [value[:MOST_TEXT].encode(errors="replace").decode() for value in values if isinstance(value, str)][-most:]
+def lines(values: object) -> tuple[str, ...]:
+    """Return the last lines of what a process wrote."""
+    found = [value[:MOST_TEXT].encode(errors="replace").decode() for value in each_of(values) if isinstance(value, str)][-MOST_LINES:]
     return tuple(map(showing.printable, shown(found)))
+
+
+def line(value: object) -> str:
+    """Return one line of what a process wrote."""
+    return next(iter(lines([value])), "")
 
 
 def texts(value: object, most: int = 64) -> tuple[str, ...]:
@@ -63,14 +70,29 @@ def number(value: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def seconds(value: object) -> float | None:
+    """Return a duration, of at most some months."""
+    found = number(value)
+    return found if found is not None and 0 <= found < 1e7 else None
+
+
+def _clock(value: object) -> float | None:
+    found = number(value)
+    return found if found is not None and abs(found) < MOST_CLOCK_S else None
+
+
 def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53 else None
 
 
-def index(value: object, most: int = 1 << 20) -> int | None:
-    """Of a node, a rank, an attempt."""
+def index(value: object) -> int | None:
+    """Number of a node, a rank, an attempt."""
     found = whole(value)
-    return found if found is not None and 0 <= found < most else None
+    return found if found is not None and 0 <= found < 1 << 20 else None
+
+
+def is_true(value: object) -> bool:
+    return value is True
 
 
 def each_of(value: object) -> list[Any]:
@@ -96,3 +118,24 @@ def time(value: object) -> float | None:
 def iso(at: float) -> str:
     """UTC, with milliseconds."""
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
+
+
+# Fields of verdict.json, plan.json and events.jsonl by their names: those with one name have the same values everywhere.
+_MOST = {"name": 255, "host": 255, "kind": 40, "what": 300, "late": 600, "signal": 40, "time": 40, "file": 600, "rule": 80, "says": 300,
+         "platform": 60, "method": 60, "accelerator": 20, "saved": 20, "ranklaunch": 40, "state": 8, "call": 300}  # fmt: skip
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    "node": index, "rank": index, "index": index, "slots": index, "first_rank": index, "round": index, "pid": whole, "exit_code": whole,
+    "max_rss_kb": whole, "number": whole, "attempt": whole, "world_size": whole, "container_s": seconds, "seconds": seconds,
+    "ago_s": seconds, "clock_s": _clock, "lost_s": number, "since": time, "over": is_true, "out_of_memory": is_true, "outcome": outcome,
+    "last_lines": lines, "line": line, "signals": texts, "notes": texts,
+}  # fmt: skip
+
+
+def field(name: str, value: Mapping[str, Any]) -> Any:
+    """Return a field by its name. What is not of its kind is "" for a text, () for a list, False for a flag, else None."""
+    return _READERS[name](value.get(name)) if name in _READERS else text(value.get(name), _MOST.get(name, MOST_TEXT))
+
+
+def filled(kind: Callable[..., _T], value: Mapping[str, Any], *without: str, **more: Any) -> _T:
+    """Return a dataclass with the fields that a mapping has. without: those that keep their default. more: those that are known."""
+    return kind(**{name: field(name, value) for name in names(kind) if name not in (*without, *more)}, **more)  # type: ignore[arg-type]

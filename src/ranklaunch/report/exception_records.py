@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ranklaunch.ends import exceptions, records
 from ranklaunch.ends.records import Record
@@ -16,28 +15,28 @@ Process = tuple[int, int, int]  # node, pid, start
 
 def of_records(found: Iterable[Record], shift: Mapping[int, float]) -> tuple[Raised, ...]:
     """Return exceptions in the order of time, those of launchers last: they raise because a rank has failed. shift: of clocks, by node."""
-    ranks: dict[Process, int | None] = {}
-    launchers: dict[Process, str] = {}
-    made: list[tuple[Process, Raised]] = []
+    starts: dict[Process, Record] = {}
+    raised: list[Record] = []
     for record in found:
-        process = (record.node, *record.process)
-        if record.kind == records.RANK:
-            ranks[process] = records.rank_number(record.variables)
-        elif record.kind == records.LAUNCHER:
-            launchers[process] = record.launcher
-        elif record.chain and len(made) < records.MOST_FILES:
-            made.append((process, _raised(record, shift.get(record.node, 0.0))))
-    named = [
-        replace(each, launcher=launchers[process]) if process in launchers else replace(each, rank=ranks.get(process))
-        for process, each in made
-    ]  # fmt: skip
-    return tuple(sorted(named, key=lambda each: (bool(each.launcher), each.at, each.node, each.pid))[:MOST])
+        if record.kind in (records.RANK, records.LAUNCHER):
+            starts[_process(record)] = record
+        elif record.chain and len(raised) < records.MOST_FILES:
+            raised.append(record)
+    made = [_raised(record, starts.get(_process(record)), shift.get(record.node, 0.0)) for record in raised]
+    return tuple(sorted(made, key=lambda each: (bool(each.launcher), each.at, each.node, each.pid))[:MOST])
 
 
-def _raised(record: Record, shift: float) -> Raised:
+def _process(record: Record) -> Process:
+    return record.node, record.pid, record.start
+
+
+def _raised(record: Record, start: Record | None, shift: float) -> Raised:
+    """start: the record that the process wrote at its start."""
+    launcher = start.launcher if start and start.kind == records.LAUNCHER else ""
+    rank = records.rank_number(start.variables) if start and not launcher else None
     return Raised(
-        record.node, None, record.pid, round(record.at + shift, 3), record.where,
-        checked.text(record.thread, 80) if record.where == "thread" else "", "",
+        record.node, rank, record.pid, round(record.at + shift, 3), record.where,
+        checked.text(record.thread, 80) if record.where == "thread" else "", launcher,
         exceptions.shown(exceptions.line(record)), exceptions.shown(exceptions.cause(record)),
     )  # fmt: skip
 

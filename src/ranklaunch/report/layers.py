@@ -12,46 +12,24 @@ from ranklaunch.report.model import Span
 
 def painted(began: float, ended: float, layers: Sequence[Iterable[Span]], ground: str) -> tuple[Span, ...]:
     """layers: the lowest first; ended of a span None: to the end of the line. ground: the kind of what nothing lies on."""
-    edges: list[tuple[float, bool, int, Span]] = []
+    edges: list[tuple[float, int, int, Span | None]] = []  # time, level, number of the span, None for its end
     for level, layer in enumerate(layers):
-        for span in layer:
+        for number, span in enumerate(layer):
             first, last = max(began, span.began), min(ended, ended if span.ended is None else span.ended)
             if last > first:
-                edges += [(first, True, level, span), (last, False, level, span)]
+                edges += [(first, level, number, span), (last, level, number, None)]
     edges.sort(key=lambda edge: edge[0])
-    return tuple(_joined(_cut(began, ended, edges, len(layers), ground)))
-
-
-def _cut(began: float, ended: float, edges: Sequence[tuple[float, bool, int, Span]], levels: int, ground: str) -> Iterable[Span]:
-    """At each edge; the newest of the highest level is seen."""
-    there: list[list[Span]] = [[] for _ in range(levels)]
+    there: list[dict[int, Span]] = [{} for _ in layers]  # that lie on the line, the newest of a level last
+    seen: list[Span] = []
     at = began
-    for time, begins, level, span in edges:
+    for time, level, number, begun in (*edges, (ended, -1, -1, None)):
         if time > at:
-            top = next((spans[-1] for spans in reversed(there) if spans), None)
-            yield Span(top.kind if top else ground, at, time, top.text if top else "")
+            top = next((spans[next(reversed(spans))] for spans in reversed(there) if spans), Span(ground, at))
+            last_seen = seen.pop() if seen and (seen[-1].kind, seen[-1].text) == (top.kind, top.text) else Span(top.kind, at)
+            seen.append(Span(top.kind, last_seen.began, time, top.text))
             at = time
-        there[level].append(span) if begins else _remove(there[level], span)
-    if ended > at:
-        yield Span(ground, at, ended)
-
-
-def _remove(spans: list[Span], span: Span) -> None:
-    """That one, and none that is equal to it."""
-    for i, each in enumerate(spans):
-        if each is span:
-            del spans[i]
-            return
-
-
-def _joined(spans: Iterable[Span]) -> Iterable[Span]:
-    last: Span | None = None
-    for span in spans:
-        if last and (last.kind, last.text) == (span.kind, span.text):
-            last = Span(last.kind, last.began, span.ended, last.text)
-        else:
-            if last:
-                yield last
-            last = span
-    if last:
-        yield last
+        if begun:
+            there[level][number] = begun
+        elif level >= 0:
+            del there[level][number]
+    return tuple(seen)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ranklaunch.fields import as_dict
+from ranklaunch.verdict.avoid import SuspectHost as SuspectHost
+from ranklaunch.verdict.model import KnownError as KnownError
 
 SCHEMA: Final = "ranklaunch.report/1"
 Outcome = Literal["succeeded", "failed", "stopped", "unfinished"]
@@ -80,20 +82,6 @@ class Seen:
     at: float
     epoch: int
     step: int
-
-
-@dataclass(frozen=True)
-class KnownError:
-    """What the catalogue says of the line that decided. kind: cause, consequence or stopped. retry: no, yes, elsewhere, "" where nobody
-    knows."""
-
-    name: str
-    kind: str
-    line: str
-    meaning: str = ""
-    remedy: str = ""
-    source: str = ""
-    retry: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,14 +219,14 @@ class Round:
     when, at equal times."""
 
     number: int
-    outcome: Outcome
-    began: float | None
-    released: float | None
-    launched: float | None
-    first_output: float | None
-    first_step: float | None
-    failed: float | None
-    ended: float | None
+    outcome: Outcome = UNFINISHED
+    began: float | None = None
+    released: float | None = None
+    launched: float | None = None
+    first_output: float | None = None
+    first_step: float | None = None
+    failed: float | None = None
+    ended: float | None = None
     exit_code: int | None = None
     reason: str = ""
     culprit: Culprit | None = None
@@ -295,15 +283,6 @@ class Gap:
     after: int
     began: float
     ended: float
-
-
-@dataclass(frozen=True)
-class SuspectHost:
-    """That should be left out the next time, and why that is thought."""
-
-    host: str
-    node: int
-    why: str
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the events of one start of one node tell, taken in line by line: of a million lines no more is kept than of a hundred. Pure.
+"""Events of one start of one node, taken in line by line: of a million lines no more is kept than of a hundred. Pure.
 
 A file may end in the middle of a line, have lines of any length, or be no text at all.
 """
@@ -6,23 +6,32 @@ A file may end in the middle of a line, have lines of any length, or be no text 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.report import checked
-from ranklaunch.report.model import Outcome, Seen, Span
+from ranklaunch.report.model import Seen, Span
 
-MOST = 256  # things of a kind that are kept; of processes, MOST_NAMES
+MOST = 256  # events of a kind that are kept
+SAVED = 40  # times as many of checkpoints
 MOST_NAMES = 8192  # processes of a node
 MOST_STEPS = 200  # of a rank
 MOST_ADDED = 1_000_000  # steps of ranks that are looked at one by one; of what comes after them, every so many events
 EVERY = 256
-MOST_CLOCK_S = 4e9  # by which a clock may be wrong: one that has never been set stands at 1970
 Line = Mapping[str, Any]
+# Fields that are kept of each event. One with a name is kept once for each name, the first.
+KEPT: Mapping[str, tuple[str, ...]] = {
+    "read": ("attempt", "container_s"), "wait": ("kind", "what"), "released": ("late", "clock_s"), "spawn": ("name", "rank", "pid"),
+    "first output": ("name",), "exit": ("name", "pid", "exit_code", "signal", "max_rss_kb"), "saved": ("seconds", "ago_s"),
+    "signal": ("signal",), "hang": ("text", "since"), "slow": ("over", "since"), "evidence": ("number", "why"), "trouble": ("text",),
+    "failing": (), "done": (), "ending": ("outcome", "by"), "end": ("outcome", "exit_code"),
+}  # fmt: skip
 
 
 class Thinned:
-    """The steps of a rank: of very many, the first and the last, and of those between them every second, fourth, ..."""
+    """Steps of a rank: of very many, the first and the last, and of those between them every second, fourth, ..."""
 
     def __init__(self) -> None:
         self._kept: list[Seen] = []
@@ -43,66 +52,47 @@ class Thinned:
         return [*self._kept, *([self._last] if self._last and self._last is not self._kept[-1] else [])]
 
 
-class Told:
-    """feed() each line. Times are by this node's own clock: the wall's at the first line, and the monotonic one from there. before: what
-    the same supervisor told of an earlier round, whose first line counts then: the wall's clock may have been set in between."""
+class NodeEvents:
+    """Events of one node in one round: feed() each line, then finish().
 
-    def __init__(self, before: Told | None = None) -> None:
+    first, last: times of the first and the last event. starts: how many wrote into the file; the last one counts. spoilt: lines that are no
+    events. steps: of each rank. Times are by this node's own clock until move(): the wall's at the first line, and the monotonic one from
+    there.
+    """
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.spoilt = 0
+        self._anchor: tuple[float, float] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
         self.first: float | None = None
         self.last: float | None = None
-        self.read: Line = {}
-        self.container_s: float | None = None
-        self.waits: list[Span] = []
-        self.settled_at: float | None = None
-        self.released: float | None = None
-        self.clock_s: float | None = None
-        self.late = ""
-        self.spawned: dict[str, tuple[float, int | None, int | None]] = {}  # when, rank, pid
-        self.wrote: dict[str, float] = {}
-        self.exits: dict[str, tuple[float, Line]] = {}
-        self.steps: dict[int, Thinned] = {}
-        self.saved: list[Span] = []
-        self.signals: list[tuple[float, str]] = []
-        self.hangs: list[tuple[float, str, float | None]] = []  # when, what, since when
-        self.slows: list[tuple[bool, float]] = []  # changes of a slow job: True for a recovery, and since when
-        self.evidence: list[Line] = []
-        self.troubles: list[str] = []
-        self.failing: float | None = None
-        self.done: float | None = None
-        self.decided: tuple[float, Outcome | None, str] | None = None  # when, outcome, by
-        self.end: tuple[float, Outcome | None, int | None] | None = None  # when, outcome, exit code
-        self.starts = 0
-        self.spoilt = 0  # lines that are no events
+        self.steps: dict[int, list[Seen]] = {}
+        self._kept: dict[str, dict[object, dict[str, Any]]] = defaultdict(dict)
+        self._steps: dict[int, Thinned] = {}
         self._added = 0
         self._skipped: tuple[float, Line] | None = None  # the last event of steps that was passed over
         self._passed = 0
-        self._anchor: tuple[float, float] | None = None
-        self._before = before and before._anchor
 
     def feed(self, data: bytes) -> None:
         try:
             line = json.loads(data)
         except (ValueError, RecursionError):
-            self.spoilt += 1
-            return
+            line = None
         event = line.get("event") if isinstance(line, dict) else None
-        hear = _HEARD.get(event) if isinstance(event, str) else None
         at = self._at(line) if isinstance(event, str) else None
-        if at is None:
+        if at is None or not isinstance(event, str):
             self.spoilt += 1
             return
-        if event == "read" and self.first is not None:
-            self._again(at)
+        if event == "read":
+            self.starts += 1
+            if self.first is not None:
+                self._begin()
         self.first = at if self.first is None else min(self.first, at)
         self.last = at if self.last is None else max(self.last, at)
-        if hear:
-            hear(self, at, line)
-
-    def _again(self, at: float) -> None:
-        """A start that writes behind what an earlier one has left in the same folder: the last one counts."""
-        starts, spoilt, anchor, before = self.starts, self.spoilt, self._anchor, self._before
-        self.__init__()  # type: ignore[misc]
-        self.starts, self.spoilt, self._anchor, self._before = starts, spoilt, anchor, before
+        self._take(event, at, line)
 
     def _at(self, line: Line) -> float | None:
         clock = checked.number(line.get("monotonic"))
@@ -110,120 +100,110 @@ class Told:
             at = self._anchor[0] + clock - self._anchor[1]
             return at if 0 <= clock - self._anchor[1] < 1e9 else None
         at_wall = checked.time(line.get("time"))
-        if clock is not None and self._before and 0 <= clock - self._before[1] < 1e9:
-            at_wall = self._before[0] + clock - self._before[1]
         if at_wall is not None and clock is not None:
             self._anchor = (at_wall, clock)
         return at_wall
 
-    def _read(self, at: float, line: Line) -> None:
-        self.starts += 1
-        self.read = line
-        seconds = checked.number(line.get("container_s"))
-        self.container_s = seconds if seconds is not None and 0 <= seconds < 1e7 else None
+    def _take(self, event: str, at: float, line: Line) -> None:
+        if event == "steps":
+            self._passed += self._added > MOST_ADDED
+            self._skipped = (at, line) if self._passed % EVERY else None
+            if not self._skipped:
+                self._take_steps(at, line)
+        elif event == "waited":
+            kind = checked.field("kind", line)
+            wait = next((each for each in self.of("wait") if each["kind"] == kind and "ended" not in each), {})
+            wait["ended"] = at
+        elif event in KEPT:
+            fields = KEPT[event]
+            kept = self._kept[event]
+            most = MOST_NAMES if "name" in fields else SAVED * MOST if event == "saved" else MOST
+            values = {"at": at, **{name: checked.field(name, line) for name in fields}}
+            if len(kept) < most:
+                kept.setdefault(values.get("name", len(kept)), values)
 
-    def _wait(self, at: float, line: Line) -> None:
-        if len(self.waits) < MOST:
-            self.waits.append(Span(checked.text(line.get("kind"), 40), at, None, checked.text(line.get("what"), 300)))
-
-    def _waited(self, at: float, line: Line) -> None:
-        kind = checked.text(line.get("kind"), 40)
-        for number, wait in enumerate(self.waits):
-            if wait.kind == kind and wait.ended is None:
-                self.waits[number] = Span(kind, wait.began, at, wait.text)
-                return
-
-    def _settled(self, at: float, line: Line) -> None:
-        self.settled_at = at
-
-    def _released(self, at: float, line: Line) -> None:
-        self.released, self.late = at, checked.text(line.get("late"), 600)
-        shift = checked.number(line.get("clock_s"))
-        self.clock_s = shift if shift is not None and abs(shift) < MOST_CLOCK_S else None
-
-    def _spawn(self, at: float, line: Line) -> None:
-        name = checked.text(line.get("name"), 80)
-        if len(self.spawned) < MOST_NAMES:
-            self.spawned.setdefault(name, (at, checked.index(line.get("rank")), checked.whole(line.get("pid"))))
-
-    def _wrote(self, at: float, line: Line) -> None:
-        if len(self.wrote) < MOST_NAMES:
-            self.wrote.setdefault(checked.text(line.get("name"), 80), at)
-
-    def _exit(self, at: float, line: Line) -> None:
-        name = checked.text(line.get("name"), 80)
-        if len(self.exits) < MOST_NAMES:
-            kept = {key: line.get(key) for key in ("rank", "pid", "exit_code", "signal", "max_rss_kb")}
-            self.exits.setdefault(name, (at, kept))
-
-    def _steps(self, at: float, line: Line) -> None:
-        self._passed += self._added > MOST_ADDED
-        if self._passed % EVERY:
-            self._skipped = (at, line)
-            return
-        self._skipped = None
-        self._take_steps(at, line)
+    def _take_steps(self, at: float, line: Line) -> None:
+        for group in map(checked.each_of, checked.each_of(line.get("ranks"))[:MOST]):
+            ago = checked.seconds(group[5]) if len(group) > 5 else None
+            first, last, epoch, step = map(checked.whole, group[:4] if ago is not None else [None] * 4)
+            if ago is None or first is None or last is None or epoch is None or step is None:
+                continue
+            if 0 <= first <= last < min(first + MOST_NAMES, 1 << 20):
+                seen = Seen(at - ago, epoch, step)
+                self._added += last - first + 1
+                for rank in range(first, last + 1):
+                    if rank in self._steps or len(self._steps) < MOST_NAMES:
+                        self._steps.setdefault(rank, Thinned()).add(seen)
 
     def finish(self) -> None:
         """There is no more."""
         if self._skipped:
             self._take_steps(*self._skipped)
+        self.steps = {rank: steps.all() for rank, steps in self._steps.items()}
 
-    def _take_steps(self, at: float, line: Line) -> None:
-        for group in checked.each_of(line.get("ranks"))[:MOST]:
-            values = [checked.number(each) for each in checked.each_of(group)]
-            if len(values) < 6 or None in values:
-                continue
-            first, last, epoch, step, _, ago = (each or 0.0 for each in values[:6])
-            if 0 <= first <= last < min(first + MOST_NAMES, 1 << 20) and 0 <= ago < 1e7 and abs(epoch) < 1e15 and abs(step) < 1e15:
-                seen = Seen(at - ago, int(epoch), int(step))
-                self._added += int(last) - int(first) + 1
-                for rank in range(int(first), int(last) + 1):
-                    if rank in self.steps or len(self.steps) < MOST_NAMES:
-                        self.steps.setdefault(rank, Thinned()).add(seen)
+    def move(self, seconds: float) -> None:
+        """Add so many seconds to all times: from this node's clock to node 0's."""
+        if not seconds or self.first is None or self.last is None:
+            return
+        self.first, self.last = self.first + seconds, self.last + seconds
+        for line in (line for lines in self._kept.values() for line in lines.values()):
+            line.update({name: line[name] + seconds for name in ("at", "ended") if name in line})
+        moved: dict[Seen, Seen] = {}  # ranks that went on together share it: there may be very many
+        self.steps = {
+            rank: [moved.setdefault(seen, Seen(seen.at + seconds, seen.epoch, seen.step)) for seen in steps]
+            for rank, steps in self.steps.items()
+        }
 
-    def _saved(self, at: float, line: Line) -> None:
-        seconds, ago = checked.number(line.get("seconds")), checked.number(line.get("ago_s"))
-        if seconds is not None and ago is not None and 0 <= seconds < 1e7 and 0 <= ago < 1e7 and len(self.saved) < 40 * MOST:
-            self.saved.append(Span("saving", at - ago - seconds, at - ago))
+    # Events that were kept. `since` is by node 0's clock.
 
-    def _signal(self, at: float, line: Line) -> None:
-        if len(self.signals) < MOST:
-            self.signals.append((at, checked.text(line.get("signal"), 40)))
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Return the events of one kind, in their order."""
+        return list(self._kept[event].values())
 
-    def _hang(self, at: float, line: Line) -> None:
-        if len(self.hangs) < MOST:
-            self.hangs.append((at, checked.text(line.get("text")), checked.time(line.get("since"))))
+    def named(self, event: str) -> Mapping[Any, Line]:
+        """Return the events of one kind by the names of their processes."""
+        return self._kept[event]
 
-    def _slow(self, at: float, line: Line) -> None:
-        if len(self.slows) < MOST:
-            since = checked.time(line.get("since"))
-            self.slows.append((line.get("over") is True, at if since is None else since))
+    def one(self, event: str) -> Line:
+        """Return an event that comes once: the first one of a decision, the last one of others; an empty one for none."""
+        found = self.of(event)
+        return NOTHING if not found else found[0] if event in ("failing", "ending") else found[-1]
 
-    def _evidence(self, at: float, line: Line) -> None:
-        if len(self.evidence) < MOST:
-            self.evidence.append({key: line.get(key) for key in ("number", "why", "folder")})
+    @property
+    def late(self) -> str:
+        """Who was waited for at the muster."""
+        return str(self.one("released").get("late", ""))
 
-    def _trouble(self, at: float, line: Line) -> None:
-        if len(self.troubles) < MOST:
-            self.troubles.append(checked.text(line.get("text"), 400))
+    @property
+    def clock_s(self) -> float | None:
+        """Seconds that the muster measured between this node's clock and node 0's."""
+        seconds: float | None = self.one("released").get("clock_s")
+        return seconds
 
-    def _failing(self, at: float, line: Line) -> None:
-        self.failing = at if self.failing is None else self.failing
+    @property
+    def first_output(self) -> float | None:
+        return min((line["at"] for line in self.of("first output")), default=None)
 
-    def _done(self, at: float, line: Line) -> None:
-        self.done = at
+    @property
+    def first_step(self) -> float | None:
+        return min((steps[0].at for steps in self.steps.values()), default=None)
 
-    def _ending(self, at: float, line: Line) -> None:
-        self.decided = self.decided or (at, checked.outcome(line.get("outcome")), checked.text(line.get("by")))
+    @property
+    def began(self) -> float | None:
+        """Time of the start of the container."""
+        return None if self.first is None else self.first - (self.one("read").get("container_s") or 0.0)
 
-    def _end(self, at: float, line: Line) -> None:
-        self.end = (at, checked.outcome(line.get("outcome")), checked.whole(line.get("exit_code")))
+    @property
+    def failed(self) -> float | None:
+        """Time of what decided, good or bad."""
+        return min((line["at"] for line in map(self.one, ("ending", "failing")) if line), default=None)
 
+    @property
+    def waits(self) -> list[Span]:
+        return [Span(each["kind"], each["at"], each.get("ended"), each["what"]) for each in self.of("wait")]
 
-_HEARD: dict[str, Callable[[Told, float, Line], None]] = {
-    "read": Told._read, "wait": Told._wait, "waited": Told._waited, "settled": Told._settled, "released": Told._released,
-    "spawn": Told._spawn, "first output": Told._wrote, "exit": Told._exit, "steps": Told._steps, "saved": Told._saved,
-    "signal": Told._signal, "hang": Told._hang, "slow": Told._slow, "evidence": Told._evidence, "trouble": Told._trouble,
-    "failing": Told._failing, "done": Told._done, "ending": Told._ending, "end": Told._end,
-}  # fmt: skip
+    @property
+    def saved(self) -> list[Span]:
+        """Times of checkpoints."""
+        known = (each for each in self.of("saved") if None not in each.values())
+        return [Span("saving", each["at"] - each["ago_s"] - each["seconds"], each["at"] - each["ago_s"]) for each in known]

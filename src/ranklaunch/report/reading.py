@@ -18,7 +18,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.fields import NOTHING
 from ranklaunch.logs.written import Point, Written
 from ranklaunch.report import checked
-from ranklaunch.report.node_events import Told
+from ranklaunch.report.node_events import NodeEvents
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 
@@ -70,7 +70,7 @@ class Left:
     plan: Mapping[str, Any]
     verdict: Mapping[str, Any]
     round: Mapping[str, Any]
-    told: Told
+    events: NodeEvents
     logs: frozenset[str] = frozenset()
     evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
     written: tuple[tuple[Point, ...], ...] = ()
@@ -93,11 +93,11 @@ class Reader:
         """Of all jobs, nodes and attempts, by their numbers. Raises ConfigError where there is none."""
         if os.path.isfile(self.top):
             self._open_file()
-            return [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
+            return [self._top()]
         is_one = bool(_ATTEMPT.fullmatch(os.path.basename(self.top)))
         found = [] if is_one else [Place(os.path.join(self.top, below), below, *_numbers(below.split("/"))) for below in self._found()]
         if not found and self._is_ours(self.top):
-            found = [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
+            found = [self._top()]
         if not found:
             raise ConfigError(list(self._nothing()))
         tried = [place.path for place in found if os.path.lexists(os.path.join(place.path, folders.COMMAND))]
@@ -105,6 +105,9 @@ class Reader:
             msg = f"{self.top}: experiments of a search, each a job of its own; name one of them, such as {tried[0]}"
             raise ConfigError(msg)
         return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
+
+    def _top(self) -> Place:
+        return Place(self.top, "", *_numbers(self.top.split("/")[-3:]))
 
     def _open_file(self) -> None:
         """Of a verdict that was copied under a name of its own, nothing beside it is read."""
@@ -132,52 +135,53 @@ class Reader:
     def left(self, place: Place) -> Iterator[Left]:
         """Of the first round, and of each restart in place."""
         names = self._names(place.below) if self._verdict == folders.VERDICT else [self._verdict]
-        left = self._left(place, 0, place.below, names)
-        yield left
+        yield self._left(place, 0, place.below, names)
         for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names or ()) if found):
             below = os.path.join(place.below, name)
-            left = self._left(place, number, below, self._names(below), left.told)
-            yield left
+            yield self._left(place, number, below, self._names(below))
 
     def tail(self, below: str) -> tuple[str, ...]:
         """The last lines of a log; of one line that is longer than what is read, its end."""
-        try:
-            with open(disk.own(os.path.join(self.top, below)), "rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - TAIL))
-                data = file.read(TAIL)
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, ConfigError) as error:
-            self._unread(below, error)
-            return ()
+        data, size = b"", 0
+        with self._reading(below, missing=True), self._open(below) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            data = file.read(TAIL)
         behind = data.partition(b"\n")[2] if size > TAIL else b""
-        whole = behind or data
-        written = whole.decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
-        return checked.lines(line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")) if written else ()
+        written = (behind or data).decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
+        return checked.lines([line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")]) if written else ()
 
     def json_of(self, below: str, most: int = MOST_VERDICT) -> Any:
         """None where there is none; what cannot be read is told."""
-        try:
-            data = disk.read(disk.own(os.path.join(self.top, below)), most + 1)
-        except FileNotFoundError:
+        data = None
+        with self._reading(below, missing=True), self._open(below) as file:
+            data = file.read(most + 1)
+        if data is None:
             return None
-        except (OSError, ValueError, ConfigError) as error:
-            self._unread(below, error)
-            return None
+        if len(data) > most:
+            return self.trouble(f"{below}: larger than {most >> 20} MB, and left out")
         try:
-            return json.loads(data) if len(data) <= most else self.trouble(f"{below}: larger than {most >> 20} MB, and left out")
+            return json.loads(data)
         except (ValueError, RecursionError):
-            self.trouble(f"{below}: is no whole JSON, and left out")
-            return None
+            return self.trouble(f"{below}: is no whole JSON, and left out")
+
+    def _open(self, below: str) -> BinaryIO:
+        """Raises OSError and ConfigError, the latter for what is no regular file."""
+        return open(disk.own(os.path.join(self.top, below)), "rb")
+
+    @contextlib.contextmanager
+    def _reading(self, below: str, *, missing: bool = False) -> Iterator[None]:
+        """Note what cannot be read. missing: unless it is not there."""
+        try:
+            yield
+        except (OSError, ValueError, ConfigError) as error:
+            if not (missing and isinstance(error, FileNotFoundError)):
+                self.trouble(f"{below or self.top}: {getattr(error, 'strerror', '') or error}")
 
     def trouble(self, text: str) -> None:
         shown = checked.text(text, 400)
         if len(self.troubles) < checked.MOST_LINES and shown not in self.troubles:
             self.troubles.append(shown)
-
-    def _unread(self, below: str, error: Exception) -> None:
-        self.trouble(f"{below or self.top}: {getattr(error, 'strerror', '') or error}")
 
     def exceptions(self, below: str) -> Iterator[Record]:
         """Exception records of one round, and what the processes that wrote them recorded of their start, in one folder of nodes."""
@@ -198,7 +202,8 @@ class Reader:
                 self.trouble(f"{below}: records of exceptions are left out: all of them have more than {RECORDS >> 20} MB")
                 return
             try:
-                data = disk.read(disk.own(os.path.join(self.top, below, name)), records.MOST_BYTES + 1)
+                with self._open(os.path.join(below, name)) as file:
+                    data = file.read(records.MOST_BYTES + 1)
             except (OSError, ValueError, ConfigError):  # a link or a FIFO among them is no record
                 continue
             self._record_bytes -= len(data) + LEAST_RECORD
@@ -244,28 +249,27 @@ class Reader:
         """A folder of several that one player of a simulation has left files in, too, is none."""
         return any(os.path.lexists(os.path.join(folder, name)) for name in _OURS) or bool(_ATTEMPT.fullmatch(os.path.basename(folder)))
 
-    def _left(self, place: Place, restart: int, below: str, names: list[str] | None, before: Told | None = None) -> Left:
+    def _left(self, place: Place, restart: int, below: str, names: list[str] | None) -> Left:
         known = set(names or ())
-        told = Told(before)
-        unread = names is None or (folders.EVENTS in known and not self._feed(os.path.join(below, folders.EVENTS), told))
-        values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (self._verdict, folders.ROUND)}
-        unread = unread or (self._verdict in known and values[self._verdict] is None)
+        events, is_read = NodeEvents(), names is not None
+        if folders.EVENTS in known:
+            is_read = self._feed(os.path.join(below, folders.EVENTS), events)
+        verdict, round_ = (self.json_of(os.path.join(below, name)) if name in known else None for name in (self._verdict, folders.ROUND))
         return Left(
             place, restart, below,
             plan=checked.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
-            verdict=checked.mapping(values[self._verdict]), round=checked.mapping(values[folders.ROUND]), told=told,
+            verdict=checked.mapping(verdict), round=checked.mapping(round_), events=events,
             logs=frozenset(name for name in known if name.endswith((".log", ".txt"))),
             evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
             written=tuple(self._written([os.path.join(below, name) for name in sorted(known) if _TIMES.fullmatch(name)])),
-            unread=unread,
+            unread=not is_read or (self._verdict in known and verdict is None),
         )  # fmt: skip
 
     def _plan(self, below: str) -> Any:
         """One that names thousands of nodes is large, and all say the same."""
-        try:
+        size = self._plans + 1
+        with contextlib.suppress(OSError):
             size = os.lstat(os.path.join(self.top, below)).st_size
-        except OSError:
-            return None
         if size > self._plans:
             return None
         self._plans -= size
@@ -279,20 +283,15 @@ class Reader:
 
     def _names(self, below: str) -> list[str] | None:
         """None where the folder cannot be read, which is told."""
-        try:
+        with self._reading(below):
             return os.listdir(os.path.join(self.top, below))
-        except OSError as error:
-            self._unread(below, error)
-            return None
+        return None
 
     def _folders(self, below: str) -> list[str]:
         """Real ones: a link may lead to itself."""
-        try:
-            with os.scandir(os.path.join(self.top, below)) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
-        except OSError as error:
-            self._unread(below, error)
-            return []
+        with self._reading(below), os.scandir(os.path.join(self.top, below)) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+        return []
 
     # Output
 
@@ -300,68 +299,54 @@ class Reader:
         """A file that is too large is left out, and with it what it is about. Nodes that share a folder have one each."""
         for below in files:
             written = Written()
-            try:
-                with open(disk.own(os.path.join(self.top, below)), "rb") as file:
-                    size = os.fstat(file.fileno()).st_size
-                    if size > self._times:
-                        self.trouble(f"{below}: {size >> 20} MB; when what was written is left out")
-                        continue
-                    self._times -= size
-                    written.feed_all(file.read(BLOCK) for _ in range(0, size, BLOCK))
-            except (OSError, ValueError, ConfigError) as error:
-                self._unread(below, error)
+            with self._reading(below), self._open(below) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > self._times:
+                    self.trouble(f"{below}: {size >> 20} MB; when what was written is left out")
+                    continue
+                self._times -= size
+                written.feed_all(file.read(BLOCK) for _ in range(0, size, BLOCK))
             yield tuple(written.points)
 
     # Events
 
-    def _feed(self, below: str, told: Told) -> bool:
-        """Whether they could be read, as far as they are to be."""
-        try:
-            with open(disk.own(os.path.join(self.top, below)), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                most = max(LEAST_EVENTS, min(size, self._events // 2))
-                self._events -= min(size, most)
-                if size > most:
-                    _take(file, most // 2, told)
-                    file.seek(size - most // 2)
-                    file.readline(MOST_LINE)
-                _take(file, size, told)
-                told.finish()
-        except (OSError, ValueError, ConfigError) as error:
-            self._unread(below, error)
-            return False
-        if size > most:
-            self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
-        return True
+    def _feed(self, below: str, events: NodeEvents) -> bool:
+        """Return True if they could be read, as far as they are to be."""
+        with self._reading(below), self._open(below) as file:
+            size = os.fstat(file.fileno()).st_size
+            most = max(LEAST_EVENTS, min(size, self._events // 2))
+            self._events -= min(size, most)
+            if size > most:
+                _take(file, most // 2, events)
+                file.seek(size - most // 2)
+                file.readline(MOST_LINE)
+                self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
+            _take(file, size, events)
+            events.finish()
+            return True
+        return False
 
 
 def _is_verdict(data: Any) -> bool:
     return isinstance(data, dict) and "outcome" in data and "exit_code" in data
 
 
-def _take(file: BinaryIO, end: int, told: Told) -> None:
+def _take(file: BinaryIO, end: int, events: NodeEvents) -> None:
     """The lines up to there. What is longer than a line of ours is none."""
     left, within = end - file.tell(), False  # a line that is too long
     while left > 0 and (line := file.readline(MOST_LINE)):
         left -= len(line)
         ended = line.endswith(b"\n")
         if within or (len(line) == MOST_LINE and not ended):
-            told.spoilt += not within
+            events.spoilt += not within
             within = not ended
         elif line.strip():
-            told.feed(line)
+            events.feed(line)
 
 
 def _numbers(parts: list[str]) -> tuple[int | None, int | None, str]:
     """node, attempt and job, as the names of folders tell."""
-    found: dict[str, str] = {}
-    for part in parts:
-        for key, pattern in (("node", _NODE), ("attempt", _ATTEMPT), ("job", _JOB)):
-            match = pattern.fullmatch(part)
-            if match:
-                found[key] = match[1]
-    return (
-        int(found["node"]) if "node" in found else None,
-        int(found["attempt"]) if "attempt" in found else None,
-        found.get("job", ""),
+    node, attempt, job = (
+        ([match[1] for match in map(pattern.fullmatch, parts) if match] or [""])[-1] for pattern in (_NODE, _ATTEMPT, _JOB)
     )
+    return int(node) if node else None, int(attempt) if attempt else None, job

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ranklaunch.fields import NOTHING
 from ranklaunch.report import checked
+from ranklaunch.report.checked import each_of, field, filled, mapping
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
 from ranklaunch.verdict import endings
 from ranklaunch.verdict.model import MOST_RULES
@@ -14,27 +16,26 @@ from ranklaunch.verdict.model import Culprit as Judged
 
 MOST_NODES = 65536
 MOST_DIFFERENCES = 40
+MOST_CULPRITS = 64
+
+
+def _each(value: object, most: int) -> Iterator[Mapping[str, Any]]:
+    yield from map(mapping, each_of(value)[:most])
 
 
 def culprit(value: object) -> Culprit | None:
-    found = checked.mapping(value)
-    node = checked.index(found.get("node"))
-    if node is None:
+    data = mapping(value)
+    if field("node", data) is None:
         return None
-    error = _error(found.get("error"))
-    if error and found.get("out_of_memory") is True:  # whatever its words are about
-        error = replace(error, meaning="", remedy="", retry="")
-    return Culprit(
-        name=checked.text(found.get("name"), 120), node=node, rank=checked.index(found.get("rank")),
-        host=checked.text(found.get("host"), 255),
-        pid=checked.whole(found.get("pid")), exit_code=checked.whole(found.get("exit_code")), signal=checked.text(found.get("signal"), 40),
-        out_of_memory=found.get("out_of_memory") is True, time=checked.text(found.get("time"), 40),
-        last_lines=checked.lines(checked.each_of(found.get("last_lines"))), error=error, meaning=_meaning(found, error),
-    )  # fmt: skip
+    error = filled(KnownError, mapping(data.get("error")))
+    found = filled(Culprit, data, "meaning", "log", error=error if error.name else None)
+    if found.error and found.out_of_memory:  # whatever its words are about
+        found = replace(found, error=replace(error, meaning="", remedy="", retry=""))
+    return found if found.error and not found.out_of_memory else replace(found, meaning=_meaning(found))
 
 
-def culprits(value: object) -> tuple[Culprit, ...]:
-    return tuple(filter(None, map(culprit, checked.each_of(value)[:64])))
+def culprits(value: object) -> Iterator[Culprit]:
+    return filter(None, map(culprit, each_of(value)[:MOST_CULPRITS]))
 
 
 def sent(victims: object) -> dict[str, str]:
@@ -43,108 +44,77 @@ def sent(victims: object) -> dict[str, str]:
     return {checked.text(each.get("name"), 120): checked.text(each.get("signal"), 40) for each in found}
 
 
-def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
-    of_memory = found.get("out_of_memory") is True
-    code = checked.whole(found.get("exit_code"))
-    signal = checked.text(found.get("signal"), 40) or None
-    return "" if error and not of_memory else endings.meaning(Judged(0, None, None, code or 0, signal, of_memory, ()))
-
-
-def _error(value: object) -> KnownError | None:
-    found = checked.mapping(value)
-    name = checked.text(found.get("name"), 120)
-    if not name:
-        return None
-    line = next(iter(checked.lines([found.get("line")])), "")
-    texts = {key: checked.text(found.get(key)) for key in ("meaning", "remedy", "source", "retry")}
-    return KnownError(name, checked.text(found.get("kind"), 40), line, **texts)
+def _meaning(found: Culprit) -> str:
+    return endings.meaning(Judged(0, None, None, found.exit_code or 0, found.signal or None, found.out_of_memory, ()))
 
 
 def because(value: object) -> tuple[str, ...]:
     """Return the rules that decided, each with its words in brackets behind it."""
-    found = (checked.mapping(each) for each in checked.each_of(value)[:MOST_RULES])
-    rules = ((checked.text(each.get("rule"), 80), checked.text(each.get("says"), 300)) for each in found)
+    rules = ((field("rule", each), field("says", each)) for each in _each(value, MOST_RULES))
     return tuple(f"{rule} ({says})" if says else rule for rule, says in rules if rule)
 
 
 def hang(value: object) -> Hang | None:
     """The alarm that stood at the end."""
-    found = checked.mapping(value)
-    if not found:
-        return None
-    return Hang(checked.time(found.get("since")), None, "", checked.texts(found.get("signals")), tuple(_suspects(found.get("suspects"))))
+    found = mapping(value)
+    return filled(Hang, found, "ended", "text", suspects=tuple(_suspects(found.get("suspects")))) if found else None
 
 
 def _suspects(value: object) -> Iterator[Suspect]:
-    for each in map(checked.mapping, checked.each_of(value)[:64]):
-        rank, node = checked.index(each.get("rank")), checked.index(each.get("node"))
-        if rank is not None:
-            yield Suspect(rank, -1 if node is None else node, checked.text(each.get("why")), checked.text(each.get("file"), 600))
+    for each in _each(value, MOST_CULPRITS):
+        node = field("node", each)
+        if field("rank", each) is not None:
+            yield filled(Suspect, each, "log", node=-1 if node is None else node)
 
 
 def suspect_host(value: object) -> SuspectHost | None:
-    found = checked.mapping(value)
-    host, node = checked.text(found.get("host"), 255), checked.index(found.get("node"))
-    return SuspectHost(host, node, checked.text(found.get("why"))) if host and node is not None else None
+    found = filled(SuspectHost, mapping(value))
+    return found if found.host and found.node is not None else None
 
 
 def stop(values: Iterable[object]) -> str:
     """What a stop request did to the ranks. values: what the verdict of each node says of its own."""
-    found = [each for each in map(checked.mapping, values) if each]
-    if not found:
+    stops = [each for each in map(mapping, values) if each]
+    if not stops:
         return ""
-    caught, ended, killed = (
-        sum(len(checked.each_of(each.get(key))) for each in found) for key in ("caught_by", "ended_by_themselves", "killed")
-    )
-    seconds = [number for number in (checked.number(each.get("seconds")) for each in found) if number is not None]
-    said = [checked.text(each.get("saved"), 20) or "unknown" for each in found]
-    saved = next((word for word in ("no", "unknown") if word in said), said[0])
-    took = f" after {max(seconds):.1f} s" if seconds else ""
-    how = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed{took}"
-    return f"{checked.text(found[0].get('signal'), 40)}: {how}; saved: {saved}"
+    caught, ended, killed = (sum(len(each_of(each.get(key))) for each in stops) for key in ("caught_by", "ended_by_themselves", "killed"))
+    took = max((seconds for seconds in (checked.number(each.get("seconds")) for each in stops) if seconds is not None), default=None)
+    answers = [field("saved", each) or "unknown" for each in stops]
+    saved = next((word for word in ("no", "unknown") if word in answers), answers[0])
+    how = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed"
+    return f"{field('signal', stops[0])}: {how}{'' if took is None else f' after {took:.1f} s'}; saved: {saved}"
 
 
 def job(plans: Iterable[Mapping[str, Any]]) -> Job:
     """By the first of them that says anything."""
-    plan = next((plan for plan in plans if checked.mapping(plan.get("job"))), None)
+    plan = next((plan for plan in plans if mapping(plan.get("job"))), None)
     if plan is None:
         return Job()
-    of_job, muster = checked.mapping(plan["job"]), checked.mapping(plan.get("muster"))
-    process = next(iter(checked.each_of(plan.get("processes"))), None)
-    argv = checked.mapping(process).get("argv")
+    of_job, process, watch = mapping(plan["job"]), next(_each(plan.get("processes"), 1), NOTHING), mapping(plan.get("watch"))
+    limits = (checked.number(watch.get(name)) or 0.0 if watch.get("hang") != "off" else 0.0 for name in ("hang_s", "first_step_s"))
+    facts = mapping(mapping(plan.get("muster")).get("facts"))
     return Job(
-        name=checked.text(of_job.get("name"), 255), platform=checked.text(plan.get("platform"), 60),
-        method=checked.text(plan.get("method"), 60),
-        why=checked.text(plan.get("why"), 400), command=checked.texts(argv, 400), world_size=checked.whole(of_job.get("world_size")) or 0,
-        accelerator=checked.text(of_job.get("accelerator"), 20), nodes=tuple(_nodes(of_job.get("nodes"))),
-        ranklaunch=checked.text(checked.mapping(muster.get("facts")).get("ranklaunch"), 40), **_limits(checked.mapping(plan.get("watch"))),
+        field("name", of_job), field("platform", plan), field("method", plan), field("why", plan), checked.texts(process.get("argv"), 400),
+        field("world_size", of_job) or 0, field("accelerator", of_job), tuple(_nodes(of_job.get("nodes"))), field("ranklaunch", facts),
+        *limits,
     )  # fmt: skip
 
 
-def _limits(watch: Mapping[str, Any]) -> dict[str, float]:
-    """Return the limits of the hang alarm, {} where nobody watches or nothing tells."""
-    found = {name: checked.number(watch.get(name)) for name in ("hang_s", "first_step_s")} if watch.get("hang") != "off" else {}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def _nodes(value: object) -> Iterator[Node]:
-    for each in map(checked.mapping, checked.each_of(value)[:MOST_NODES]):
-        index = checked.index(each.get("index"))
-        if index is not None:
-            slots, first = checked.index(each.get("slots")) or 0, checked.index(each.get("first_rank")) or 0
-            yield Node(index, checked.text(each.get("host"), 255), slots, first)
+    for each in _each(value, MOST_NODES):
+        if field("index", each) is not None:
+            yield filled(Node, each, slots=field("slots", each) or 0, first_rank=field("first_rank", each) or 0)
 
 
 def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...]:
     """Of what nodes compare when they meet. plans: by node. One that starts no ranks, as under mpirun all but node 0, says less."""
     starts = {node for node, plan in plans.items() if plan.get("processes") != []}
-    facts = {node: checked.mapping(checked.mapping(plan.get("muster")).get("facts")) for node, plan in plans.items()}
-    told = {node: found for node, found in facts.items() if found}
+    facts = {node: mapping(mapping(plan.get("muster")).get("facts")) for node, plan in plans.items()}
     found = []
-    for name in sorted({name for each in told.values() for name in each}):
+    for name in sorted({name for each in facts.values() for name in each}):
         values: dict[str, list[int]] = {}
-        for node, each in told.items():
-            if name in each or node in starts:
+        for node, each in facts.items():
+            if name in each or (each and node in starts):
                 values.setdefault(checked.text(each.get(name), 200), []).append(node)
         if len(values) > 1:
             by_size = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -154,10 +124,9 @@ def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...
 
 def stacks_of(summary: object) -> Iterator[tuple[int, str, str, str]]:
     """Yield rank, state, stack of its main thread, and source line of its innermost frame, of each rank in a summary of evidence."""
-    ranks = checked.mapping(checked.mapping(summary).get("ranks"))
-    for name, told in list(ranks.items())[:MOST_NODES]:
-        stack = checked.mapping(told).get("stack")
-        frames = [checked.text(frame, 300) for frame in checked.each_of(stack)[:20]] if isinstance(stack, list) else []
+    ranks = mapping(mapping(summary).get("ranks"))
+    for name, each in list(ranks.items())[:MOST_NODES]:
+        rank = mapping(each)
         if name.isdecimal() and len(name) < 8:
-            state, call = (checked.text(checked.mapping(told).get(key), most) for key, most in (("state", 8), ("call", 300)))
-            yield int(name), state, "\n".join(frames), call
+            frames = (checked.text(frame, 300) for frame in each_of(rank.get("stack"))[:20])
+            yield int(name), field("state", rank), "\n".join(frames), field("call", rank)

@@ -48,6 +48,4 @@ class Ends(TypedDict):
 
 
 WITHOUT_DEFAULTS = (Record, Raised, Process)  # of these, fields that have their default are not written
-# Fields whose types say less than is known.
-KNOWN = {(RankEnd, "records"): tuple[Record, ...], (OtherProcess, "records"): tuple[Record, ...]}
 DOCUMENTS: Mapping[str, Any] = {"ends": Ends}

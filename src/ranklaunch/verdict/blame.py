@@ -8,14 +8,32 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 from ranklaunch import errors, showing
-from ranklaunch.fields import as_dict
-from ranklaunch.verdict.model import ELSEWHERE, LATE, MOST_RULES, NO, YES, Because, Culprit, KnownError, Note, Of
+from ranklaunch.fields import as_dict, names
+from ranklaunch.verdict import endings, reasons
+from ranklaunch.verdict.model import (
+    CAUSE,
+    CONSEQUENCE,
+    ELSEWHERE,
+    LATE,
+    MOST_RULES,
+    NO,
+    STOPPED,
+    UNKNOWN,
+    YES,
+    Culprit,
+    Finish,
+    Judgement,
+    Note,
+    Suspect,
+    tells_why,
+)  # fmt: skip
 
-CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"
+__all__ = ["CAUSE", "CONSEQUENCE", "UNKNOWN", "Finish", "Judgement", "Suspect", "tells_why"]  # values of verdict.model, for callers
+
 RETRY = {
     NO: "started as it is, the job ends the same way",
     YES: "to start the job anew may be enough",
@@ -24,11 +42,9 @@ RETRY = {
 RANKLAUNCH = "ranklaunch"  # name of a culprit: ranklaunch itself
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
+_MOST_EARLY = 2  # failures before a stop
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
 OF_PEERS = ("SIGABRT", 1, 128 + 6)  # how a rank ends, by its framework or its author, when it has lost another one
-KILLED = "process-killed"  # as a shell says of its program
-# Consequences of what became of a process that the rank itself had started.
-OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 OF_NO_OTHER = (CAUSE, UNKNOWN)  # kinds of errors that tell neither of another failure nor of a stop
 LOST_CHILDREN = ("torch-dataloader-worker-died", "python-process-pool-broken")  # the output above says why
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
@@ -45,49 +61,8 @@ WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 300  # characters of the line that says why
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
-    culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
-    records; () where the rules of verdict.decided do."""
-
-    node: int
-    at: float
-    outcome: str
-    exit_code: int
-    reason: str = ""
-    culprit: Culprit | None = None
-    late: bool = False
-    because: tuple[Because, ...] = ()
-
-    @property
-    def is_consequence(self) -> bool:
-        culprit = self.culprit
-        return bool(culprit and culprit.error and not tells_why(culprit.error) and not culprit.out_of_memory)
-
-
-@dataclass(frozen=True)
-class Finish:
-    """A rank (None: all of a node's) that ended with 0 by itself. at: as in Suspect."""
-
-    node: int
-    rank: int | None
-    at: float
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What is the same in the verdicts of all nodes."""
-
-    outcome: str
-    exit_code: int
-    reason: str
-    culprit: Culprit | None = None
-    failures: tuple[Culprit, ...] = ()
-    notes: tuple[str, ...] = ()
-    because: tuple[Because, ...] = ()
+_LENGTHS = {"reason": SAID, "host": HOST, **dict.fromkeys(("name", "time", "signal", "rule"), WORD)}  # of fields; of others: LINE
+_Message = TypeVar("_Message", Suspect, Finish, Judgement, Note)
 
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[Note] = ()) -> Judgement:
@@ -101,35 +76,22 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit and not _only_waited_for(s))[:MOST_FAILURES],
-        notes=_noted([*_endings().notes_of([first, *others], sentence, notes)], tuple(_early(first, finishes)), culprit),
-        because=_rules(first, others),
+        notes=_noted([*endings.notes_of([first, *others], notes), *_before_stop(first, others)], tuple(_early(first, finishes)), culprit),
+        because=reasons.by(first, others),
     )
+
+
+def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
+    """Yield what had failed before a stop request. It may have lost a peer that was stopped first."""
+    early = [(each, each.culprit) for each in others if each.culprit and each.at < first.at]
+    if first.outcome == "stopped" and not first.culprit:
+        for suspect, culprit in sorted(early, key=lambda each: each[0].at)[:_MOST_EARLY]:
+            yield Note(f"{first.at - suspect.at:.1f} s before the stop, {sentence(culprit)}")
 
 
 def _only_waited_for(suspect: Suspect) -> bool:
     """True for a rank that did not fail as far as is known: another one waited for it in vain."""
     return suspect.late and bool(suspect.culprit and not suspect.culprit.error)
-
-
-def _endings() -> Any:
-    """Only failures need it. Where no descriptor is left to read it, nothing more is said."""
-    try:
-        from ranklaunch.verdict import endings
-    except (OSError, ImportError):
-        return _Silent
-    return endings
-
-
-def _rules(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
-    try:
-        from ranklaunch.verdict import reasons  # only failures need it
-    except (OSError, ImportError):  # no descriptor left
-        return ()
-    return reasons.by(first, others)
-
-
-class _Silent:
-    notes_of, meaning = staticmethod(lambda of, sentence, notes: notes), staticmethod(lambda of: "")
 
 
 def _noted(notes: Sequence[Note], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
@@ -226,11 +188,6 @@ def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung:
     )
 
 
-def tells_why(error: KnownError) -> bool:
-    """True if an error is the reason itself, not the mark of another rank's failure."""
-    return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
-
-
 def name(culprit: Culprit) -> str:
     return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
 
@@ -265,7 +222,7 @@ def last_words(culprit: Culprit) -> tuple[str, tuple[str, ...]]:
 def advice(culprit: Culprit | None) -> Iterable[str]:
     if not culprit:
         return
-    error, meaning = None if culprit.out_of_memory else culprit.error, _endings().meaning(culprit)
+    error, meaning = None if culprit.out_of_memory else culprit.error, endings.meaning(culprit)
     if meaning:
         yield f"{'remedy' if culprit.out_of_memory else 'meaning'}: {meaning}"
     if error and error.meaning:
@@ -279,17 +236,22 @@ def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
     """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of. One that was leaving may have
     ended after these."""
     for finish in sorted(finishes, key=lambda f: f.at):
-        who = f"rank {finish.rank} on node {finish.node}" if finish.rank is not None else f"node {finish.node}"
-        seconds = first.at - finish.at
-        if first.outcome == "failed" and seconds > 0:
-            blame = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
-            yield f"{who} had ended with 0, {seconds:.1f} s before the failure{blame}"
-        elif first.outcome == "failed" and first.is_consequence and finish.rank is not None:
-            yield f"{who} ended with 0 by itself, {-seconds:.1f} s after the failure, which may have come of that"
-        elif finish.rank is None and seconds > 0:
-            yield f"{who} had ended with 0, {seconds:.1f} s before the request"
-        elif finish.rank is None:
-            yield f"{who} ended with 0 all the same, {-seconds:.1f} s after the {'failure' if first.outcome == 'failed' else 'request'}"
+        text = _finished(first, first.at - finish.at, is_node=finish.rank is None)
+        if text:
+            yield f"{f'node {finish.node}' if finish.rank is None else f'rank {finish.rank} on node {finish.node}'} {text}"
+
+
+def _finished(first: Suspect, seconds: float, *, is_node: bool) -> str:
+    """Describe a node or a rank that ended with 0 so many seconds before the first suspect failed; "" for nothing of interest."""
+    failed = first.outcome == "failed"
+    if failed and seconds > 0:
+        lost = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
+        return f"had ended with 0, {seconds:.1f} s before the failure{lost}"
+    if is_node:
+        when = f"all the same, {-seconds:.1f} s after the {'failure' if failed else 'request'}"
+        return f"had ended with 0, {seconds:.1f} s before the request" if seconds > 0 else f"ended with 0 {when}"
+    of_failure = failed and first.is_consequence
+    return f"ended with 0 by itself, {-seconds:.1f} s after the failure, which may have come of that" if of_failure else ""
 
 
 def iso(at: float) -> str:
@@ -302,26 +264,43 @@ def iso(at: float) -> str:
 
 
 def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
-    if isinstance(value, Note):
-        value = replace(value, text=_cut(value.text, LINE))
-    return as_dict(clipped(value) if isinstance(value, (Suspect, Judgement)) else value)
+    return as_dict(_clipped(value))
 
 
-def clipped(value: Any) -> Any:
+def clipped(value: _Message) -> _Message:
     """With texts short enough for a frame, and on one line each."""
-    changes: dict[str, Any] = {"reason": _cut(value.reason, SAID), "exit_code": code_of(value.outcome, value.exit_code)}
-    if value.culprit:
-        changes["culprit"] = _clip(value.culprit, LINES)
-    if isinstance(value, Judgement):
-        changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
-        changes["notes"] = tuple(_cut(note, LINE) for note in value.notes[:MOST_NOTES])
-    changes["because"] = tuple(map(_clip_rule, value.because[:MOST_RULES]))
-    return replace(value, **changes)
+    return cast("_Message", _clipped(value))
+
+
+def _clipped(value: Any) -> Any:
+    fit = _clip(value, LINE)
+    if isinstance(fit, (Suspect, Judgement)):
+        fit = replace(fit, exit_code=code_of(fit.outcome, fit.exit_code), because=fit.because[:MOST_RULES])
+    if isinstance(fit, Judgement):
+        failures = tuple(replace(failure, last_lines=()) for failure in fit.failures[:MOST_FAILURES])
+        fit = replace(fit, failures=failures, notes=fit.notes[:MOST_NOTES])
+    return fit
+
+
+def _clip(value: Any, most: int) -> Any:
+    """Cut all texts of a value. most: characters of a text."""
+    if isinstance(value, str):
+        return showing.one_line(value[:most])[:most]
+    if isinstance(value, tuple):
+        return tuple(_clip(each, most) for each in value)
+    if isinstance(value, Culprit):
+        lines = tuple(line[:LINE] for line in value.last_lines[-LINES:])
+        return replace(_clip_fields(value), last_lines=lines)
+    return _clip_fields(value) if is_dataclass(value) else value
+
+
+def _clip_fields(value: Any) -> Any:
+    return replace(value, **{name: _clip(getattr(value, name), _LENGTHS.get(name, LINE)) for name in names(type(value))})
 
 
 def heard(judgement: Judgement) -> Judgement:
     """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
-    fit: Judgement = clipped(judgement)
+    fit = clipped(judgement)
     return replace(
         fit, reason=errors.reason(fit.reason),
         because=tuple(replace(each, says=errors.reason(each.says)) for each in fit.because),
@@ -339,24 +318,6 @@ def brief(suspect: Suspect) -> Suspect:
     """One that cannot decide, because another of its node comes before it."""
     culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
     return replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
-
-
-def _clip(culprit: Culprit, lines: int) -> Culprit:
-    kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
-    error = KnownError(*(_cut(text, LINE) for text in as_dict(culprit.error).values())) if culprit.error else None
-    return replace(
-        culprit, last_lines=kept, error=error, name=_cut(culprit.name, WORD), host=_cut(culprit.host, HOST),
-        time=_cut(culprit.time, WORD), signal=culprit.signal and _cut(culprit.signal, WORD),
-    )  # fmt: skip
-
-
-def _clip_rule(because: Because) -> Because:
-    of = because.of
-    return Because(_cut(because.rule, WORD), _cut(because.says, SEEN), Of(of.node, of.rank, _cut(of.file, LINE), of.line))
-
-
-def _cut(text: str, length: int) -> str:
-    return showing.one_line(text[:length])[:length]
 
 
 def code_of(outcome: str, code: int) -> int:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note
-
-if TYPE_CHECKING:
-    from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import ELSEWHERE, WAITING, WHOLE, Culprit, Note, Suspect
 
 _OF_SIGNALS = {
     "SIGSEGV": "it accessed memory that is not its own: a defect in compiled code, or packages that do not fit each other",
@@ -36,7 +32,6 @@ _OF_CODES = {
 OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit"
 _SHELL = 128  # and the number of the signal that ended what it ran
 _FEWEST = 2  # ranks that say something together
-_MOST_EARLY = 2  # that had failed before a stop
 # Errors that a collective hands to all its ranks, whichever of them it is that differs.
 OF_COLLECTIVES = (
     "horovod-ranks-differ", "nccl-collective-mismatch", "tensorflow-collectives-differ", "torch-collective-sizes-differ",
@@ -66,24 +61,16 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def notes_of(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], notes: Iterable[Note]) -> Iterator[Note]:
+def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Note]:
     """Yield the notes of nodes, then what suspects say together. A rank that had failed without ending counts only if the first suspect may
-    have lost it. suspects: whoever is to blame first. sentence: describes an end."""
+    have lost it. suspects: whoever is to blame first."""
     lost, notes = suspects[0].is_consequence or suspects[0].outcome == "stopped", list(notes)
     whole = [note for note in notes if note.kind == WHOLE]
     apart = len(whole) == 1 and len({each.node for each in suspects}) == 1
     yield from (note for note in notes if (lost or note.kind != WAITING) and (apart or note.kind != WHOLE))
-    yield from map(Note, _texts(suspects, sentence, apart=apart))
-
-
-def _texts(suspects: Sequence[Suspect], sentence: Callable[[Culprit], str], *, apart: bool) -> Iterator[str]:
-    first, *others = suspects
-    yield from () if apart else _together(suspects)
-    silent = (each.reason for each in others if not each.culprit and SILENT.match(each.reason))
-    yield from (reason.replace(_DOWN, "") for reason in silent)  # that did not decide: it may be this node's own network
-    if first.outcome == "stopped" and not first.culprit:  # one may have lost a peer that was stopped first, or have failed
-        early = [each for each in sorted(others, key=lambda each: each.at) if each.culprit and each.at < first.at][:_MOST_EARLY]
-        yield from (f"{first.at - each.at:.1f} s before the stop, {sentence(each.culprit)}" for each in early if each.culprit)
+    yield from map(Note, () if apart else _together(suspects))
+    silent = (each.reason for each in suspects[1:] if not each.culprit and SILENT.match(each.reason))
+    yield from (Note(reason.replace(_DOWN, "")) for reason in silent)  # that did not decide: it may be this node's own network
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:

@@ -13,6 +13,10 @@ MOST_RULES = 8  # of a verdict
 # Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by then; all ranks of a node failed.
 LATE, WAITING, WHOLE = "late", "waiting", "whole"
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
+CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"  # an error's kind
+KILLED = "process-killed"  # as a shell says of its program
+# Consequences of what became of a process that the rank itself had started.
+OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,54 @@ class Failure:
     at: float | None = None
     name: str = ""
     host: str = ""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
+    culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
+    records; () where those of verdict.reasons do."""
+
+    node: int
+    at: float
+    outcome: str
+    exit_code: int
+    reason: str = ""
+    culprit: Culprit | None = None
+    late: bool = False
+    because: tuple[Because, ...] = ()
+
+    @property
+    def is_consequence(self) -> bool:
+        culprit = self.culprit
+        return bool(culprit and culprit.error and not tells_why(culprit.error) and not culprit.out_of_memory)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A rank (None: all of a node's) that ended with 0 by itself. at: as in Suspect."""
+
+    node: int
+    rank: int | None
+    at: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is the same in the verdicts of all nodes."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+    culprit: Culprit | None = None
+    failures: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
+    because: tuple[Because, ...] = ()
+
+
+def tells_why(error: KnownError) -> bool:
+    """True if an error is the reason itself, not the mark of another rank's failure."""
+    return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

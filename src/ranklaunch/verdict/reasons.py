@@ -7,15 +7,12 @@ culprit before the other suspects. In both lists the first rule that matches is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
-from ranklaunch.verdict.model import Because, Of
+from ranklaunch.verdict.model import Because, Of, Suspect
 
-if TYPE_CHECKING:
-    from ranklaunch.verdict.blame import Suspect
-
-Evidence = Callable[["Suspect"], Optional[str]]
-Order = Callable[["Suspect", Sequence["Suspect"]], Optional[str]]
+Evidence = Callable[[Suspect], Optional[str]]
+Order = Callable[[Suspect, Sequence[Suspect]], Optional[str]]
 
 
 def out_of_memory(suspect: Suspect) -> str | None:
