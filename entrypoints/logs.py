@@ -35,11 +35,8 @@ LOOK_AGAIN_S = 1.0  # for nodes that come later
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    if len(words) > 1:
-        msg = f"{len(words)} folders: expected at most one\nusage: {USAGE}"
-        raise UsageError(msg)
-    top = disk.absolute(words[0] if words else client.own_logs(env))
+    given, folder = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    top = disk.absolute(folder or client.own_logs(env))
     out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
     look = shown.Look(_pattern(given), terminal, terminal and console.colourful(env), _clock if "times" in given else None)

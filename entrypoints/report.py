@@ -2,67 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch.cli import options, rank_tables
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
-from ranklaunch.entrypoints.status import one_folder
-from ranklaunch.errors import UsageError, nearest
-
-if TYPE_CHECKING:
-    from ranklaunch.report.model import Report
+from ranklaunch.report import assembly
+from ranklaunch.report.formats import html, prom, text, trace
+from ranklaunch.report.model import Report, as_json
 
 USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]"
-FORMATS = ("text", "html", "json", "trace", "prom")
+FORMAT = options.of_formats("text", "html", "json", "trace", "prom")
 OPTIONS = (
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
+    FORMAT,
     Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
 )
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("report", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    form = given.get("format", "text")
-    if form not in FORMATS:
-        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
-        raise UsageError(msg)
-    folder = one_folder(words, USAGE) or client.own_logs(env)
-    shown, output = _shown(folder, form), given.get("output")
-    for piece in ("".join(shown),) if output else shown:
+    values, folder = options.Parser("report", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    form, output = options.chosen(values, FORMAT), values.get("output")
+    report = assembly.report(folder or client.own_logs(env), time.time())
+    pieces: Iterable[str] = trace.shown(report) if form == "trace" else (SHOWN[form](report),)
+    for piece in ("".join(pieces),) if output else pieces:
         rank_tables.write(piece, output)
     return 0
 
 
-def _shown(folder: str, form: str) -> Iterable[str]:
-    """Pieces of one text."""
-    from ranklaunch.report import assembly
-
-    report = assembly.report(folder, time.time())
-    if form == "trace":
-        from ranklaunch.report.formats import trace
-
-        return trace.shown(report)
-    return (_text(report, form),)
+def _as_json(report: Report) -> str:
+    return json.dumps(as_json(report), indent=1) + "\n"
 
 
-def _text(report: Report, form: str) -> str:
-    if form == "html":
-        from ranklaunch.report.formats import html
-
-        return html.shown(report)
-    if form == "json":
-        import json
-
-        from ranklaunch.report.model import as_json
-
-        return json.dumps(as_json(report), indent=1) + "\n"
-    if form == "prom":
-        from ranklaunch.report.formats import prom
-
-        return prom.shown(report)
-    from ranklaunch.report.formats import text
-
-    return text.shown(report)
+SHOWN: Mapping[str, Callable[[Report], str]] = {"text": text.shown, "html": html.shown, "json": _as_json, "prom": prom.shown}
