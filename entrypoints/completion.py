@@ -13,7 +13,7 @@ from ranklaunch.entrypoints import explain, layout, logs, ranktable, report, sav
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
-from ranklaunch.errors import UsageError, nearest
+from ranklaunch.errors import nearest
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs.model import KINDS
 
@@ -33,11 +33,12 @@ USAGE = f"ranklaunch completion {'|'.join(SHELLS)}"
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    _, words = options.Parser("completion", __doc__ or "", USAGE).split(argv)
-    if len(words) != 1 or words[0] not in SHELLS:
-        found = f"unknown shell {words[0]!r}{nearest(words[0], SHELLS)}" if len(words) == 1 else f"{len(words)} shells: expected one"
-        msg = f"{found}\nusage: {USAGE}"
-        raise UsageError(msg)
+    parser = options.Parser("completion", __doc__ or "", USAGE)
+    _, words = parser.split(argv)
+    if len(words) != 1:
+        parser.refuse(f"{len(words)} shells: expected one")
+    if words[0] not in SHELLS:
+        parser.refuse(f"unknown shell {words[0]!r}{nearest(words[0], SHELLS)}")
     sys.stdout.write(SHELLS[words[0]](commands()))
     return 0
 

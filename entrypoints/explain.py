@@ -17,17 +17,18 @@ from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import KNOWN_ERRORS
-from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
+from ranklaunch.errors import ConfigError, counted, quoted
 from ranklaunch.files import NoFiles
+from ranklaunch.hangs import cpu_limit
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.verdict.blame import RETRY
 
 USAGE = "ranklaunch explain [OPTIONS] FILE|- | --find WORDS"
-FORMATS = ("text", "json")
+FORMAT = options.of_formats("text", "json")
 OPTIONS = (
     options.of_variable(KNOWN_ERRORS),
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
+    FORMAT,
     Option("--find", "find", "list the known errors with these words in name, family, meaning, remedy or patterns, in place of a log"),
 )
 # With patterns of the user's, for any log, and more for each MiB of it, of which those that are shipped take a fifth of a second.
@@ -41,15 +42,12 @@ _COMPRESSED = {"zcat": b"\x1f\x8b", "zstdcat": b"\x28\xb5\x2f\xfd", "xzcat": b"\
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     """0 where something is known, else 1."""
-    values, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    form = values.get("format", "text")
-    if form not in FORMATS:
-        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
-        raise UsageError(msg)
+    parser = options.Parser("explain", __doc__ or "", USAGE, OPTIONS)
+    values, words = parser.apart(argv)
+    form = options.chosen(values, FORMAT)
     if len(words) != ("find" not in values):
         expected = "no file beside --find" if "find" in values else "one file, or - for standard input"
-        msg = f"{counted(len(words), 'file')} given: expected {expected}\nusage: {USAGE}"
-        raise UsageError(msg)
+        parser.refuse(f"{counted(len(words), 'file')} given: expected {expected}")
     own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
     errors = _errors(own) if own else ()
     if "find" in values:
@@ -73,8 +71,6 @@ def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> li
     """errors: with the user's own, of which a pattern may take for ever."""
     if not errors:
         return catalogue.findings(text)
-    from ranklaunch.hangs import cpu_limit
-
     seconds = MOST_CPU_S + MORE_CPU_S * (len(text) >> 20)
     try:
         with cpu_limit.cpu(seconds):

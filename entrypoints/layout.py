@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import NoReturn
 
 from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
 from ranklaunch.env import parse
-from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.errors import ConfigError
 from ranklaunch.layout.model import Picture, document
+from ranklaunch.layout.svg import drawn
+from ranklaunch.layout.text import lines
 from ranklaunch.plan.megatron import ORDER, Layout, Stages
 
 USAGE = "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]"
-FORMATS = ("text", "json", "svg")
+FORMAT = options.of_formats("text", "json", "svg")
 OPTIONS = (
     Option("--world-size", "world_size", "ranks of the job"),
     Option("--tp", "tp", "tensor parallelism: ranks that share each layer (default: 1)"),
@@ -29,27 +30,26 @@ OPTIONS = (
     Option("--virtual-stages", "chunks", "virtual stages of each rank (default: 1)"),
     Option("--first-stage-layers", "first", "layers of the first stage, where it has not as many as the others"),
     Option("--last-stage-layers", "last", "layers of the last stage, where it has not as many as the others"),
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
+    FORMAT,
 )
+PARSER = options.Parser("layout", __doc__ or "", USAGE, OPTIONS)
 DIGITS = frozenset(ORDER.split("-"))
 MOST_RANKS = 1_048_576
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("layout", __doc__ or "", USAGE, OPTIONS).split(argv)
-    values = dict(given)
+    pairs, words = PARSER.split(argv)
+    values = dict(pairs)
     if words:
-        _refuse(f"{words[0]!r}: expected options alone")
-    form = values.get("format", "text")
-    if form not in FORMATS:
-        _refuse(f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}")
+        PARSER.refuse(f"{words[0]!r}: expected options alone")
+    form = options.chosen(values, FORMAT, f"\nusage: {USAGE}")
     sys.stdout.write(_shown(_picture(values), form))
     return 0
 
 
 def _picture(values: Mapping[str, str]) -> Picture:
     if "world_size" not in values:
-        _refuse("no --world-size given")
+        PARSER.refuse("no --world-size given")
     world = _number(values, "world_size", 0)
     sizes = {name: _number(values, name, 1) for name in ("tp", "pp", "cp", "ep")}
     layout = Layout(world, **sizes, etp=_number(values, "expert_tp", 0), order=_order(values.get("order", ORDER)))
@@ -67,7 +67,7 @@ def _stages(values: Mapping[str, str], pp: int) -> Stages | None:
     parts = [name for name in ("chunks", "first", "last") if name in values]
     if "layers" not in values:
         if parts:
-            _refuse(f"{_name(parts[0])} says how layers are divided: give --num-layers too")
+            PARSER.refuse(f"{_name(parts[0])} says how layers are divided: give --num-layers too")
         return None
     first, last = (_number(values, name, 0) if name in values else None for name in ("first", "last"))
     return Stages(_number(values, "layers", 0), pp, _number(values, "chunks", 1), first, last)
@@ -78,7 +78,7 @@ def _slots(text: str, world: int) -> tuple[int, ...]:
     try:
         numbers = [parse.positive(word) for word in (text or str(min(8, world))).split(",")]
     except ValueError as error:
-        _refuse(f"--slots {text}: {error}")
+        PARSER.refuse(f"--slots {text}: {error}")
     if len(numbers) > 1 or not text:
         return tuple(numbers) if len(numbers) > 1 else _even(world, numbers[0])
     if world % numbers[0]:
@@ -95,7 +95,7 @@ def _even(world: int, slots: int) -> tuple[int, ...]:
 
 def _order(text: str) -> str:
     if frozenset(text.split("-")) != DIGITS or len(text.split("-")) != len(DIGITS):
-        _refuse(f"--order {text}: expected {', '.join(sorted(DIGITS))} in the order wanted, such as {ORDER}")
+        PARSER.refuse(f"--order {text}: expected {', '.join(sorted(DIGITS))} in the order wanted, such as {ORDER}")
     return text
 
 
@@ -105,16 +105,11 @@ def _number(values: Mapping[str, str], name: str, default: int) -> int:
     try:
         return parse.whole(values[name], 1, MOST_RANKS)
     except ValueError as error:
-        return _refuse(f"{_name(name)} {values[name]}: {error}")
+        return PARSER.refuse(f"{_name(name)} {values[name]}: {error}")
 
 
 def _name(value: str) -> str:
     return next(option.name for option in OPTIONS if option.value == value)
-
-
-def _refuse(text: str) -> NoReturn:
-    msg = f"{text}\nusage: {USAGE}"
-    raise UsageError(msg)
 
 
 def _shown(picture: Picture, form: str) -> str:
@@ -122,9 +117,5 @@ def _shown(picture: Picture, form: str) -> str:
         members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in document(picture).items())  # a rank is not worth a line
         return "{\n" + ",\n".join(members) + "\n}\n"
     if form == "svg":
-        from ranklaunch.layout.svg import drawn
-
         return drawn(picture)
-    from ranklaunch.layout.text import lines
-
     return "".join(f"{line}\n" for line in lines(picture))

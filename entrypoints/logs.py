@@ -42,11 +42,8 @@ EVER = 1 << 62  # in microseconds
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    if len(words) > 1:
-        msg = f"{len(words)} folders: expected at most one\nusage: {USAGE}"
-        raise UsageError(msg)
-    top = disk.absolute(words[0] if words else client.own_logs(env))
+    given, folder = options.Parser("logs", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    top = disk.absolute(folder or client.own_logs(env))
     terminal = sys.stdout.isatty()
     colours = terminal and console.colourful(env)
     look = Look(_pattern(given), terminal, colours, _clock if "times" in given else None)

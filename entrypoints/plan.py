@@ -15,6 +15,7 @@ from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan, named_node
+from ranklaunch.rank_wrapper import vscode
 
 MOST_FOUND = 12  # files of this machine that are listed
 
@@ -61,22 +62,20 @@ def _write(text: str) -> None:
 
 def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Plan], str]) -> Iterator[str]:
     plans = _plans(request, all_nodes)
-    if form == "json":
-        if not all_nodes:
-            yield json.dumps(as_json(next(plans)), indent=1) + "\n"
-            return
-        for i, plan in enumerate(plans):
-            yield ("[\n" if i == 0 else ",\n") + json.dumps(as_json(plan), indent=1)
-        yield "\n]\n"
-        return
     if form == "vscode":
-        from ranklaunch.rank_wrapper import vscode
-
         yield vscode.as_launch(plans, request.cwd)
         return
-    show_plan = as_text if form == "text" else show.as_shell
+    is_list = form == "json" and all_nodes
+    between = ",\n" if form == "json" else "\n"
     for i, plan in enumerate(plans):
-        yield ("\n" if i else "") + show_plan(plan)
+        begin = between if i else "[\n" if is_list else ""
+        yield begin + (_json(plan) if form == "json" else show.as_shell(plan) if form == "sh" else as_text(plan))
+    if form == "json":
+        yield "\n]\n" if is_list else "\n"
+
+
+def _json(plan: Plan) -> str:
+    return json.dumps(as_json(plan), indent=1)
 
 
 def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:

@@ -9,26 +9,20 @@ from collections.abc import Iterable, Mapping
 from ranklaunch.cli import options, rank_tables
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
-from ranklaunch.entrypoints.status import one_folder
-from ranklaunch.errors import UsageError, nearest
 
 USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]"
-FORMATS = ("text", "html", "json", "trace", "prom")
+FORMAT = options.of_formats("text", "html", "json", "trace", "prom")
 OPTIONS = (
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
+    FORMAT,
     Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
 )
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("report", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    form = given.get("format", "text")
-    if form not in FORMATS:
-        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
-        raise UsageError(msg)
-    folder = one_folder(words, USAGE) or client.own_logs(env)
-    shown, output = _shown(folder, form), given.get("output")
-    for piece in ("".join(shown),) if output else shown:
+    values, folder = options.Parser("report", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    form, output = options.chosen(values, FORMAT), values.get("output")
+    pieces = _shown(folder or client.own_logs(env), form)
+    for piece in ("".join(pieces),) if output else pieces:
         rank_tables.write(piece, output)
     return 0
 

@@ -10,19 +10,17 @@ from typing import Any
 from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
-from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.env import parse
-from ranklaunch.errors import UsageError, WaitError, numbered
+from ranklaunch.errors import WaitError, numbered
 
 USAGE = "ranklaunch save [LOG_DIR] [--deadline S]"
 OPTIONS = (Option("--deadline", "deadline", "seconds until this job is killed: it is stopped so that its grace ends before that"),)
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("save", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    deadline = _seconds(given.get("deadline"))
-    question = {"do": "save", **({} if deadline is None else {"deadline_s": deadline})}
-    answer = client.ask(one_folder(words, USAGE), env, question)
+    parser = options.Parser("save", __doc__ or "", USAGE, OPTIONS)
+    values, folder = parser.folder(argv)
+    answer = client.ask(folder, env, {"do": "save", **_deadline(values, parser)})
     sys.stdout.write(client.lines(_text, answer))
     failure = client.lines(_failure, answer)
     if failure:
@@ -30,14 +28,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     return 0
 
 
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
+def _deadline(values: Mapping[str, str], parser: options.Parser) -> dict[str, float]:
     try:
-        return parse.seconds(text)
+        return {"deadline_s": parse.seconds(values["deadline"])} if "deadline" in values else {}
     except ValueError as error:
-        msg = f"option --deadline={text!r}: {error}\nusage: {USAGE}"
-        raise UsageError(msg) from None
+        parser.refuse(f"option --deadline={values['deadline']!r}: {error}")
 
 
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:

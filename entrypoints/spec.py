@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from ranklaunch.cli import job_spec, options
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import TEMPLATES
-from ranklaunch.errors import UsageError
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs import rendered
-from ranklaunch.specs.model import KINDS, JobSpec
+from ranklaunch.specs.model import KINDS
 from ranklaunch.specs.warn import warnings
-from ranklaunch.system import disk
+from ranklaunch.system import disk, submit
 from ranklaunch.system.disk import DiskFiles
 
 USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
@@ -24,31 +23,22 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if argv[:1] in (["-h"], ["--help"]):
         print(parser.help())
         return 0
-    kind = _kind(argv)
-    given, program = parser.split(argv[1:])
-    spec = job_spec.read(kind, given, program)
-    _warn(spec)
-    text = rendered(spec, Templates(_folders(dict(given), env), options.bounded))
+    if not argv:
+        parser.refuse(f"no KIND given: expected one of {', '.join(KINDS)}")
+    if argv[0] not in KINDS:
+        parser.refuse(job_spec.unknown_kind(argv[0]))
+    pairs, program = parser.split(argv[1:])
+    spec = job_spec.read(argv[0], pairs, program)
+    for warning in warnings(spec):
+        sys.stderr.write(f"ranklaunch: warning: {warning}\n")
+    text = rendered(spec, Templates(_folders(dict(pairs), env), options.bounded))
     _write(text)
-    return _submitted(spec, text, env) if job_spec.SUBMIT.value in dict(given) else 0
-
-
-def _kind(argv: list[str]) -> str:
-    if not argv or argv[0] not in KINDS:
-        found = job_spec.unknown_kind(argv[0]) if argv else f"no KIND given: expected one of {', '.join(KINDS)}"
-        msg = f"{found}\nusage: {USAGE}"
-        raise UsageError(msg)
-    return argv[0]
+    return submit.send(spec.engine, text, env) if job_spec.SUBMIT.value in dict(pairs) else 0
 
 
 def _folders(given: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
     reader = Reader(env, DiskFiles(), given)
     return tuple(disk.absolute(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
-
-
-def _warn(spec: JobSpec) -> None:
-    for text in warnings(spec):
-        sys.stderr.write(f"ranklaunch: warning: {text}\n")
 
 
 def _write(text: str) -> None:
@@ -59,9 +49,3 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     else:  # replaced by something that takes text alone
         sys.stdout.write(text)
-
-
-def _submitted(spec: JobSpec, text: str, env: Mapping[str, str]) -> int:
-    from ranklaunch.system import submit
-
-    return submit.send(spec.engine, text, env)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from ranklaunch.cli import options
 from ranklaunch.cli.options import Option
 from ranklaunch.control import client
-from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import WaitError, numbered
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
@@ -26,27 +25,22 @@ LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|<frozen")
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    folder = one_folder(words, USAGE)
+    values, folder = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).folder(argv)
     own = client.ask(folder, env, {"do": "status"}).get("node")
     answer = client.ask(folder, env, {"do": "stacks"})
-    show = _all if "all_nodes" in given else partial(_of, own)
-    text = client.lines(lambda answer: _text(show(answer)["ranks"]), answer)
-    lacking = client.lines(lambda answer: _lacking(show(answer)), answer)
+    if "all_nodes" not in values:
+        answer = client.understood(partial(_of_node, own), answer)
+    text, lacking = client.lines(_text, answer), client.lines(_lacking, answer)
     if lacking and not text:
         raise WaitError(lacking.rstrip())
     sys.stdout.write(text + lacking)
     return 0
 
 
-def _all(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    return answer
-
-
-def _of(node: object, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What it says of one node."""
-    told = {name: [each for each in answer[name] if each["node"] == node] for name in ("ranks", "failed")}
-    return {**told, "silent": [silent for silent in answer["silent"] if silent == node]}
+def _of_node(node: object, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of an answer that is about one node."""
+    parts = {name: [each for each in answer[name] if each["node"] == node] for name in ("ranks", "failed")}
+    return {**parts, "silent": [silent for silent in answer["silent"] if silent == node]}
 
 
 def _lacking(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -55,10 +49,10 @@ def _lacking(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"nothing came in time from {numbered(answer['silent'], 'node')}"
 
 
-def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     """Ranks that are at the same place once, the smallest groups first, for they stand out."""
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for rank in ranks:
+    for rank in answer["ranks"]:
         groups.setdefault((rank["state"], _place(rank["stack"]), rank.get("exception", "")), []).append(rank)
     for (state, _, raised), those in sorted(groups.items(), key=lambda item: len(item[1])):
         first = those[0]

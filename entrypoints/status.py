@@ -12,13 +12,12 @@ from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.cli import options
-from ranklaunch.cli.options import Option
 from ranklaunch.control import client
-from ranklaunch.errors import UsageError, counted, nearest, numbered
+from ranklaunch.errors import counted, numbered
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
-FORMATS = ("text", "json")
-OPTIONS = (Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),)
+FORMAT = options.of_formats("text", "json")
+OPTIONS = (FORMAT,)
 MOST_LINES = 64  # of ranks; more are told in groups that are alike
 MOST_LAUNCHERS = 4  # that are named one by one
 LAST_S = 1e11  # seconds since 1970 that a calendar has
@@ -28,12 +27,9 @@ AGES = (1, 5, 15, 60, 300, 900, 3600)  # seconds of silence by which groups are 
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    given, words = options.Parser("status", __doc__ or "", USAGE, OPTIONS).apart(argv)
-    form = given.get("format", "text")
-    if form not in FORMATS:
-        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
-        raise UsageError(msg)
-    answer = client.ask(one_folder(words, USAGE), env, {"do": "status"})
+    values, folder = options.Parser("status", __doc__ or "", USAGE, OPTIONS).folder(argv)
+    form = options.chosen(values, FORMAT)
+    answer = client.ask(folder, env, {"do": "status"})
     client.understood(_hide, answer)
     text = client.lines(_text, answer)
     sys.stdout.write(client.lines(_document, answer) if form == "json" else text)
@@ -46,13 +42,6 @@ def _hide(answer: Mapping[str, Any]) -> None:
         said = rank.get("exception")
         if said:
             said.update({name: errors.quoted((said[name],))[0] for name in ("thread", "text")})
-
-
-def one_folder(words: Sequence[str], usage: str) -> str:
-    if len(words) > 1:
-        msg = f"{len(words)} folders: expected at most one\nusage: {usage}"
-        raise UsageError(msg)
-    return words[0] if words else ""
 
 
 def _document(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -15,10 +15,10 @@ USAGE = "ranklaunch template [NAME]"
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    _, names = options.Parser("template", __doc__ or "", USAGE).split(argv)
+    parser = options.Parser("template", __doc__ or "", USAGE)
+    _, names = parser.split(argv)
     if len(names) > 1:
-        msg = f"{len(names)} names: expected one, or none for a list\nusage: {USAGE}"
-        raise UsageError(msg)
+        parser.refuse(f"{len(names)} names: expected one, or none for a list")
     known = Templates().shipped
     sys.stdout.write(_text(names[0], known) if names else "".join(f"{name}\n" for name in known))
     return 0

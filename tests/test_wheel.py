@@ -418,6 +418,8 @@ WHEEL = {
     "ranklaunch/specs/pod.py",
     "ranklaunch/specs/refuse.py",
     "ranklaunch/specs/refuse_kubernetes.py",
+    "ranklaunch/specs/rules.json",
+    "ranklaunch/specs/rules.py",
     "ranklaunch/specs/shape.py",
     "ranklaunch/specs/slurm.py",
     "ranklaunch/specs/values.py",

@@ -463,10 +463,10 @@ def test_what_answers_may_be_anything(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_stacks_it_is_said_what_they_take() -> None:
-    told = list(stacks._text([{**RANK, "rank": rank} for rank in (0, 1)]))
+    told = list(stacks._text({"ranks": [{**RANK, "rank": rank} for rank in (0, 1)]}))
     assert told[0] == "ranks 0-1 (state S):"
     assert all(word in told[1] for word in ("RANKLAUNCH_STACKS=off", "py-spy on PATH"))
-    assert "is stopped, as by SIGSTOP" in [*stacks._text([{**RANK, "state": "T"}])][1]  # whatever was set
+    assert "is stopped, as by SIGSTOP" in [*stacks._text({"ranks": [{**RANK, "state": "T"}]})][1]  # whatever was set
 
 
 def test_a_plan_may_name_a_socket_that_cannot_be(tmp_path: Path) -> None:

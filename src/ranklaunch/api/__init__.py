@@ -125,7 +125,7 @@ class _Parser(options.JobParser):
     """Parser that raises UsageError for --help, where commands print the help and exit."""
 
     def _show_help(self) -> NoReturn:
-        self._refuse("option --help: expected the words of a job")
+        self.refuse("option --help: expected the words of a job")
 
 
 def _checked(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:

@@ -51,9 +51,9 @@ def of_variable(variable: Variable[object], default: str = "") -> Option:
 
 class Parser:
     """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
-    must not change a meaning."""
+    must not change a meaning. Not argparse (adr/0028-plain-python.md): it takes options behind the program for its own."""
 
-    _own: tuple[str, ...] = ()  # names of those that this command alone has
+    _own: tuple[str, ...] = ()  # names of options that this command alone has
     _of_job = False
 
     def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
@@ -62,65 +62,66 @@ class Parser:
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        """By name, in the order of the help."""
+        """Options by name, in the order of the help."""
         return {option.name: option for option in self._known}
 
     def find(self, name: str) -> Option | None:
         return self.options.get(name)
 
     def split(self, argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-        """(name and text of each value in the order given, program and its arguments). What is given twice is there twice."""
-        given = []
-        at = 0
-        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
-            name, equals, text = argv[at].partition("=")
-            at += 1
-            option = self._option(name, argv[at - 1])
-            if option.may_take and not equals and re.fullmatch("[0-9]+", "".join(argv[at : at + 1])):
-                text = argv[at]
-                at += 1
-            elif not option.takes and not (option.may_take and equals):
-                text = self._switched(name, equals, text)
-            elif option.takes and not equals:
-                text = self._next(name, argv[at : at + 1])
-                at += 1
-            given.append((option.value, text))
-        return given, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+        """Return (name and text of each value in the order given, program and its arguments). A repeated option is repeated there."""
+        pairs, rest = [], list(argv)
+        while rest and rest[0].startswith("-") and rest[0] not in ("-", "--", "-m"):
+            word = rest.pop(0)
+            name, equals, text = word.partition("=")
+            option = self._option(name, word)
+            if not equals:
+                text = self._text(option, rest)
+            elif not option.takes and not option.may_take:
+                self.refuse(f"option {word}: expected no value")
+            pairs.append((option.value, text))
+        return pairs, rest[1:] if rest[:1] == ["--"] else rest
 
     def apart(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
-        """Options and words in any order, for a command that starts no program; of what is given twice, the last counts."""
-        given: dict[str, str] = {}
+        """Return options and words, which may stand in any order if no program is started; of a repeated option the last counts."""
+        values: dict[str, str] = {}
         words: list[str] = []
         while True:
-            found, rest = self.split(argv)
-            given.update(found)
+            pairs, rest = self.split(argv)
+            values.update(pairs)
             ended = len(rest) < len(argv) and argv[len(argv) - len(rest) - 1] == "--"
             words += rest if ended else rest[:1]
             if ended or not rest:
-                return given, words
+                return values, words
             argv = rest[1:]
+
+    def folder(self, argv: list[str]) -> tuple[dict[str, str], str]:
+        """Return the options, and the one word that may stand beside them; "" without one."""
+        values, words = self.apart(argv)
+        if len(words) > 1:
+            self.refuse(f"{len(words)} folders: expected at most one")
+        return values, words[0] if words else ""
 
     def _option(self, name: str, word: str) -> Option:
         if name in ("-h", "--help"):
             self._show_help()
-        return self.find(name) or self._refuse(f"unknown option {word!r}{self._hint(name)}")
+        return self.find(name) or self.refuse(f"unknown option {word!r}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
-        """What may be meant by an option that there is not."""
+        """Return the end of the message about an unknown option: the option that may be meant."""
         return nearest(name, (*self.options, "--help"))
 
-    def _next(self, name: str, words: list[str]) -> str:
-        if not words or words[0] == "-m" or (words[0].startswith("--") and not re.search(r"\s", words[0])):
-            found = f", and found {words[0]!r}: write {name}={words[0]} if that is one" if words else ""
-            self._refuse(f"option {name}: expected a value{found}")
-        return words[0]
+    def _text(self, option: Option, rest: list[str]) -> str:
+        """Take the text of an option from the words behind it."""
+        if not option.takes:
+            return rest.pop(0) if option.may_take and rest and re.fullmatch("[0-9]+", rest[0]) else "true"
+        if not rest or rest[0] == "-m" or (rest[0].startswith("--") and not re.search(r"\s", rest[0])):
+            instead = f", and found {rest[0]!r}: write {option.name}={rest[0]} if that is one" if rest else ""
+            self.refuse(f"option {option.name}: expected a value{instead}")
+        return rest.pop(0)
 
-    def _switched(self, name: str, equals: str, text: str) -> str:
-        if equals:
-            self._refuse(f"option {name}={text}: expected no value")
-        return "true"
-
-    def _refuse(self, text: str) -> NoReturn:
+    def refuse(self, text: str) -> NoReturn:
+        """Raise UsageError, with the usage below the text."""
         msg = f"{text}\nusage: {self._usage}"
         raise UsageError(msg)
 
@@ -132,6 +133,20 @@ class Parser:
         from ranklaunch.cli import usage
 
         return usage.text(self._command, self._description, self._usage, self.options.values(), self._own, self._of_job)
+
+
+def chosen(values: Mapping[str, str], option: Option, usage: str = "") -> str:
+    """Return the text of an option that takes one of a few texts: the first of them by default. Raises UsageError."""
+    text = values.get(option.value, option.legal[0])
+    if text not in option.legal:
+        msg = f"{option.name} {text}: expected {', '.join(option.legal)}{nearest(text, option.legal)}{usage}"
+        raise UsageError(msg)
+    return text
+
+
+def of_formats(*formats: str) -> Option:
+    """Return the option --format of a command with these formats."""
+    return Option("--format", "format", f"{', '.join(formats)} (default: {formats[0]})", legal=formats)
 
 
 class JobParser(Parser):

@@ -13,57 +13,60 @@ _NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
 )
 # What is said in place of a secret, or of one
 SAID_OF_ONE = "(?:null|nil|none|ok|true|false|yes|no|on|off|enabled|disabled|required|expired|missing|invalid|unset|success)"
-WORDS = re.compile(rf"(?i){SAID_OF_ONE}|test_\w{{1,64}}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d")
-_OF_MODELS = re.compile(r"(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token")  # with a count
-_COUNT = re.compile(r"-?\d{1,6}")
-_FOLDER = re.compile(r"/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?")
-_OF_PARSERS = re.compile(r"(?i)\b(?:unknown|unexpected|expected) $")
-_OF_COMPILERS = re.compile(r"(?i)\b(?:first|second|fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $")
+WORDS = re.compile(rf"(?i:{SAID_OF_ONE}|test_\w{{1,64}}|-?\d{{1,2}}|-?\d{{1,3}}\.\d{{1,6}}|\dx\d)")
 _GOES_ON = re.compile(r"(?:must|not|cannot|should|was|is|has|may|needs?|command|timed|unknown|unable|failed|denied) [a-z]")  # as in prose
-_LIKE_A_TOKEN = re.compile(r"['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})")
-_OF_TEXT = re.compile(r"(?i)\b(?:per|predicted|generated|sampled|next|last|first|current|output|input) $")
-_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$")  # by the loggers of Python: WARNING:auth:
-_ERROR = re.compile(r"[a-z0-9](?:Error|Exception|Warning)$")
-_SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cxx|cu|h|hpp|cuh|go|rs|java|js|ts|sh|pl|rb|yaml|yml|toml|ini|cfg)$")
-_NUMBER_OF_LINE = re.compile(r"\d{1,7}(?::\d{0,7}){0,2}:?")
+_SOURCES = "py|pyx|c|cc|cpp|cxx|cu|h|hpp|cuh|go|rs|java|js|ts|sh|pl|rb|yaml|yml|toml|ini|cfg"
+# Where the word means something else: patterns of the name, of the text before it, of the text up to the value, and of the value.
+_OTHER_MEANINGS = (
+    (r"^(?!-).*[a-z0-9](?:Error|Exception|Warning)$", "", "", ""),
+    (rf"^(?!-).*\.(?:{_SOURCES})$", "", "", r"^\d{1,7}(?::\d{0,7}){0,2}:?$"),
+    (r"(?i)^token$", r"(?i)\b(?:per|predicted|generated|sampled|next|last|first|current|output|input) $", "", ""),
+    (r"(?i)^token$", r"(?i)\b(?:unknown|unexpected|expected) $", "", r"^(?!['\"]?(?:(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z]).{6,}|.{16,})$)"),
+    (r"(?i)^--pass$", r"template option $", "", ""),
+    (r"(?i)^pass$", r"(?i)\b(?:first|second|fast|graph|fusion|optimi[sz]\w{1,6}|compil\w{1,6}|[\w.]{0,16}inductor) $", "", ""),
+    ("", r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$", ":$", ""),  # by the loggers of Python: WARNING:auth:
+)
+# Counts, words that are said of secrets, folders: patterns of the name and of the value.
+_HARMLESS = (
+    ("", rf"^{WORDS.pattern}$"),
+    (r"^pwd$", r"^/(?:home|root|workspace|work|tmp|opt|mnt|data|usr|var|app|code|scratch|srv)(?:/[\w.-]{1,64}){0,32}/?$"),
+    (r"^(?!.*(?:auth|access|api|session|csrf|refresh|secret|user|otp|mfa|login))[a-z]\w{0,32}_token$", r"^-?\d{1,6}$"),  # with a count
+    (r"(?i)^token$", r"^\d{1,7}$"),
+    (r"(?i)^pass$", r"^\d{1,4}/\d{1,4}$"),
+)
 MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
 _BEFORE = 40  # characters, where argparse names what it refuses
 
 
 def is_code(found: re.Match[str], value: str) -> bool:
-    """What names no secret itself: a call without any text in it, os.environ["TOKEN"], a list of numbers, and in a program's help what an
-    option takes."""
-    if value == (found[1] or "").strip("-").replace("-", "_").upper() or _NUMBERS.fullmatch(value) or SUBSCRIPT.fullmatch(value):
+    """Return True for code that has no secret in it: a call without any text, os.environ["TOKEN"], a list of numbers; and for what an
+    option takes, in a program's help."""
+    names = (found[1] or "").strip("-").replace("-", "_").upper(), (found[2] or "").rpartition(".")[2]
+    if value in filter(None, names) or any(pattern.fullmatch(value) for pattern in (_NUMBERS, SUBSCRIPT, _NAMES_CODE)):
         return True
-    if (found[2] and value == found[2].rpartition(".")[2]) or _NAMES_CODE.fullmatch(value):
-        return True
-    call = found[0].endswith(" = ") and len(value) < MOST_QUOTED and value.endswith(")") and not value.startswith(BRACKETS)
-    return call and "'" not in value and '"' not in value
+    is_call = found[0].endswith(" = ") and len(value) < MOST_QUOTED and value.endswith(")") and not value.startswith(BRACKETS)
+    return is_call and "'" not in value and '"' not in value
 
 
 def is_no_access(line: str, found: re.Match[str], at: int, value: str) -> bool:
-    """Where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42, and in the
-    name of an exception."""
-    if _ERROR.search(found[2] or "") or (_SOURCE.search(found[2] or "") and _NUMBER_OF_LINE.fullmatch(value)):
-        return True
-    name, before = (found[1] or found[2]).lower(), line[max(0, found.start() - _BEFORE) : found.start()]
-    if name == "token" and (_OF_TEXT.search(before) or (_OF_PARSERS.search(before) and not _LIKE_A_TOKEN.fullmatch(value))):
-        return True
-    if (name == "--pass" and before.endswith("template option ")) or (name == "pass" and _OF_COMPILERS.search(before)):
-        return True
-    if found[0].endswith(":") and _LEVEL.search(before):
+    """Return True where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42,
+    and in the name of an exception."""
+    before = line[max(0, found.start() - _BEFORE) : found.start()]
+    if _is_one(_OTHER_MEANINGS, found[1] or found[2], before, found[0], value):
         return True
     return found[0].endswith(": ") and bool(_GOES_ON.match(line, at))
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """A count, a word that is said of secrets, a folder: none that lets anybody in."""
-    if WORDS.fullmatch(value) or (name == "pwd" and _FOLDER.fullmatch(value)) or (_COUNT.fullmatch(value) and _OF_MODELS.fullmatch(name)):
-        return True
-    lower = name.lower()
-    return bool((lower == "token" and re.fullmatch(r"\d{1,7}", value)) or (lower == "pass" and re.fullmatch(r"\d{1,4}/\d{1,4}", value)))
+    """Return True for a count, a word that is said of secrets, or a folder: none lets anybody in."""
+    return _is_one(_HARMLESS, name, value)
+
+
+def _is_one(rows: tuple[tuple[str, ...], ...], *texts: str) -> bool:
+    """Return True if all patterns of a row are found, each in its text."""
+    return any(all(map(re.search, row, texts)) for row in rows)
 
 
 def is_refused(line: str, found: re.Match[str]) -> bool:
-    """Whether an option is named as one that argparse refuses: error: argument --token: expected one argument."""
+    """Return True for an option that argparse refuses: error: argument --token: expected one argument."""
     return bool(found[1]) and line.rfind("argument ", max(0, found.start() - _BEFORE), found.start()) >= 0

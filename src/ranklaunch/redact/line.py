@@ -64,6 +64,9 @@ _NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.enviro
 _SEVERAL_QUOTES = re.compile(  # of Python; 'X'"'"'Y' and 'X'\''Y' of a shell, the latter without its backslash
     r"'''[^']{1,400}'''|\"\"\"[^\"]{1,400}\"\"\"|'[^']{0,400}'(?:(?:\"'\"|')'[^']{0,400}'){1,16}"
 )
+_QUOTED_ONCE = re.compile(  # 'X'; all of the line where nothing closes the quote
+    r"(?s)'(?:[^']{1,4095}'|(?!').*)|\"(?:[^\"]{1,4095}\"|(?!\").*)"
+)
 _CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
 _NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
     rf"(?i:bearer|basic)|[{_BAR}]|EMPTY|<\|.*|[|>][-+\d]{{1,2}}|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
@@ -124,13 +127,23 @@ def _named(line: str, own: bool) -> str:
     while found := _NAME.search(line, end):
         before_value = _BEFORE_VALUE.match(line, found.end())
         at, end = (before_value or found).end(), max(found.end(1), found.end(2))
-        secret = names.is_secret(found[1] or found[2]) or (found[2] == "tokens" and bool(_OF_SERVICES.match(line, at)))
-        value = _value(line, at, secret) or (_odd(line, found, at) if secret else "")
-        its_own = value and _belongs(line, found, at, value) and not _means_else(line, found, at, value, own)
-        if its_own and _is_of_secret(found[1] or found[2], value, secret):
+        value = _secret(line, found, at, own)
+        if value:
             shown.append(f"{line[begin:at]}{names.hidden_as(value)}")
             begin = end = _end(line, found, at, value)
     return "".join([*shown, line[begin:]])
+
+
+def _secret(line: str, found: re.Match[str], at: int, own: bool) -> str:
+    """Return the value behind a name if that is a secret, else ""."""
+    name = found[1] or found[2]
+    is_secret_name = names.is_secret(name) or (name == "tokens" and bool(_OF_SERVICES.match(line, at)))
+    value = _value(line, at, is_secret_name) or (_odd(line, found, at) if is_secret_name else "")
+    if not value or not _belongs(line, found, at, value) or _means_else(line, found, at, value, own):
+        return ""
+    # What has been hidden is a secret too, as the rest of the word may not be.
+    is_known = is_secret_name and (value == HIDDEN or name == "tokens")
+    return value if is_known or is_secret(name, value.strip("'\"")) else ""
 
 
 def _by_form(line: str) -> str:
@@ -184,14 +197,8 @@ def _value(line: str, at: int, is_secret: bool) -> str:
     if call or (is_secret and line.startswith(harmless.BRACKETS, at)):
         end = _end_of_brackets(line, call.end() - 1 if call else at)
         return line[at:] if call and _MORE.match(line, end) else line[at:end]
-    if line[at : at + 1] not in ("'", '"'):
-        found = _VALUE.match(line, at)
-        return found[0] if found else ""
-    several = _SEVERAL_QUOTES.match(line, at)
-    if several:
-        return several[0]
-    end = line.find(line[at], at + 1, at + 1 + harmless.MOST_QUOTED)
-    return line[at : end + 1] if end > at + 1 else "" if end == at + 1 else line[at:]
+    found = _SEVERAL_QUOTES.match(line, at) or _QUOTED_ONCE.match(line, at) or _VALUE.match(line, at)
+    return found[0] if found else ""
 
 
 def _end_of_brackets(line: str, at: int) -> int:
@@ -206,11 +213,6 @@ def _end_of_brackets(line: str, at: int) -> int:
 
 def is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value.rstrip("`")) and names.is_value_secret(name, value)
-
-
-def _is_of_secret(name: str, value: str, secret: bool) -> bool:
-    """secret: as the name says already; what has been hidden is too, as the rest of the word may not be."""
-    return (secret and (value == HIDDEN or name == "tokens")) or is_secret(name, value.strip("'\""))
 
 
 def _odd(line: str, found: re.Match[str], at: int) -> str:

@@ -54,10 +54,14 @@ def _left_open(line: str, shown: str, before: _Before) -> _Before:
         return _Before("secret", "alone")
     if (before.way == "list" and _ITEM.match(line)) or (before.way == "block" and _is_within(line, before)):
         return before
+    return _opened(line, end)
+
+
+def _opened(line: str, end: str) -> _Before:
+    """Return the name at the end of a line, or that is all of the line, if a secret is called like that."""
     found = _OPEN.search(end)
-    name = (found[1] or found[2]) if found else ""
-    if found and names.is_secret(name):
-        return _Before(name, "block" if found[3] else "list" if found[2] else "alone", _indent(line))
+    if found and names.is_secret(found[1] or found[2]):
+        return _Before(found[1] or found[2], "block" if found[3] else "list" if found[2] else "alone", _indent(line))
     bare = _BARE.fullmatch(end) if len(line) <= _OPEN_WITHIN else None
     return _Before(bare[1], "beside") if bare and names.is_secret(bare[1]) else _Before()
 

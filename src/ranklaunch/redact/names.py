@@ -33,6 +33,7 @@ _PLAIN_BEHIND = {
     "dtype", "bytes", "capacity", "chunk", "stride", "dataset", "cache",
 }  # fmt: skip
 _PLAIN_WITH = {"pass": {"rate", "ratio", "forward", "backward", "count", "low", "high", "band"}, "pw": {"conv"}}  # over data; of filters
+_WAYS = ("type", "method", "backend", "mode", "scheme")  # of auth
 STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk|密码|口令|密钥|令牌"  # one is in whatever is called like a secret
 _PLACES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")  # of a shell
 _OURS = ("RANKLAUNCH_PASS", "option --pass")  # what is passed on to the program
@@ -54,14 +55,21 @@ def is_secret(name: str) -> bool:
     parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True
-    if "token" in words:  # tokens, in the plural, are counted in training
-        pairs = [*zip(words, words[1:])]
-        plain = any((b == "token" and a in _PLAIN_BEFORE) or (a == "token" and b in _PLAIN_BEHIND) for a, b in pairs)
-        return not plain and _COUNTS.isdisjoint(words)
-    found = _SECRET_WORDS.intersection(parts)
-    plain = any(found == {word} and not others.isdisjoint(parts) for word, others in _PLAIN_WITH.items())
-    of_way = found == {"auth"} and parts[-2:-1] == ["auth"] and parts[-1] in ("type", "method", "backend", "mode", "scheme")
-    return bool(found) and name not in (*_PLACES, *_OURS) and not plain and not of_way
+    return _is_token_secret(words) if "token" in words else _has_secret_word(name, parts)
+
+
+def _is_token_secret(words: list[str]) -> bool:
+    """Return False for tokens of a vocabulary: these, mostly in the plural, are counted in training."""
+    before = {one for one, other in zip(words, words[1:]) if other == "token"}
+    behind = {other for one, other in zip(words, words[1:]) if one == "token"}
+    return _COUNTS.isdisjoint(words) and _PLAIN_BEFORE.isdisjoint(before) and _PLAIN_BEHIND.isdisjoint(behind)
+
+
+def _has_secret_word(name: str, parts: list[str]) -> bool:
+    secret = _SECRET_WORDS.intersection(parts)
+    is_plain = any(secret == {word} and not beside.isdisjoint(parts) for word, beside in _PLAIN_WITH.items())
+    is_way = secret == {"auth"} and parts[-2:-1] == ["auth"] and parts[-1] in _WAYS
+    return bool(secret) and name not in (*_PLACES, *_OURS) and not is_plain and not is_way
 
 
 def is_value_secret(name: str, value: str) -> bool:

@@ -43,20 +43,30 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
             result.append(HIDDEN)
             option = option if re.search(r"[^s]s$", option) else ""  # --api-keys takes several
             continue
-        if " " in word and re.fullmatch(r"-[a-z]{0,7}c", before):  # bash -c, sh -ec
-            result.append(_command(word))
-            option, before = "", word
-            continue
-        name, equals, value = word.partition("=")
-        named = (word.startswith("-") or bool(equals)) and not re.search(_NO_NAME, name)
-        if named and equals:
-            result.append(f"{name}={HIDDEN if is_value_secret(name, value) else _inside(value)}")
-        else:
-            result.append(_inside(word))
-        # sshpass takes the password by -p, which is a port or a path elsewhere.
-        option = "" if equals or not named else "password" if word == "-p" and before.endswith("sshpass") else name
+        is_command = " " in word and re.fullmatch(r"-[a-z]{0,7}c", before)  # bash -c, sh -ec
+        result.append(_command(word) if is_command else _word(word))
+        option = "" if is_command else _option(word, before)
         before = word
     return tuple(map(tokens, result))
+
+
+def _has_name(word: str) -> bool:
+    """Return True for --name, --name=value and NAME=value."""
+    return (word.startswith("-") or "=" in word) and not re.search(_NO_NAME, word.partition("=")[0])
+
+
+def _word(word: str) -> str:
+    name, equals, value = word.partition("=")
+    if not equals or not _has_name(word):
+        return _inside(word)
+    return f"{name}={HIDDEN if is_value_secret(name, value) else _inside(value)}"
+
+
+def _option(word: str, before: str) -> str:
+    """Return the option whose value may be the next word. sshpass takes the password by -p, which is a port or a path elsewhere."""
+    if "=" in word or not _has_name(word):
+        return ""
+    return "password" if word == "-p" and before.endswith("sshpass") else word
 
 
 def text(value: str) -> str:

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec
@@ -24,8 +23,8 @@ SUFFIXES: Mapping[str, str] = {
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
+OWN_LABELS = ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
 MOST_OF_OBJECTS = 20  # problems of a value that are told one by one
-LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 
 
 def _name(spec: JobSpec) -> Iterator[str]:
@@ -38,26 +37,16 @@ def _name(spec: JobSpec) -> Iterator[str]:
 
 
 def _labels(spec: JobSpec) -> Iterator[str]:
-    for place, names in (("labels", spec.labels), ("annotations", spec.annotations)):
-        for name, value in names.items():
-            if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
-                yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
-            read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
-            if read or name.startswith(
-                ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
-            ):
+    of_operator = OF_ASCEND_JOBS if spec.engine == "acjob" else ()
+    for place, names, reserved in (("labels", spec.labels, of_operator), ("annotations", spec.annotations, ())):
+        for name in names:
+            if name in reserved or name.startswith(OWN_LABELS):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
-    for name, value in spec.scheduling.node_selector.items():
-        if not re.fullmatch(LABEL_VALUE, value):
-            yield f"scheduling.nodeSelector.{name}={value!r}: expected a node's label"
 
 
 def _resources(spec: JobSpec) -> Iterator[str]:
-    """What is asked for under one name twice, the last would count alone."""
+    """Refuse a second request under one name: the last would count alone."""
     rdma, own = spec.network.rdma.resource, device(spec)
-    for path, name in (("device.resourceName", spec.device.resource_name), ("network.rdma.resource", rdma)):
-        if name and "/" not in name:
-            yield f"{path}={name!r}: expected the name of a device plugin's resource, such as vendor.example/{name}"
     if rdma and rdma == own:
         yield f"network.rdma.resource={rdma!r}: the devices' own"
     made = {"cpu": "resources.cpu", "memory": "resources.memory", own: "devicesPerNode", rdma: "network.rdma.count"}
@@ -72,8 +61,6 @@ def _resources(spec: JobSpec) -> Iterator[str]:
 
 def _ports(spec: JobSpec) -> Iterator[str]:
     network = spec.network
-    if network.host_network and network.ssh_port == 22:
-        yield "network.sshPort=22: the host's own sshd listens there, with network.hostNetwork"
     for name, port in (("sshPort", network.ssh_port), ("masterPort", network.master_port), ("musterPort", network.muster_port)):
         if 0 < port < 1024 and spec.security.run_as_user:
             yield f"network.{name}={port}: expected 1024 or more, for security.runAsUser={spec.security.run_as_user} is not root"
@@ -128,8 +115,6 @@ def _hosts_own(spec: JobSpec) -> Iterator[str]:
     shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if given.get(name)] if given.get("hostUsers") is False else []
     for name in shared:
         yield f"podTemplate.hostUsers=false: expected no {name}, for users of the host's are in it"
-    if given.get("hostPID") and given.get("shareProcessNamespace"):
-        yield "podTemplate.hostPID: expected no shareProcessNamespace with it"
     config = given.get("dnsConfig")
     if given.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
         yield "podTemplate.dnsPolicy=None: expected nameservers in podTemplate.dnsConfig"
@@ -148,26 +133,14 @@ def _tolerations(spec: JobSpec) -> Iterator[str]:
 
 def _rank_table(spec: JobSpec) -> Iterator[str]:
     table = spec.rank_table
-    if table.source != "none" and spec.device.kind != "npu":
-        yield f"rankTable.source={table.source}: expected device.kind npu, found {spec.device.kind}"
-    if table.source == "ascend-operator" and spec.engine not in ("acjob", "volcano"):
-        yield f"rankTable.source=ascend-operator: it writes none for {spec.engine}; use acjob or volcano"
-    if table.source == "cce" and spec.engine != "volcano":
-        yield f"rankTable.source=cce: its plugin writes none for {spec.engine}; use volcano"
-    if table.source == "cce" and not table.config_map_name:
-        yield "rankTable.configMapName: required with rankTable.source cce, for clusters call it differently"
     if table.source == "ascend-operator" and table.config_map_name not in ("", f"rings-config-{spec.name}"):
         yield f"rankTable.configMapName={table.config_map_name!r}: the Ascend Operator writes rings-config-{spec.name} alone"
-    if table.source == "file" and not table.mount_path:
-        yield "rankTable.mountPath: required with rankTable.source file"
 
 
 def _pods(spec: JobSpec) -> Iterator[str]:
     pods = spec.nodes + spec.tf.ps + launchers_alone(spec)
     if spec.scheduling.min_available > pods:
         yield f"scheduling.minAvailable={spec.scheduling.min_available}: expected at most {pods}, the number of pods"
-    if spec.scheduling.min_available and spec.tf.ps:
-        yield "scheduling.minAvailable: with tf.ps every pod is needed"
 
 
 def _code_limit(spec: JobSpec) -> Iterator[str]:
@@ -185,29 +158,18 @@ def _affinity(spec: JobSpec) -> Iterator[str]:
             yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
 
 
+# A text is the name of a list in rules.json.
 OF_EACH = (
-    _affinity, _name, _labels, _resources, _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations, _rank_table,
-    _pods, _code_limit,
+    _affinity, _name, "labels", _labels, _resources, "hosts", _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations,
+    "rank_table", _rank_table, _pods, _code_limit,
 )  # fmt: skip
 
 
 # One engine each
 
 
-def _volcano(spec: JobSpec) -> Iterator[str]:
-    if spec.lifecycle.deadline_seconds and spec.restart.max_restarts:
-        yield "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
-    if spec.mode in BY_MPI and spec.tf.ps:
-        yield f"mode={spec.mode}: expected no tf.ps"
-
-
-def _jobset(spec: JobSpec) -> Iterator[str]:
+def _nothing_more(spec: JobSpec) -> Iterator[str]:
     return iter(())
-
-
-def _job(spec: JobSpec) -> Iterator[str]:
-    if spec.mode in BY_MPI:
-        yield f"mode={spec.mode}: expected a method without SSH for engine job; use jobset, volcano or mpijob"
 
 
 def _trainjob(spec: JobSpec) -> Iterator[str]:
@@ -230,19 +192,11 @@ def _of_pod(spec: JobSpec) -> Iterator[str]:
 
 
 def _mpijob(spec: JobSpec) -> Iterator[str]:
-    if spec.mode not in ("auto", *BY_MPI):
-        yield f"mode={spec.mode}: expected {BY_MPI[0]} with mpijob"
     if spec.network.host_network and spec.nodes + launchers_alone(spec) > 1:
         yield "network.hostNetwork: there an MPIJob's worker has no name, by which alone it knows which one it is; use volcano or jobset"
 
 
 def _acjob(spec: JobSpec) -> Iterator[str]:
-    if spec.device.kind != "npu":
-        yield f"device.kind={spec.device.kind}: expected npu with acjob"
-    if spec.mode in BY_MPI:
-        yield f"mode={spec.mode}: an AscendJob's workers have no names by which MPI could reach them; use volcano or mpijob"
-    if spec.mode == "tensorflow":
-        yield "mode=tensorflow: an AscendJob's workers have no names by which they could reach each other; use volcano"
     if len(set(ports(spec).values())) < len(ports(spec)):
         taken = " and ".join(f"{port} ({name})" for name, port in ports(spec).items())
         yield f"network.masterPort, network.musterPort: expected different ports, found {taken}"
@@ -254,10 +208,8 @@ def _acjob(spec: JobSpec) -> Iterator[str]:
     late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
     if spec.restart.max_restarts and late:
         yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"
-    if spec.restart.max_restarts and not spec.restart.after_eviction:
-        yield "restart.onEviction=fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
 
 
 OF_ENGINE = {
-    "volcano": _volcano, "jobset": _jobset, "job": _job, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
+    **dict.fromkeys(("volcano", "jobset", "job"), _nothing_more), "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
 }  # fmt: skip

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ranklaunch.env.settings import BY_MPI
-from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
@@ -213,18 +212,9 @@ def _mount(source: Any, mount: Mapping[str, Any]) -> Mount:
 
 
 def problems(spec: JobSpec) -> Iterator[str]:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
-        yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
-    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with slurm"
-    if re.search(r"[\"'\\\s]", spec.working_dir):
-        yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
-    if re.search(r"[^!-~]|[\"'\\]", spec.slurm.output):
-        yield f"slurm.output={spec.slurm.output!r}: expected a path without spaces, quotes, backslashes and characters beyond ASCII"
     yield from _time_limit(spec)
     yield from _directives(spec)
     yield from _options_of_srun(spec)
-    yield from (f"slurm.setup: {line[:60]!r}: {why}" for line in spec.slurm.setup for why in _line(line))
     yield from _image(spec)
     yield from _volumes(spec)
 
@@ -232,10 +222,6 @@ def problems(spec: JobSpec) -> Iterator[str]:
 def _time_limit(spec: JobSpec) -> Iterator[str]:
     deadline, time = spec.lifecycle.deadline_seconds, _time(spec)
     path = f"lifecycle.deadlineSeconds={deadline}"
-    if deadline and spec.restart.max_restarts:
-        yield f"{path}: of the job with all its starts, which Slurm cannot count; slurm.time, for each start, goes with restart.maxRestarts"
-    if deadline and spec.slurm.time:
-        yield f"{path}, slurm.time={time!r}: expected one of the two"
     found = seconds_of(time)
     if spec.slurm.time and found is None and time.lower() not in UNLIMITED:
         forms = "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 90, 12:00:00 or 2-00:00:00"
@@ -285,13 +271,6 @@ def _options_of_srun(spec: JobSpec) -> Iterator[str]:
         yield f"slurm.srunOptions: {name} is given {given.count(name)} times"
 
 
-def _line(line: str) -> Iterator[str]:
-    if re.search(r"[\r\n]", line):
-        yield "expected one line each"
-    if line.lstrip().startswith("#SBATCH"):
-        yield "put it into slurm.directives, without #SBATCH"
-
-
 def _image(spec: JobSpec) -> Iterator[str]:
     if is_file(spec.image.repository) and (spec.image.tag or spec.image.digest):
         yield f"image.repository={spec.image.repository!r}: a file has no image.tag and no image.digest"
@@ -299,8 +278,6 @@ def _image(spec: JobSpec) -> Iterator[str]:
 
 def _volumes(spec: JobSpec) -> Iterator[str]:
     if spec.slurm.container == "none":
-        for path in (path for path, given in (("volumes", spec.volumes), ("volumeMounts", spec.volume_mounts)) if given):
-            yield f"{path}: without slurm.container the program sees the node's own folders; leave it out, or set slurm.container"
         return
     known = [volume.get("name") for volume in spec.volumes]
     for volume in spec.volumes:

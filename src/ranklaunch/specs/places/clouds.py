@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.quantities import bytes_of
@@ -154,50 +153,15 @@ BODIES = {"sky": sky, "dstack": dstack, "aws_batch": aws_batch, "azureml": azure
 
 # What is wrong
 
-FORMS: Mapping[str, tuple[str, str]] = {
-    "sky": (
-        r"[A-Za-z](?:[-_.A-Za-z0-9]{0,62}[A-Za-z0-9])?",
-        "1 to 64 letters, digits, dashes, dots and underscores, a letter first",
-    ),
-    "dstack": (r"[a-z][a-z0-9-]{1,40}", "2 to 41 small letters, digits and dashes, a letter first"),
-    "aws_batch": (r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", "1 to 128 letters, digits, dashes and underscores"),
-    "azureml": (r"[^\0-\x1f]{1,255}", "1 to 255 characters"),
-}
 # By what a place replaces a text in what it is given; it has no way of writing such a text as it is.
 REPLACED = {"dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True), "flux": ("{{", True)}
-LEAST_OF_ALL = {
-    "sky": (),
-    "dstack": (),
-    "aws_batch": (("resources.cpu", "--cpu"), ("resources.memory", "--memory")),
-    "azureml": (("cloud.compute", "--set cloud.compute=..."),),
-}
 
 
 def problems(spec: JobSpec) -> Iterator[str]:
-    form, words = FORMS[spec.engine]
-    if not re.fullmatch(form, spec.name):
-        yield f"name={spec.name!r}: expected {words}"
-    yield from _required(spec)
-    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with {spec.engine}"
     yield from replaced(spec)
     for name in sorted(set(spec.cloud.secrets) & {each["name"] for each in common.environment(spec)}):
         yield f"cloud.secrets.{name}: there is a variable of this name too; leave one out"
     yield from OF_EACH[spec.engine](spec)
-
-
-def _required(spec: JobSpec) -> Iterator[str]:
-    if spec.device.kind == "npu":
-        yield f"device.kind=npu: expected gpu or cpu with {spec.engine}"
-    told = {"resources.cpu": spec.resources.cpu, "resources.memory": spec.resources.memory, "cloud.compute": spec.cloud.compute}
-    for path, option in LEAST_OF_ALL[spec.engine]:
-        if not told[path]:
-            yield f"{path}: required with {spec.engine} ({option})"
-    needs_kind = spec.engine in ("sky", "dstack") and spec.device.kind == "gpu"
-    if needs_kind and not spec.cloud.accelerator:
-        yield f"cloud.accelerator: required with {spec.engine} and device.kind gpu, such as H100 (--set cloud.accelerator=H100)"
-    if spec.cloud.accelerator and spec.device.kind == "cpu":
-        yield f"cloud.accelerator={spec.cloud.accelerator}: expected none with device.kind cpu"
 
 
 def replaced(spec: JobSpec) -> Iterator[str]:

@@ -86,12 +86,6 @@ def _options(*pairs: tuple[str, str], sep: str = " ") -> Iterator[str]:
 
 # What is wrong
 
-NAMES: Mapping[str, tuple[str, str]] = {
-    "lsf": (r"[A-Za-z0-9_.-]{1,128}", "1 to 128 letters, digits, dots, dashes and underscores"),
-    "pbs": (r"[A-Za-z0-9_.+-]{1,230}", "1 to 230 letters, digits, dots, dashes, pluses and underscores"),
-    "flux": (r"[A-Za-z0-9_.-]{1,128}", "1 to 128 letters, digits, dots, dashes and underscores"),
-}
-WORD = {"lsf": "#BSUB", "pbs": "#PBS", "flux": "#flux:"}
 # Options of which a script has one, with the value that the script's own comes from.
 ONE_OF: Mapping[str, Mapping[str, str]] = {
     "lsf": {"-J": "name", "-n": "nodes and resources.cpu", "-gpu": "devicesPerNode", "-W": "lifecycle.deadlineSeconds"},
@@ -105,23 +99,8 @@ ONE_OF: Mapping[str, Mapping[str, str]] = {
 
 
 def problems(spec: JobSpec) -> Iterator[str]:
-    form, words = NAMES[spec.engine]
-    if not re.fullmatch(form, spec.name):
-        yield f"name={spec.name!r}: expected {words}"
-    if spec.device.kind == "npu":
-        yield f"device.kind=npu: expected gpu or cpu with {spec.engine}; what else is asked for goes into batch.directives"
-    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with {spec.engine}"
-    for path, text in (("batch.queue", spec.batch.queue), ("batch.account", spec.batch.account), ("batch.output", spec.batch.output)):
-        if re.search(r"[^!-~]|[\"'\\]", text):
-            yield f"{path}={text!r}: expected no spaces, quotes, backslashes and characters beyond ASCII"
     yield from _directives(spec)
     yield from replaced(spec)
-    for each in spec.batch.setup:
-        if re.search(r"[\r\n]", each):
-            yield f"batch.setup: {each[:60]!r}: expected one line each"
-        if each.lstrip().startswith(WORD[spec.engine]):
-            yield f"batch.setup: {each[:60]!r}: put it into batch.directives, without {WORD[spec.engine]}"
 
 
 def _directives(spec: JobSpec) -> Iterator[str]:

@@ -1,0 +1,100 @@
+"""Rules of rules.json: values that a kind of specification has no place for, values that contradict each other, and forms of texts.
+
+A row is for some kinds of specifications (`kinds`), or for all. In lists of words a group of `WORDS` stands for its members, and `!` in
+front means all others.
+
+- `no_place`: the beginnings of paths of values. The first row that fits a value says why.
+- `familiar`: advice, and the names in other charts, engines and launchers that it is given for.
+- all other lists: a row with `if` refuses a specification where all conditions hold: true for a value that is set, false for one that is
+  not, or words, of which it is one. A row with `form` refuses a text, an item of a list or a value of a map that `matches` does not match.
+  {PATH} in a text stands for the value of that path, {PATH!r} for its repr.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pkgutil import get_data
+from typing import Any
+
+from ranklaunch.env.settings import BY_MPI
+from ranklaunch.specs import keys
+from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, OF_KUBERNETES, JobSpec
+
+WORDS = {"kubernetes": OF_KUBERNETES, "clouds": OF_CLOUDS, "scripts": BY_SCRIPT, "by_mpi": BY_MPI}
+SHOWN = 60  # characters of an item
+
+Row = Mapping[str, Any]
+
+
+@functools.cache
+def rules() -> Mapping[str, Any]:
+    """Return all of rules.json."""
+    found: Mapping[str, Any] = json.loads(get_data("ranklaunch.specs", "rules.json") or b"")
+    return found
+
+
+def no_place(spec: JobSpec) -> Iterator[str]:
+    for path, value, key in keys.given(spec):
+        why = "" if value == key.default else why_no_place(spec.engine, path)
+        if why:
+            yield f"{path}: {why}"
+
+
+def why_no_place(kind: str, path: str) -> str:
+    """Return the reason why a kind has no place for a value, "" if it has one."""
+    rows = (row for row in rules()["no_place"] if _is_one(kind, row["kinds"]) and path.startswith(tuple(row["values"].split())))
+    row = next(rows, None)
+    return str(row.get("why", f"{kind} has no place for it; leave it out")) if row else ""
+
+
+def problems(spec: JobSpec, name: str) -> Iterator[str]:
+    """Yield the messages of one list of rules."""
+    values = {path: value for path, value, _ in keys.given(spec)}
+    for row in rules()[name]:
+        if not _is_one(spec.engine, row.get("kinds", "!")):
+            continue
+        if "form" in row:
+            for path in row["form"].split():
+                yield from (f"{place}{_text(row, values)}" for place in _unfit(path, values[path], row["matches"]))
+        elif all(_holds(_value(path, values), expected) for path, expected in row["if"].items()):
+            yield _text(row, values)
+
+
+def _is_one(word: str, words: str) -> bool:
+    members = [each for word in words.lstrip("!").split() for each in WORDS.get(word, (word,))]
+    return (word in members) != words.startswith("!")
+
+
+def _holds(value: object, expected: bool | str) -> bool:
+    return bool(value) == expected if isinstance(expected, bool) else _is_one(str(value), expected)
+
+
+def _value(path: str, values: Mapping[str, object]) -> object:
+    """Return a value of the specification, or of one of its maps."""
+    if path in values:
+        return values[path]
+    place, _, name = path.rpartition(".")
+    members = values[place]
+    return members.get(name) if isinstance(members, Mapping) else None
+
+
+def _text(row: Row, values: Mapping[str, object]) -> str:
+    def put_in(found: re.Match[str]) -> str:
+        value = _value(found[1], values)
+        return repr(value) if found[2] else str(value)
+
+    return re.sub(r"\{([\w.]+)(!r)?\}", put_in, row["text"])
+
+
+def _unfit(path: str, value: object, pattern: str) -> Iterator[str]:
+    """Yield the beginning of the message about each text that the pattern does not match."""
+    if isinstance(value, Mapping):
+        places = {f"{path}.{name}={text!r}: ": text for name, text in value.items()}
+    elif isinstance(value, tuple):
+        places = {f"{path}: {text[:SHOWN]!r}: ": text for text in value}
+    else:
+        places = {f"{path}={value!r}: ": value}
+    return (place for place, text in places.items() if not re.fullmatch(pattern, text))
