@@ -116,8 +116,11 @@ def test_no_memory(left: LeftBehind) -> None:
     assert "Read the traceback" not in screen
 
 
-def test_rounds_before_are_told(left: LeftBehind) -> None:
+@pytest.mark.parametrize("set_by", [0.0, 3600.0, -3600.0])
+def test_rounds_before_are_told(left: LeftBehind, set_by: float) -> None:
+    """set_by: what the wall's clock is set by between two rounds, which makes no time pass."""
     left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3).ends(6.0, 7.0, "failed", 1).round("rank 1 died", "starting all ranks again, restart 1")
+    left.fast = set_by
     left.node(restart=1).starts(7.0, 8.0, 9.0).steps(11.0, 4).ends(12.0, 13.0).verdict()
     lines = shown(left.folder).splitlines()
     assert "  attempt 1: failed after 6.0 s at step 3: rank 1 died; starting all ranks again, restart 1" in lines

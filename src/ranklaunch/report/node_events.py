@@ -57,13 +57,15 @@ class NodeEvents:
 
     first, last: times of the first and the last event. starts: how many wrote into the file; the last one counts. spoilt: lines that are no
     events. steps: of each rank. Times are by this node's own clock until move(): the wall's at the first line, and the monotonic one from
-    there.
+    there. before: events of an earlier round of the same supervisor, whose first line counts then: the wall's clock may have been set in
+    between.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: NodeEvents | None = None) -> None:
         self.starts = 0
         self.spoilt = 0
         self._anchor: tuple[float, float] | None = None
+        self._before = before and before._anchor
         self._begin()
 
     def _begin(self) -> None:
@@ -100,6 +102,8 @@ class NodeEvents:
             at = self._anchor[0] + clock - self._anchor[1]
             return at if 0 <= clock - self._anchor[1] < 1e9 else None
         at_wall = checked.time(line.get("time"))
+        if clock is not None and self._before and 0 <= clock - self._before[1] < 1e9:
+            at_wall = self._before[0] + clock - self._before[1]
         if at_wall is not None and clock is not None:
             self._anchor = (at_wall, clock)
         return at_wall

@@ -135,10 +135,12 @@ class Reader:
     def left(self, place: Place) -> Iterator[Left]:
         """Of the first round, and of each restart in place."""
         names = self._names(place.below) if self._verdict == folders.VERDICT else [self._verdict]
-        yield self._left(place, 0, place.below, names)
+        left = self._left(place, 0, place.below, names, None)
+        yield left
         for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names or ()) if found):
             below = os.path.join(place.below, name)
-            yield self._left(place, number, below, self._names(below))
+            left = self._left(place, number, below, self._names(below), left.events)
+            yield left
 
     def tail(self, below: str) -> tuple[str, ...]:
         """The last lines of a log; of one line that is longer than what is read, its end."""
@@ -249,9 +251,9 @@ class Reader:
         """A folder of several that one player of a simulation has left files in, too, is none."""
         return any(os.path.lexists(os.path.join(folder, name)) for name in _OURS) or bool(_ATTEMPT.fullmatch(os.path.basename(folder)))
 
-    def _left(self, place: Place, restart: int, below: str, names: list[str] | None) -> Left:
+    def _left(self, place: Place, restart: int, below: str, names: list[str] | None, before: NodeEvents | None) -> Left:
         known = set(names or ())
-        events, is_read = NodeEvents(), names is not None
+        events, is_read = NodeEvents(before), names is not None
         if folders.EVENTS in known:
             is_read = self._feed(os.path.join(below, folders.EVENTS), events)
         verdict, round_ = (self.json_of(os.path.join(below, name)) if name in known else None for name in (self._verdict, folders.ROUND))
