@@ -186,7 +186,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "system",
         "verdict",
     },
-    "env": {"hangs", "ranktable", "verdict"},
+    "env": {"hangs", "verdict"},
     "evidence": {"catalogue", "ends", "hangs", "muster", "plan", "processes", "supervise", "system", "verdict"},
     "hangs": {"ends", "output", "plan", "processes", "supervise", "system", "verdict"},
     "layout": {"plan"},
@@ -226,7 +226,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "tune": {"hangs", "plan"},
     "verdict": set(),
 }
-ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
+ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}}  # beyond that
 
 
 def room(name: str) -> str:
