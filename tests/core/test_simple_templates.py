@@ -87,7 +87,7 @@ def test_those_that_start_ranks_are_simple(name: str) -> None:
     ])  # fmt: skip
 def test_others_are_left_to_jinja(source: str) -> None:
     with pytest.raises(NotSimple):
-        parse(source)
+        Simple([], word).inline(source, VALUES)
 
 
 def test_a_template_that_nests_too_deep() -> None:

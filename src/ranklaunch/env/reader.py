@@ -215,6 +215,10 @@ class Reader:
             self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
             return variable.default
 
+    def get_or(self, variable: Variable[T], otherwise: T) -> T:
+        """The value if one is given; else another one, of which plans show nothing."""
+        return self.get(variable) if self.given(variable) else otherwise
+
     def record(self, variable: Variable[T]) -> None:
         """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
         self.get(variable)

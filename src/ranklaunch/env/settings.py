@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ranklaunch import showing
 from ranklaunch.env import parse
@@ -452,20 +452,19 @@ def _rank_table(reader: Reader) -> str:
 def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:
     if slots == 0:
         kind, why = "cpu", "no accelerator in this container"
-    elif table:
-        kind, why = "npu", "rank table"
-    elif signs := reader.candidates(NPU_SIGNS):
-        kind, why = "npu", signs[0].source
-    elif reader.files.exists("/dev/davinci_manager"):
-        kind, why = "npu", "/dev/davinci_manager"
-    elif signs := reader.candidates(GPU_SIGNS):
-        kind, why = "gpu", signs[0].source
-    elif reader.files.exists("/dev/nvidiactl"):
-        kind, why = "gpu", "/dev/nvidiactl"
     else:
-        kind, why = otherwise
+        kind, why = ("npu", "rank table") if table else next(_accelerator_signs(reader), otherwise)
     reader.ledger.note(ACCELERATOR.value, kind, why)
     return kind
+
+
+def _accelerator_signs(reader: Reader) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the sign of each accelerator of the container."""
+    for kind, variable, device in (("npu", NPU_SIGNS, "/dev/davinci_manager"), ("gpu", GPU_SIGNS, "/dev/nvidiactl")):
+        if signs := reader.candidates(variable):
+            yield kind, signs[0].source
+        elif reader.files.exists(device):
+            yield kind, device
 
 
 def _python(reader: Reader, folder: str) -> str:

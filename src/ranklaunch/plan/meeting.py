@@ -75,7 +75,7 @@ def _shape(plan: Plan, job: Job, readings: list[Reading]) -> dict[str, str]:
 
 def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
     """Facts of the program, of installed packages, and of what must be the same by --same."""
-    cann = reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else ""
+    cann = reader.get_or(settings.CANN_FOLDER, "")
     compares = reader.given(settings.SAME) and not reader.arrived.restart
     return {
         **facts.of_program(job, reader.files, reader.cwd),

@@ -40,12 +40,12 @@ def _known_errors(plan: Plan, reader: Reader) -> str:
 
 
 def _fewer_ranks(plan: Plan, reader: Reader) -> bool:
-    return reader.given(settings.FEWER_RANKS) and reader.get(settings.FEWER_RANKS)
+    return reader.get_or(settings.FEWER_RANKS, False)
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     """None if restarts are off."""
-    most = reader.get(settings.MAX_RESTARTS) if reader.given(settings.MAX_RESTARTS) else 0
+    most = reader.get_or(settings.MAX_RESTARTS, 0)
     if not most:
         return None
     _refuse_other_restarts(plan, reader)

@@ -310,7 +310,7 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
     follows_route = any(variable.value == base.ROUTE_PLAN.value for variable in of_method)
-    if not follows_route and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
+    if not follows_route and reader.get_or(base.ROUTE_PLAN, False):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
     unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
     _warn_of_no_effect(unread, reader, f"with method {plan.method}")

@@ -64,7 +64,7 @@ def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
 
 def _once(job: Job, reader: Reader) -> Iterator[Process]:
     """On node 0, for which the others wait where they meet."""
-    command = reader.get(settings.ONCE) if reader.given(settings.ONCE) else ""
+    command = reader.get_or(settings.ONCE, "")
     if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
         reader.problem(f"{reader.told(settings.ONCE)}: the other nodes would not wait for it with {reader.told(settings.MUSTER)}")
     if command and not job.node_index:
@@ -72,7 +72,7 @@ def _once(job: Job, reader: Reader) -> Iterator[Process]:
 
 
 def _same(job: Job, reader: Reader) -> Iterator[Process]:
-    paths = [absolute(path, reader.cwd) for path in reader.get(settings.SAME)] if reader.given(settings.SAME) else []
+    paths = [absolute(path, reader.cwd) for path in reader.get_or(settings.SAME, ())]
     if paths and len(job.everyone) > 1 and reader.get(settings.MUSTER):
         yield _step(job, reader, "same", (job.python, MEASURE, _result(job), *paths))
     elif paths:

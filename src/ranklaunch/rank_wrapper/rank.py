@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Node, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import BIND, BIND_CORES, BIND_MEMORY, DEBUGPY, DEBUGPY_HOST, DEBUGPY_WAIT, NUMACTL, RANK_PREFIX
 from ranklaunch.files import own_program
 from ranklaunch.plan import facts
@@ -28,8 +27,8 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as 
 
 def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
     """The job with the stand-in for its program. once: the method starts the program once on a node."""
-    bound = reader.get(BIND) == "cores" if reader.given(BIND) else reader.given(BIND_CORES)
-    memory, debugs = _is_on(BIND_MEMORY, reader), _is_on(DEBUGPY, reader)
+    bound = reader.get_or(BIND, "cores" if reader.given(BIND_CORES) else "none") == "cores"
+    memory, debugs = reader.get_or(BIND_MEMORY, False), bool(reader.get_or(DEBUGPY, 0))
     if memory and not bound:
         reader.problem(f"{reader.told(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
     if not (bound or debugs or reader.given(RANK_PREFIX)):
@@ -40,10 +39,6 @@ def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launch
     of_all = len(job.nodes) > 1 and launcher.starts_all(reader)
     wrapper = _Wrapper(program, reader, templates, bound, memory, debugs, once, of_all)
     return replace(job, program=Program(STAND_IN, program.args, stands_for=program), place=wrapper.environment)
-
-
-def _is_on(variable: Variable[Any], reader: Reader) -> bool:
-    return bool(reader.given(variable) and reader.get(variable))
 
 
 @dataclass
@@ -124,7 +119,7 @@ def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str
         reader.problem(f"{reader.told(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
     _warn_without_debugpy(job, reader)
     reader.ledger.note("debuggers", ",".join(f"{host}:{port + i}" for i in range(ranks)), DEBUGPY.value)
-    wait = reader.given(DEBUGPY_WAIT) and reader.get(DEBUGPY_WAIT)
+    wait = reader.get_or(DEBUGPY_WAIT, False)
     # What a rank starts are workers that load data; what a program starts that is started once are its ranks.
     return {"DEBUGPY": f"{host}:{port}", **({"WAIT": "true"} if wait else {}), **({"CHILDREN": "true"} if once else {})}
 

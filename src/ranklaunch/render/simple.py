@@ -8,56 +8,41 @@ from __future__ import annotations
 
 import functools
 import os.path
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import BYTE_ORDER_MARK
 
 OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
-_CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}"}
-_ELSE, _END = "{% else %}", "{% endif %}"
-_ENDS = (_ELSE, _END, "{% elif ")
+_PATH = r"[a-z]\w*(?:\.[a-z]\w*)*"
+_FILE = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"
+_TAG = re.compile(
+    rf"""(\{{\{{ {_PATH} \}}\}}|\{{% (?:(?:if|elif) (?:not )?{_PATH}|else|endif|include "{_FILE}") %\}}|\{{# [^{{}}]* #\}})""",
+    re.ASCII,
+)
 _BEGINS = ("{{", "{%", "{#")
-_BLOCKS = ("{%", "{#")  # their lines are their own
-_INCLUDE = '{% include "'
-_LONGEST = 65536  # characters of a template; of more, whoever wrote it can wait for Jinja
+_BLOCKS = ("{%", "{#")  # alone on a line, they take the line with them
+_INCLUDE = "{% include"
+_LONGEST = 65536  # characters of a template; Jinja renders a longer one
 _MOST = 256 * 1024  # characters and pieces of what is rendered: templates that include each other can make much of little
+_DEEPEST = 20  # of {% if %} in each other
+
+Pieces = Sequence[str]  # texts and tags
 
 
 class NotSimple(Exception):
     """Jinja is needed."""
 
 
-@dataclass(frozen=True)
-class Insert:
-    """Of what a name and its attributes say."""
-
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """path: empty for an else."""
-
-    negated: bool
-    path: tuple[str, ...]
-    nodes: Nodes
-
-
-@dataclass(frozen=True)
+@dataclass
 class Choice:
-    cases: tuple[Case, ...]
+    """An open {% if %}. is_on: its present case is rendered. taken: one of its cases was. is_last: the present one is {% else %}."""
 
-
-@dataclass(frozen=True)
-class Include:
-    name: str
-
-
-Node = Union[str, Insert, Choice, Include]
-Nodes = tuple[Any, ...]  # of Node, some of which hold Nodes themselves
+    is_on: bool = False
+    taken: bool = False
+    is_last: bool = False
 
 
 class Simple:
@@ -66,55 +51,75 @@ class Simple:
     def __init__(self, folders: Sequence[str], finalize: Callable[[object], str]) -> None:
         self._folders = folders
         self._finalize = finalize
-        self._parsed: dict[str, tuple[Nodes, str] | None] = {}  # None: not simple
+        self._parsed: dict[str, tuple[Pieces, str] | None] = {}  # None: not simple
 
     def render(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         """(text, path of the template). Raises NotSimple."""
-        nodes, path = self._template(name)
-        return self._text(nodes, values), path
+        pieces, path = self._template(name)
+        return self._text(pieces, values), path
 
     def inline(self, source: str, values: Mapping[str, object]) -> str:
         """The text of a template that is given. Raises NotSimple."""
         return self._text(parse(source), values)
 
-    def _text(self, nodes: Nodes, values: Mapping[str, object]) -> str:
-        pieces, left = [], _MOST
+    def _text(self, pieces: Pieces, values: Mapping[str, object]) -> str:
+        texts, left = [], _MOST
         try:
-            for piece in self._rendered(nodes, values):
-                pieces.append(piece)
-                left -= len(piece) + 1
+            for text in self._rendered(pieces, values):
+                texts.append(text)
+                left -= len(text) + 1
                 if left < 0:
                     raise NotSimple
-            return "".join(pieces)
+            return "".join(texts)
         except (AttributeError, KeyError, ValueError, RecursionError):
             raise NotSimple from None
 
-    def _rendered(self, nodes: Nodes, values: Mapping[str, object]) -> Iterator[str]:
-        for node in nodes:
-            if isinstance(node, str):
-                yield node
-            elif isinstance(node, Insert):
-                yield self._finalize(_found(node.path, values))
-            elif isinstance(node, Include):
+    def _rendered(self, pieces: Pieces, values: Mapping[str, object]) -> Iterator[str]:
+        choices: list[Choice] = []  # the innermost last
+        for piece in pieces:
+            is_on = all(choice.is_on for choice in choices)
+            keyword, *words = piece[2:-2].split() if piece.startswith(_BEGINS) else ("",)
+            if piece.startswith("{%") and keyword != "include":
+                _choose(choices, keyword, words, values)
+            elif is_on and not keyword:
+                yield piece
+            elif is_on and piece.startswith("{{"):
+                yield self._finalize(_value(keyword, values))
+            elif is_on and keyword == "include":
                 yield ""  # one step, also where it holds nothing
-                yield from self._rendered(self._template(node.name)[0], values)
-            else:
-                for case in node.cases:
-                    if not case.path or bool(_found(case.path, values)) != case.negated:
-                        yield from self._rendered(case.nodes, values)
-                        break
+                yield from self._rendered(self._template(words[0].strip('"'))[0], values)
+        if choices:
+            raise NotSimple
 
-    def _template(self, name: str) -> tuple[Nodes, str]:
+    def _template(self, name: str) -> tuple[Pieces, str]:
         if name not in self._parsed:
             self._parsed[name] = None
             ours = name.startswith(OURS)
             folders, within = (self._folders[-1:], name[len(OURS) :]) if ours else (self._folders, name)
             path = _first(os.path.join(folder, within) for folder in folders)
             self._parsed[name] = (parse(_source(path)), path)
-        found = self._parsed[name]
-        if not found:
+        template = self._parsed[name]
+        if not template:
             raise NotSimple
-        return found
+        return template
+
+
+def _choose(choices: list[Choice], keyword: str, words: list[str], values: Mapping[str, object]) -> None:
+    """Open, change or close a choice by if, elif, else or endif."""
+    if keyword == "if" and len(choices) < _DEEPEST:
+        choices.append(Choice())
+    elif keyword == "if" or not choices:
+        raise NotSimple
+    choice = choices[-1]
+    if keyword == "endif":
+        choices.pop()
+        return
+    if choice.is_last:
+        raise NotSimple
+    choice.is_last = keyword == "else"
+    may_be = not choice.taken and all(outer.is_on for outer in choices[:-1])
+    choice.is_on = may_be and (choice.is_last or bool(_value(words[-1], values)) != (words[0] == "not"))
+    choice.taken = choice.taken or choice.is_on
 
 
 def require_files(shipped: str) -> None:
@@ -146,107 +151,35 @@ def _source(path: str) -> str:
         raise NotSimple from None
 
 
-def _found(path: tuple[str, ...], values: Mapping[str, object]) -> object:
-    value = values[path[0]]
-    for name in path[1:]:
-        value = getattr(value, name)
+def _value(path: str, values: Mapping[str, object]) -> object:
+    name, *attributes = path.split(".")
+    value = values[name]
+    for attribute in attributes:
+        value = getattr(value, attribute)
     if callable(value):  # some may not be touched: Jinja knows which
         raise NotSimple
     return value
 
 
 @functools.lru_cache(maxsize=16)
-def parse(source: str) -> Nodes:
-    """Raises NotSimple."""
+def parse(source: str) -> Pieces:
+    """Split a template into text and tags, without the white space that Jinja drops (trim_blocks, lstrip_blocks).
+
+    Dropped: white space before a block or a comment that begins its line, and the newline after it. The newline after
+    an include stays. Raises NotSimple.
+    """
     if "\r" in source or len(source) > _LONGEST:
         raise NotSimple
-    pieces = _trimmed(_split(source[:-1] if source.endswith("\n") else source))
-    left = [piece for piece in reversed(pieces) if piece and not piece.startswith("{#")]
-    try:
-        nodes = _nodes(left)
-    except RecursionError:
-        raise NotSimple from None
-    if left:
-        raise NotSimple
-    return nodes
-
-
-def _split(source: str) -> list[str]:
-    """Text and tags in turn. In one pass, whatever it holds: a regular expression would look for each end anew."""
-    pieces: list[str] = []
-    at = looked = 0
-    while (start := source.find("{", looked)) >= 0:
-        closing = _CLOSING.get(source[start : start + 2])
-        if not closing:
-            looked = start + 1
-            continue
-        end = source.find(closing, start + 2)
-        if end < 0:
-            raise NotSimple
-        pieces += [source[at:start], source[start : end + 2]]
-        at = looked = end + 2
-    return [*pieces, source[at:]]
-
-
-def _trimmed(pieces: list[str]) -> list[str]:
-    """Without the white space before a block or a comment that begins its line, and the newline after it, as trim_blocks and
-    lstrip_blocks of Jinja do. The newline after an include stays. Every second piece is a tag."""
+    pieces = _TAG.split(source[:-1] if source.endswith("\n") else source)
     for i in range(0, len(pieces), 2):
-        text = pieces[i]
-        if text.endswith("{") or any(begin in text for begin in _BEGINS):  # where a tag begins is not plain then
+        text, before, after = pieces[i], "".join(pieces[i - 1 : i]), "".join(pieces[i + 1 : i + 2])
+        if text.endswith("{") or any(begin in text for begin in _BEGINS):  # another tag, or an end that is not plain
             raise NotSimple
         starts_line = not i
-        if i and pieces[i - 1].startswith(_BLOCKS) and text.startswith("\n"):
-            text, starts_line = text if pieces[i - 1].startswith(_INCLUDE) else text[1:], True
-        if i + 1 < len(pieces) and pieces[i + 1].startswith(_BLOCKS):
-            before, newline, line = text.rpartition("\n")
-            if (newline or starts_line) and not line.strip():
-                text = before + newline
+        if before.startswith(_BLOCKS) and text.startswith("\n"):
+            text, starts_line = text if before.startswith(_INCLUDE) else text[1:], True
+        if after.startswith(_BLOCKS):
+            above, newline, line = text.rpartition("\n")
+            text = above + newline if (newline or starts_line) and not line.strip() else text
         pieces[i] = text
-    return pieces
-
-
-def _nodes(left: list[str]) -> Nodes:
-    """Up to what ends a block. left: the pieces from here on, the next one last; what was read is taken away."""
-    nodes: list[Node] = []
-    while left and not left[-1].startswith(_ENDS):
-        piece = left.pop()
-        if piece.startswith("{% if "):
-            nodes.append(_choice(piece, left))
-        elif piece.startswith("{% "):
-            nodes.append(Include(_file(_inside(piece, _INCLUDE, '" %}'))))
-        else:
-            nodes.append(Insert(_path(_inside(piece, "{{ ", " }}"))) if piece.startswith(_BEGINS) else piece)
-    return tuple(nodes)
-
-
-def _choice(piece: str, left: list[str]) -> Choice:
-    cases: list[Case] = []
-    while piece != _END:
-        condition = "" if piece == _ELSE else _inside(piece, "{% elif " if cases else "{% if ", " %}")
-        negated = condition.startswith("not ")
-        path = _path(condition[4:] if negated else condition) if condition else ()
-        cases.append(Case(negated, path, _nodes(left)))
-        if not left or (not path and left[-1] != _END):
-            raise NotSimple
-        piece = left.pop()
-    return Choice(tuple(cases))
-
-
-def _inside(piece: str, begin: str, end: str) -> str:
-    if not piece.startswith(begin) or not piece.endswith(end) or len(piece) <= len(begin) + len(end):
-        raise NotSimple
-    return piece[len(begin) : -len(end)]
-
-
-def _path(text: str) -> tuple[str, ...]:
-    names = tuple(text.split("."))
-    if not all(name.isascii() and name.isidentifier() and name[0].islower() for name in names):
-        raise NotSimple
-    return names
-
-
-def _file(name: str) -> str:
-    if not all(part.strip(".") and part.replace(".", "").replace("-", "").isidentifier() for part in name.split("/")):
-        raise NotSimple
-    return name
+    return [piece for piece in pieces if piece and not piece.startswith("{#")]
