@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,35 @@ from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system.loop import Loop
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Session as tools see it; see supervise.context.Seen."""
+
+    plan: Callable[[], Plan]
+    begun: Callable[[], bool]
+    attended: Callable[[], Attended]
+    phase: Callable[[], tuple[str, str]]
+    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
+    hang: Callable[[], object]
+    asked: Callable[[], tuple[int, float] | None]
+    orphaned: Callable[[], bool]
+    slow: Callable[[], bool] = bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Session as its desk sees it; see control.desk.Asked."""
+
+    attended: Callable[[], Attended]
+    phase: Callable[[], tuple[str, str]]
+    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
+    offer: Callable[[int], tuple[bool, list[str]]]
+    stop: Callable[[], None]
+    end_by: Callable[[float, Sequence[str]], None]
+    present: Callable[[], Mapping[str, Any]] = dict
+
 
 Hearer = Callable[[int, Any], object]
 

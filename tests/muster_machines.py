@@ -6,6 +6,7 @@ import heapq
 import itertools
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from ranklaunch.muster import events, wire
@@ -50,8 +51,8 @@ class Time:
     def now(self) -> Now:
         return Now(self.clock, EPOCH + self.clock)
 
-    def after(self, seconds: float, what: Callable[[], object]) -> None:
-        heapq.heappush(self._due, (self.clock + seconds, next(self._order), what))
+    def after(self, seconds: float, what: Callable[..., object], *args: object) -> None:
+        heapq.heappush(self._due, (self.clock + seconds, next(self._order), partial(what, *args)))
 
     def until(self, clock: float, done: Callable[[], bool] = lambda: False) -> None:
         while self._due and self._due[0][0] <= clock and not done():

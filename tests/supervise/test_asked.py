@@ -21,10 +21,11 @@ from typing import Any
 import companions
 import helpers
 import pytest
+from companions import Asked
 
 from ranklaunch.control import client, server
 from ranklaunch.control.all_nodes import ANSWER_S
-from ranklaunch.control.desk import Asked, Desk
+from ranklaunch.control.desk import Desk
 from ranklaunch.control.server import Counter
 from ranklaunch.control.stacks import Stacked
 from ranklaunch.entrypoints import save, stacks, status

@@ -17,8 +17,9 @@ from typing import Any
 import companions
 import helpers
 import pytest
+from companions import Asked
 
-from ranklaunch.control.desk import Asked, Desk
+from ranklaunch.control.desk import Desk
 from ranklaunch.control.server import MOST_ASKED, Counter
 from ranklaunch.control.stops import Stops
 from ranklaunch.entrypoints import save

@@ -17,6 +17,7 @@ from typing import Any
 import companions
 import helpers
 import pytest
+from companions import Seen
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.fields import NOTHING
@@ -25,7 +26,6 @@ from ranklaunch.notify.hook import MOST_BYTES, Hook
 from ranklaunch.notify.notifications import POST, Telling
 from ranklaunch.plan.model import Tell
 from ranklaunch.processes.children import Children
-from ranklaunch.supervise.context import Seen
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.model import Verdict, as_json

@@ -7,13 +7,12 @@ with its age.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ranklaunch.control import rank_states
 from ranklaunch.control.all_nodes import Answers, Circle
 from ranklaunch.control.rank_records import Recorded
-from ranklaunch.control.save import Offer, Saving
+from ranklaunch.control.save import Saving
 from ranklaunch.control.server import Answer, Counter
 from ranklaunch.control.stacks import Stacked
 from ranklaunch.muster.wire import WireError, text
@@ -34,19 +33,29 @@ MOST_SETTING = 40  # characters of a setting's name
 _UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A session, as its desk sees it. attended: the attempt that runs. phase: its phase, and the thing that it waits for, "" for nothing.
-    of_ranks: more fields of ranks; present: of the job. offer: as in Saving. stop: stops the job, as by SIGTERM. end_by: sets the time, by
-    the loop's clock, at which a stop of this node must be over; with the ways by which ranks were asked to save before."""
+class Asked(Protocol):
+    """Session, as its desk sees it."""
 
-    attended: Callable[[], Attended]
-    phase: Callable[[], tuple[str, str]]
-    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
-    offer: Offer
-    stop: Callable[[], None]
-    end_by: Callable[[float, Sequence[str]], None]
-    present: Callable[[], Mapping[str, Any]] = dict
+    def attended(self) -> Attended:
+        """Return the attempt that runs."""
+
+    def phase(self) -> tuple[str, str]:
+        """Return its phase, and the thing that it waits for, "" for nothing."""
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return more fields of ranks."""
+
+    def present(self) -> Mapping[str, Any]:
+        """Return more fields of the job."""
+
+    def offer(self, number: int) -> tuple[bool, list[str]]:
+        """Send a signal to ranks that catch it; see Saving."""
+
+    def stop(self) -> None:
+        """Stop the job, as by SIGTERM."""
+
+    def end_by(self, due: float, ways: Sequence[str]) -> None:
+        """Set the time, by the loop's clock, at which a stop of this node must be over. ways: by which ranks were asked to save before."""
 
 
 class Desk:

@@ -137,7 +137,7 @@ class Judging:
         self._say(self._reason(alarm), change)
         self._of.nodes.tell_nodes(HANG, self._said(alarm))
         self._of.take(change.rule or "the job hangs", self._mode != "observe")
-        self._of.loop.after(EVIDENCE_S, lambda: self._conclude(alarm))
+        self._of.loop.after(EVIDENCE_S, self._conclude, alarm)
 
     def _on_evidence(self, gathered: Any) -> None:
         """Judge again by what all nodes have found. gathered: a ranklaunch.evidence.all_nodes.Gathered."""

@@ -86,7 +86,7 @@ class Tool:
         self._answer.clear()
         os.set_blocking(self._readable, False)
         self._loop.on_readable(self._readable, self._read)
-        self._loop.after(LIMIT_S, lambda: self._give_up(child))
+        self._loop.after(LIMIT_S, self._give_up, child)
 
     def close(self) -> None:
         if self._child:

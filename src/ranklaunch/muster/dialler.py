@@ -86,8 +86,8 @@ class Dialler:
             self._next(others, OSError(code, os.strerror(code)))
             return
         self._connecting = sock
-        self._loop.on_writable(sock.fileno(), lambda: self._on_answer(sock, others))
-        self._timer = self._loop.after(CONNECT_S, lambda: self._on_silence(sock, others))
+        self._loop.on_writable(sock.fileno(), self._on_answer, sock, others)
+        self._timer = self._loop.after(CONNECT_S, self._on_silence, sock, others)
 
     def _on_answer(self, sock: socket.socket, others: list[lookup.Address]) -> None:
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

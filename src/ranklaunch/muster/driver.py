@@ -211,10 +211,10 @@ class Inside:
     def send(self, message: Message) -> None:
         event = events.Heard(INSIDE, message) if self._said else events.First(INSIDE, "this container", message)
         self._said = True
-        self._loop.after(0, lambda: self._hub.feed(event))
+        self._loop.after(0, self._hub.feed, event)
 
     def deliver(self, event: Event) -> None:
-        self._loop.after(0, lambda: self._feed(event))
+        self._loop.after(0, self._feed, event)
 
     def hang_up(self) -> None:
         self._loop.after(0, lambda: self._hub.feed(events.Broken(INSIDE)))

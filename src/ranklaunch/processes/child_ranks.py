@@ -178,7 +178,7 @@ class Below:
             return False
         else:
             self._all[identity.pid] = rank
-            self._watcher.loop.on_readable(rank.pidfd, lambda: self._end(rank))
+            self._watcher.loop.on_readable(rank.pidfd, self._end, rank)
         return True
 
     def _end(self, rank: Watched) -> None:

@@ -118,7 +118,7 @@ class Children:
         child.reader = self._logs.read(readable, sink, lambda: self._attempt.on_child_output(child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:
-            self._loop.on_readable(child.pidfd, lambda: self._reap_one(child.identity.pid))
+            self._loop.on_readable(child.pidfd, self._reap_one, child.identity.pid)
         self._attempt.on_child_start(child)
 
     def _reap(self) -> None:

@@ -71,7 +71,7 @@ class Launchers:
                 kills, followed = launcher.kills_ranks, bool(plan.outputs)
                 child.below = ByFiles(watcher, child.identity, launcher.DEPTH, files, kills=kills, followed=followed)
         if launcher.lonely_s:
-            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
+            self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child)
         if launcher.CARRIERS and (child.role == LAUNCHER or not plan.processes):
             from ranklaunch.processes.orphans import Holders
 
@@ -246,12 +246,12 @@ class Launchers:
             self._attempt.logs.hush()
             self._attempt.fold_victims(told=True)
             self._attempt.companions.died(child, rank)
-            self._loop.after(SAYS_S, lambda: self._says_nothing(child))
+            self._loop.after(SAYS_S, self._says_nothing, child)
 
     def _says_nothing(self, child: Child) -> None:
         """Conclude that a launcher ends its ranks after a failure, although its log level keeps it from saying so."""
         if child.held:  # others want to see its ranks as they are
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
+            self._loop.after(LOOK_AT_LAUNCHER_S, self._says_nothing, child)
         elif self._goes_on(child) and not (child.told or child.ends_ranks):
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
@@ -278,8 +278,8 @@ class Launchers:
         self._attempt.nodes.fail(lambda: first_word(plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
-        self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
-        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
+        self._loop.after(plan.limits.grace_s * share, self._kill_ranks, child, at)
+        self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
         child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
 
     def _look_at(self, child: Child) -> None:
@@ -292,7 +292,7 @@ class Launchers:
                 self._lone.tell(target)
             self._lone.end_beside()
         if not self._lone.is_silent(child):
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
+            self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
         elif self._said(child, 0.0) or (child.announced and child.announced.failed):
             tree.send(child.identity, signal.SIGKILL)
         else:
@@ -314,7 +314,7 @@ class Launchers:
             self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
             self._told.update(ranks)
             if carried:  # a node that is slow starts its ranks after that
-                self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
+                self._loop.after(LOOK_AT_LAUNCHER_S, self._tell_ranks, child)
 
     def _kill_ranks(self, child: Child, at: float) -> None:
         """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
@@ -346,4 +346,4 @@ class Launchers:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
             self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
         else:
-            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
+            self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child, looks, alone_since)

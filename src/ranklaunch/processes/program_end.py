@@ -54,7 +54,7 @@ class Whole:
             return
         left = self._working() or self._beginning()
         if not left and self._may_begin():
-            self._attempt.loop.after(LOOK_S / 4, lambda: self.complete(go_on))
+            self._attempt.loop.after(LOOK_S / 4, self.complete, go_on)
             return
         if not left:
             self._judge(go_on)
@@ -80,7 +80,7 @@ class Whole:
             reason = f"ranks that {self._program} left at work gave no sign of life for {silent_s:g} s (RANKLAUNCH_END_TIMEOUT_S): {what}"
             self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
         else:
-            self._attempt.loop.after(LOOK_S, lambda: self.complete(go_on))
+            self._attempt.loop.after(LOOK_S, self.complete, go_on)
 
     def _may_begin(self) -> bool:
         """Return True if what the program left may be ranks whose Python has not started yet."""

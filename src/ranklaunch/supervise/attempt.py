@@ -24,7 +24,7 @@ from ranklaunch.processes.children import Children
 from ranklaunch.processes.launchers import Launchers
 from ranklaunch.processes.record_folder import Recording
 from ranklaunch.processes.start import lift_limit
-from ranklaunch.supervise.context import Start, Surroundings
+from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.plugins import Attended, Companions
@@ -40,6 +40,7 @@ from ranklaunch.verdict.model import Verdict
 if TYPE_CHECKING:
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.running import Running
+    from ranklaunch.supervise.session import Session
     from ranklaunch.supervise.teardown import Teardown
     from ranklaunch.system.bounded import Apart
 
@@ -57,7 +58,7 @@ class Attempt:
     success: of this node's ranks. notes: about a success, for the verdict.
     """
 
-    def __init__(self, start: Start, around: Surroundings) -> None:
+    def __init__(self, start: Start, around: Session) -> None:
         self.start = start
         self.around = around
         self.record = start.record
@@ -277,7 +278,7 @@ class Attempt:
         self.launchers.look()
         silent_s = self.launchers.silent_s()
         if silent_s:
-            self.loop.after(silent_s, lambda: self.on_stop(judgement))
+            self.loop.after(silent_s, self.on_stop, judgement)
         else:
             self.say(f"stopping, at most {self.stopper.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
@@ -354,7 +355,7 @@ class Attempt:
         if text and before:
             self._take(Success(text))
         else:
-            self.loop.after(KEPT_S, lambda: self._on_node_0_done(text))
+            self.loop.after(KEPT_S, self._on_node_0_done, text)
 
     def _take(self, success: Success) -> None:
         self.success = success

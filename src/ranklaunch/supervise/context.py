@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.files import Files
-from ranklaunch.muster.nodes import Nodes
-from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ending import Told
 from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.plugins import Attended, Join
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import Signals
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
@@ -70,20 +67,30 @@ class Work(Protocol):
         """Write results: all processes have ended, and the verdict follows."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. slow:
-    whether the job is slow. asked: as in Surroundings. orphaned: everything is to end at once."""
+class Seen(Protocol):
+    """Session as tools that are told of a job see it."""
 
-    plan: Callable[[], Plan]
-    begun: Callable[[], bool]
-    attended: Callable[[], Attended]
-    phase: Callable[[], tuple[str, str]]
-    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
-    hang: Callable[[], object]
-    asked: Callable[[], tuple[int, float] | None]
-    orphaned: Callable[[], bool]
-    slow: Callable[[], bool] = lambda: False
+    def plan(self) -> Plan: ...
+
+    def begun(self) -> bool:
+        """Return True once the first attempt has launched its ranks."""
+
+    def attended(self) -> Attended: ...
+
+    def phase(self) -> tuple[str, str]: ...
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]: ...
+
+    def hang(self) -> object:
+        """Return the alarm that stands, None without one."""
+
+    def asked(self) -> tuple[int, float] | None:
+        """Return the signal of the first stop request, and when it came, in monotonic seconds."""
+
+    def orphaned(self) -> bool:
+        """Return True if everything is to end at once."""
+
+    def slow(self) -> bool: ...
 
 
 Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
@@ -110,20 +117,3 @@ class Start:
     run_id: str = ""
     tell: Tell | None = None
     work: Callable[[Attempt], Work] | None = None
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
-    of the first stop request, and when it came, in monotonic seconds. teller: who tells tools of the job. spare: descriptors
-    for imports."""
-
-    loop: Loop
-    terminal: Terminal
-    signals: Signals
-    env: Mapping[str, str]
-    nodes: Nodes
-    take_signals: Callable[[], None]
-    asked: Callable[[], tuple[int, float] | None]
-    teller: Callable[[], Teller] = Teller
-    spare: list[int] = field(default_factory=list)

@@ -7,14 +7,15 @@ import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.console import Terminal
-from ranklaunch.plan.model import as_json
+from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.context import Seen, Start, Surroundings, Teller
+from ranklaunch.supervise.context import Start, Teller
+from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
@@ -54,36 +55,41 @@ def no_more(verdict: Verdict) -> Start | None:
 
 
 class Session:
-    """env: what processes inherit. guard: fd that becomes readable when the outer process dies, or -1. has_desk: whether its job is asked
-    here how it stands."""
+    """Life of a container. Public attributes are for its attempts.
+
+    env: inherited by processes. spare: descriptors for the imports of a failure. guard: fd that becomes readable when the outer process
+    dies, or -1. has_desk: False if nobody can ask how the job stands.
+    """
+
+    nodes: Nodes
 
     def __init__(self, signals: Signals, env: Mapping[str, str], guard: int = -1, *, has_desk: bool = True) -> None:
-        self._signals = signals
-        self._env = env
+        self.signals = signals
+        self.env = env
         self._has_desk = has_desk
         self._asked: tuple[int, float] | None = None
         self._due = math.inf  # when all has to have ended
-        self._spare = disk.spare_descriptors(SPARE_DESCRIPTORS)
-        self._loop = Loop()
-        self._terminal = Terminal(self._loop, env)
+        self.spare = disk.spare_descriptors(SPARE_DESCRIPTORS)
+        self.loop = Loop()
+        self.terminal = Terminal(self.loop, env)
         self._attempt: Attempt | None = None
         self._desk: Desk | None = None
         self._teller = Teller()
         self._orphaned = False
-        self._loop.on_readable(signals.fd, self._take_signals)
+        self.loop.on_readable(signals.fd, self.take_signals)
         bequeath("beats", "1")
         if guard >= 0:
-            self._loop.on_readable(guard, lambda: self._on_guard(guard))
+            self.loop.on_readable(guard, self._on_guard, guard)
 
     def run(self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more) -> Verdict:
         """Return the last attempt's verdict. next_start: the start after an attempt with this verdict."""
-        around = self._surroundings(start)
+        self.nodes = Nodes(start.plan, self.env, self.loop, self.terminal.say, self._now, start.decide, start.run_id)
         if not tree.sees_itself():
-            self._terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
+            self.terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
         if self._has_desk:
-            self._loop.after(OPENS_S, self._open_desk)
+            self.loop.after(OPENS_S, self._open_desk)
         while True:
-            attempt = self._attempt = Attempt(start, around)
+            attempt = self._attempt = Attempt(start, self)
             self._end_by(self._due)
             self._tell_of(start)
             if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
@@ -91,51 +97,87 @@ class Session:
             elif self._asked:
                 attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
-            again = around.nodes.again
+            again = self.nodes.again
             if again and start.again:
                 following: Start | None = _round_after(start, again, attempt.held)
             else:
                 following = None if self._asked else next_start(verdict)
             if not following:
                 self._close_desk()
-                around.nodes.finish()
+                self.nodes.finish()
                 attempt.close()
                 self._teller.ended(verdict, start.record.of_verdict)
-                self._terminal.flush_own()
+                self.terminal.flush_own()
                 return verdict
             attempt.close()
             folder, start = start.record.folder, following
             if again:
-                around.nodes.begin(start.plan)
+                self.nodes.begin(start.plan)
                 self._teller.restarts(folder)
 
-    def _surroundings(self, start: Start) -> Surroundings:
-        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, self._now, start.decide, start.run_id)
-        asked, teller = lambda: self._asked, lambda: self._teller
-        return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, asked, teller, self._spare)
-
     def _tell_of(self, start: Start) -> None:
-        """Once there is something to tell of. Where no descriptor is left for that, nobody is told."""
+        """Make the teller, once there is something to tell of. Without a descriptor left, tools are told nothing."""
         if not start.tell or type(self._teller) is not Teller:
             return
-        seen = Seen(
-            plan=lambda: self._now().plan, begun=lambda: self._now().phase()[0] != "starting", attended=lambda: self._now().attended(),
-            phase=lambda: self._now().phase(), of_ranks=lambda: self._now().companions.of_ranks(),
-            hang=lambda: self._now().companions.facts().get("hang"), asked=lambda: self._asked, orphaned=lambda: self._orphaned,
-            slow=lambda: self._now().companions.slow,
-        )  # fmt: skip
         try:
-            self._teller = start.tell(seen, self._loop, self._terminal.say, self._env)
+            self._teller = start.tell(self, self.loop, self.terminal.say, self.env)
         except (OSError, ImportError) as error:
-            self._terminal.say(f"tools are told nothing of the job: {error}")
+            self.terminal.say(f"tools are told nothing of the job: {error}")
+
+    # For attempts, tools and the desk
+
+    def asked(self) -> tuple[int, float] | None:
+        """Return the signal of the first stop request, and when it came, in monotonic seconds."""
+        return self._asked
+
+    def teller(self) -> Teller:
+        return self._teller
+
+    def orphaned(self) -> bool:
+        return self._orphaned
+
+    def plan(self) -> Plan:
+        return self._now().plan
+
+    def attended(self) -> Attended:
+        return self._now().attended()
+
+    def phase(self) -> tuple[str, str]:
+        return self._now().phase()
+
+    def begun(self) -> bool:
+        return self.phase()[0] != "starting"
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        return self._now().companions.of_ranks()
+
+    def present(self) -> Mapping[str, Any]:
+        return self._now().companions.present()
+
+    def hang(self) -> object:
+        return self._now().companions.facts().get("hang")
+
+    def slow(self) -> bool:
+        return self._now().companions.slow
+
+    def offer(self, number: int) -> tuple[bool, list[str]]:
+        return self._now().pass_on(number)
+
+    def stop(self) -> None:
+        self._stop(signal.SIGTERM)
+
+    def end_by(self, due: float, ways: Sequence[str]) -> None:
+        """Let the stop of this node be over at this time of the loop's clock. ways: by which ranks were asked to save before."""
+        self._end_by(due)
+        self._now().companions.on_deadline(ways)
 
     def _now(self) -> Attempt:
         """Whose turn it is."""
         assert self._attempt
         return self._attempt
 
-    def _take_signals(self) -> None:
-        for number in self._signals.take():
+    def take_signals(self) -> None:
+        for number in self.signals.take():
             if number == signal.SIGCHLD:
                 self._now().reap()
             elif number in PASSED_ON:
@@ -145,7 +187,7 @@ class Session:
 
     def _stop(self, number: int) -> None:
         if not self._asked:
-            self._asked = number, self._loop.clock()
+            self._asked = number, self.loop.clock()
             bequeath("stop", str(number))
             self._beat()
         self._now().on_stop_request(number)
@@ -154,13 +196,9 @@ class Session:
         self._due = min(self._due, due)
         self._now().stopper.end_by(self._due)
 
-    def _on_deadline(self, due: float, ways: Sequence[str]) -> None:
-        self._end_by(due)
-        self._now().companions.on_deadline(ways)
-
     def _beat(self) -> None:
         bequeath("beat", "")
-        self._loop.after(BEAT_S, self._beat)
+        self.loop.after(BEAT_S, self._beat)
 
     def _pass_on(self, number: int) -> None:
         if self._desk and self._desk.is_warning(name_of(number)):
@@ -171,14 +209,9 @@ class Session:
     def _open_desk(self) -> None:
         """Of a job that lasts. One that cannot be asked runs all the same."""
         try:
-            from ranklaunch.control.desk import Asked, Desk
+            from ranklaunch.control.desk import Desk
 
-            asked = Asked(
-                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
-                of_ranks=lambda: self._now().companions.of_ranks(), present=lambda: self._now().companions.present(),
-                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM), end_by=self._on_deadline,
-            )  # fmt: skip
-            self._desk = Desk(asked, self._loop)
+            self._desk = Desk(self, self.loop)
             seen = self._now().attended()
             if self._desk.path:
                 seen.record.plan({**as_json(seen.plan()), "socket": self._desk.path})
@@ -191,6 +224,6 @@ class Session:
             self._desk = None
 
     def _on_guard(self, guard: int) -> None:
-        self._loop.forget(guard)
+        self.loop.forget(guard)
         self._orphaned = True
         self._now().on_guard()

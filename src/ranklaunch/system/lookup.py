@@ -72,7 +72,7 @@ class Lookups:
                 self._pipe = None
 
     def _answer_soon(self, on_answer: OnAnswer, addresses: list[Address], why: str) -> None:
-        self._loop.after(0, lambda: on_answer(addresses, why))
+        self._loop.after(0, on_answer, addresses, why)
 
     def _open(self) -> None:
         if not self._pipe:

@@ -8,6 +8,8 @@ import math
 import select
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 Callback = Callable[[], object]
 
@@ -32,11 +34,11 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
 
-    def on_readable(self, fd: int, callback: Callback) -> None:
-        self._wait_for(fd, callback, None)
+    def on_readable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        self._wait_for(fd, partial(callback, *args), None)
 
-    def on_writable(self, fd: int, callback: Callback) -> None:
-        self._wait_for(fd, None, callback)
+    def on_writable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        self._wait_for(fd, None, partial(callback, *args))
 
     def change(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
         """What a registered descriptor is waited for from now on: at least one of the two."""
@@ -51,8 +53,9 @@ class Loop:
         except OSError:  # closed already, by which the kernel forgot it
             pass
 
-    def after(self, seconds: float, callback: Callback) -> Timer:
-        timer = Timer(callback)
+    def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call back with these arguments after so many seconds."""
+        timer = Timer(partial(callback, *args))
         heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), timer))
         return timer
 
@@ -111,20 +114,20 @@ class Share(Loop):
         self._own_timers: list[Timer] = []
         self._look_at = 64  # timers, before those that are over are sorted out
 
-    def on_readable(self, fd: int, callback: Callback) -> None:
-        super().on_readable(fd, callback)
+    def on_readable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        super().on_readable(fd, callback, *args)
         self._own_fds.add(fd)
 
-    def on_writable(self, fd: int, callback: Callback) -> None:
-        super().on_writable(fd, callback)
+    def on_writable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        super().on_writable(fd, callback, *args)
         self._own_fds.add(fd)
 
     def forget(self, fd: int) -> None:
         super().forget(fd)
         self._own_fds.discard(fd)
 
-    def after(self, seconds: float, callback: Callback) -> Timer:
-        timer = super().after(seconds, callback)
+    def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
+        timer = super().after(seconds, callback, *args)
         self._own_timers.append(timer)
         if len(self._own_timers) > self._look_at:
             self._own_timers = [timer for timer in self._own_timers if timer.callback]

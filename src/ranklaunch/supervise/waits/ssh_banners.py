@@ -52,12 +52,12 @@ class Banners:
             self._again(server, why)
             return
         sock = found[0].open()
-        self._open[sock] = self._loop.after(ANSWER_S, lambda: self._failed(server, sock, "no SSH banner"))
+        self._open[sock] = self._loop.after(ANSWER_S, self._failed, server, sock, "no SSH banner")
         error = sock.connect_ex(found[0].sockaddr)
         if error not in (0, errno.EINPROGRESS):
             self._failed(server, sock, os.strerror(error))
         else:
-            self._loop.on_readable(sock.fileno(), lambda: self._read(server, sock))
+            self._loop.on_readable(sock.fileno(), self._read, server, sock)
 
     def _read(self, server: str, sock: socket.socket) -> None:
         """A connection that was refused is readable too."""

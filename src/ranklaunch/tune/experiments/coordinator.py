@@ -62,10 +62,10 @@ class Coordinator:
         leads = node == running.order.leader
         if body["do"] == "led" and leads and not running.led:
             ports = tuple(int(port) for port in body["ports"])
-            self._attempt.loop.after(0, lambda: self._on_led(running, ports))
+            self._attempt.loop.after(0, self._on_led, running, ports)
         elif body["do"] == "ended":
             result = read_result(body["result"], running.order) if leads else None
-            self._attempt.loop.after(0, lambda: self._on_end(running, node, result))
+            self._attempt.loop.after(0, self._on_end, running, node, result)
 
     # Experiments
 
@@ -84,7 +84,8 @@ class Coordinator:
         self._order(running, (), nodes[:1])
         running.timer = self._attempt.loop.after(
             self._site.timeout_s,
-            lambda: self._on_timeout(running),
+            self._on_timeout,
+            running,
         )
 
     def _on_led(self, running: Running, ports: tuple[int, ...]) -> None:

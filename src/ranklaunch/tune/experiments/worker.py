@@ -97,7 +97,7 @@ class Worker:
         self._hung_after_s = after_s
         child.told.append(signal.SIGTERM)
         tree.send(child.identity, signal.SIGTERM)
-        self._attempt.loop.after(self._site.grace_s + NODE_GRACE_S, lambda: _kill(child))
+        self._attempt.loop.after(self._site.grace_s + NODE_GRACE_S, _kill, child)
 
     def _start_best(self, chosen: best.Chosen) -> None:
         if not self._attempt.ending:
@@ -111,7 +111,7 @@ class Worker:
         if self._attempt.loop.clock() > until:
             for process in leftovers:
                 tree.send(process, signal.SIGKILL)
-        self._attempt.loop.after(LOOK_S, lambda: self._sweep(child, until))
+        self._attempt.loop.after(LOOK_S, self._sweep, child, until)
 
     def _report_end(self, child: Child) -> None:
         order, site = self._order, self._site
