@@ -56,15 +56,20 @@ def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
     if not names or len(names) > MOST_FILES:
         msg = f"{folder}: {f'more than {MOST_FILES} files' if names else _without_any(files, folder)}"
         raise ValueError(msg)
+    own = _by_name(files, [join(folder, name) for name in names])
+    others = [entry for entry in shipped() if entry.name not in own or entry.standing in SAYS_LESS]
+    return ordered([*own.values(), *others])
+
+
+def _by_name(files: Files, paths: Iterable[str]) -> dict[str, KnownError]:
     own: dict[str, KnownError] = {}
-    for path in (join(folder, name) for name in names):
+    for path in paths:
         for entry in _read(files, path):
             if entry.name in own:
                 msg = f"{path}: there is another entry {entry.name}"
                 raise ValueError(msg)
             own[entry.name] = entry
-    others = [entry for entry in shipped() if entry.name not in own or entry.standing in SAYS_LESS]
-    return ordered([*own.values(), *others])
+    return own
 
 
 def _without_any(files: Files, folder: str) -> str:

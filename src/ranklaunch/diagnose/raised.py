@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, Optional
 
 from ranklaunch.ends import exceptions, records
@@ -33,51 +34,56 @@ class Explanation:
     sure: bool = True
 
 
-class Exceptions(NamedTuple):
-    """Last exceptions of a process and of the processes below it, as records; None for none. nested: the first of ranks below it.
-    program: of the first Python below a shell."""
+class Ended(NamedTuple):
+    """A process that ended, and other processes of its node that wrote something. alone: it is the only program of the node."""
 
-    main: Record | None
-    thread: Record | None
-    child: Record | None
-    nested: Record | None = None
-    program: Record | None = None
+    end: RankEnd
+    others: Sequence[OtherProcess]
+    alone: bool = False
+
+    def soon(self, record: Record | None, seconds: float) -> Record | None:
+        """Return a record if the process ended, or was told to end, within so many seconds; also if nobody knows when."""
+        gone = min((sent.at for sent in self.end.sent if sent.at is not None), default=self.end.at)
+        return record if record and (gone is None or gone - record.at < seconds) else None
+
+    def soon_by_itself(self, record: Record | None, seconds: float) -> Record | None:
+        """Return a record if the process ended within so many seconds, and by no signal."""
+        return None if self.end.signal else self.soon(record, seconds)
 
 
-Rule = Callable[[RankEnd, Exceptions], Optional[Record]]
+Rule = Callable[[Ended], Optional[Record]]
 
 
-def in_main_thread(end: RankEnd, own: Exceptions) -> Record | None:
+def in_main_thread(of: Ended) -> Record | None:
     """The main thread of the rank raised an exception that nobody caught.
 
     Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook, an atexit handler or a signal that came
     while Python was ending the program. An exit code of the program's own must follow within seconds: a console goes on after exceptions.
     """
-    record = own.main
-    if record and not end.signal and end.exit_code != UNCAUGHT and not _soon(record, _gone(end), SOON_S):
-        return None
-    return record
+    record = last(of.end.records, "main")
+    return record if of.end.signal or of.end.exit_code == UNCAUGHT else of.soon(record, SOON_S)
 
 
-def in_program_of_shell(end: RankEnd, own: Exceptions) -> Record | None:
+def in_program_of_shell(of: Ended) -> Record | None:
     """The program that the rank's shell script runs raised an exception that nobody caught, and the script ended within seconds."""
-    return own.program if own.program and _soon(own.program, _gone(end), SOON_S) else None
+    return of.soon(last(_records(_programs(of)), "main"), SOON_S)
 
 
-def in_other_thread(end: RankEnd, own: Exceptions) -> Record | None:
+def in_other_thread(of: Ended) -> Record | None:
     """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
     notices."""
-    return own.thread if own.thread and not end.signal and _soon(own.thread, _gone(end), SOON_S) else None
+    return of.soon_by_itself(last(of.end.records, "thread"), SOON_S)
 
 
-def in_child(end: RankEnd, own: Exceptions) -> Record | None:
+def in_child(of: Ended) -> Record | None:
     """A process below the rank raised an exception, and the rank ended by itself within seconds: the Python below a shell, a worker."""
-    return own.child if own.child and not end.signal and _soon(own.child, _gone(end), CHILD_S) else None
+    return of.soon_by_itself(last(_records(_below(of)), "main", "process"), CHILD_S)
 
 
-def in_nested_rank(end: RankEnd, own: Exceptions) -> Record | None:
+def in_nested_rank(of: Ended) -> Record | None:
     """A rank of a launcher that the rank had started raised an exception, and the rank ended by itself within seconds."""
-    return own.nested if own.nested and not end.signal and _soon(own.nested, _gone(end), CHILD_S) else None
+    raised = filter(None, (last(process.records, "main") for process in _nested(of)))
+    return of.soon_by_itself(min(raised, key=attrgetter("at"), default=None), CHILD_S)
 
 
 RULES: tuple[Rule, ...] = (in_main_thread, in_program_of_shell, in_other_thread, in_child, in_nested_rank)
@@ -95,25 +101,17 @@ def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
 def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
     """Yield ranks that ended with 0 although their program ended by an exception: the rank, and the exception with its place."""
     for end in node.ends:
-        if end.rank is None or end.exit_code != 0 or end.launcher:
-            continue
-        programs = (process.records for process in _programs(end, node.others))
-        record = next(filter(None, (last(own, "main") for own in (end.records, *programs))), None)
-        if record:
-            yield end.rank, exceptions.shown(exceptions.line_of(record.chain))
+        if end.rank is not None and end.exit_code == 0 and not end.launcher:
+            programs = (process.records for process in _programs(Ended(end, node.others)))
+            record = next(filter(None, (last(written, "main") for written in (end.records, *programs))), None)
+            if record:
+                yield end.rank, exceptions.shown(exceptions.line_of(record.chain))
 
 
 def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanation]:
     """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of its node."""
-    children = [record for process in _below(end, node.others, alone=alone) for record in process.records]
-    nested = filter(None, (last(process.records, "main") for process in _nested(end, node.others)))
-    first = min(nested, key=lambda record: record.at, default=None)
-    programs = [record for process in _programs(end, node.others) for record in process.records]
-    own = Exceptions(
-        last(end.records, "main"), last(end.records, "thread"), last(children, "main", "process"), first, last(programs, "main")
-    )  # fmt: skip
     for rule in RULES:
-        record = rule(end, own)
+        record = rule(Ended(end, node.others, alone))
         if record and not after_stop(record, end):
             yield _explanation(record, rule, end, node.job.node_index)
 
@@ -140,45 +138,38 @@ def last(found: Iterable[Record], *sources: str) -> Record | None:
     return raised[-1] if raised else None
 
 
-def _below(end: RankEnd, others: Sequence[OtherProcess], *, alone: bool) -> Iterator[OtherProcess]:
+def _records(processes: Iterable[OtherProcess]) -> list[Record]:
+    return [record for process in processes for record in process.records]
+
+
+def _below(of: Ended) -> Iterator[OtherProcess]:
     """Yield the processes of a rank besides its own: those whose records name it as their top.
 
     Without a top, the rank number of their variables decides; without a number, they belong to the only program of a node.
     """
-    for process in others:
+    for process in of.others:
         if any(each.kind == records.LAUNCHER for each in process.records):
             continue
-        tops = [each.top.key for each in process.records if each.top]
-        named = alone if process.rank is None else process.rank == end.rank
-        if (end.pid, end.start) in tops if tops else named:
+        is_named = of.alone if process.rank is None else process.rank == of.end.rank
+        if any(_is_top(of.end, each) for each in process.records) or (is_named and not any(each.top for each in process.records)):
             yield process
 
 
-def _programs(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
+def _programs(of: Ended) -> Iterator[OtherProcess]:
     """Yield the heads of a rank whose own process is a shell."""
-    yield from (each for each in others if any(record.kind == records.RANK and _is_top(end, record) for record in each.records))
+    yield from (each for each in of.others if any(record.kind == records.RANK and _is_top(of.end, record) for record in each.records))
 
 
 def _is_top(end: RankEnd, record: Record) -> bool:
     return record.top is not None and record.top.key == (end.pid, end.start)
 
 
-def _nested(end: RankEnd, others: Sequence[OtherProcess]) -> Iterator[OtherProcess]:
+def _nested(of: Ended) -> Iterator[OtherProcess]:
     """Yield the heads of ranks that a launcher below a rank has started. The launcher's own exception names the top of the rank."""
-    launchers = {(process.pid, process.start) for process in others if any(_is_top(end, record) for record in process.records)}
-    for process in others:
+    launchers = {(process.pid, process.start) for process in of.others if any(_is_top(of.end, record) for record in process.records)}
+    for process in of.others:
         if any(each.kind == records.RANK and each.parent and each.parent.key in launchers for each in process.records):
             yield process
-
-
-def _gone(end: RankEnd) -> float | None:
-    """Return when a process ended or was told to, None if nobody knows."""
-    times = [sent.at for sent in end.sent if sent.at is not None]
-    return min(times) if times else end.at
-
-
-def _soon(record: Record, gone: float | None, seconds: float) -> bool:
-    return gone is None or gone - record.at < seconds
 
 
 def after_stop(record: Record, end: RankEnd) -> bool:

@@ -127,17 +127,12 @@ class NodeEvents:
                 kept.setdefault(values.get("name", len(kept)), values)
 
     def _take_steps(self, at: float, line: Line) -> None:
-        for group in map(checked.each_of, checked.each_of(line.get("ranks"))[:MOST]):
-            ago = checked.seconds(group[5]) if len(group) > 5 else None
-            first, last, epoch, step = map(checked.whole, group[:4] if ago is not None else [None] * 4)
-            if ago is None or first is None or last is None or epoch is None or step is None:
-                continue
-            if 0 <= first <= last < min(first + MOST_NAMES, 1 << 20):
-                seen = Seen(at - ago, epoch, step)
-                self._added += last - first + 1
-                for rank in range(first, last + 1):
-                    if rank in self._steps or len(self._steps) < MOST_NAMES:
-                        self._steps.setdefault(rank, Thinned()).add(seen)
+        for group in checked.each_of(line.get("ranks"))[:MOST]:
+            ranks, seen = _steps_of(checked.each_of(group), at)
+            self._added += len(ranks)
+            for rank in ranks:
+                if rank in self._steps or len(self._steps) < MOST_NAMES:
+                    self._steps.setdefault(rank, Thinned()).add(seen)
 
     def finish(self) -> None:
         """There is no more."""
@@ -211,3 +206,13 @@ class NodeEvents:
         """Times of checkpoints."""
         known = (each for each in self.of("saved") if None not in each.values())
         return [Span("saving", each["at"] - each["ago_s"] - each["seconds"], each["at"] - each["ago_s"]) for each in known]
+
+
+def _steps_of(group: list[Any], at: float) -> tuple[range, Seen]:
+    """Return the ranks of a group of an event of steps, none where its values are not theirs, and their step."""
+    ago = checked.seconds(group[5]) if len(group) > 5 else None
+    first, last, epoch, step = map(checked.whole, (*group, None, None, None, None)[:4])
+    if ago is None or first is None or last is None or epoch is None or step is None:
+        return range(0), Seen(at, 0, 0)
+    fits = 0 <= first <= last < min(first + MOST_NAMES, 1 << 20)
+    return range(first, last + 1 if fits else first), Seen(at - ago, epoch, step)

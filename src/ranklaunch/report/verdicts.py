@@ -109,17 +109,21 @@ def _nodes(value: object) -> Iterator[Node]:
 def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...]:
     """Of what nodes compare when they meet. plans: by node. One that starts no ranks, as under mpirun all but node 0, says less."""
     starts = {node for node, plan in plans.items() if plan.get("processes") != []}
-    facts = {node: mapping(mapping(plan.get("muster")).get("facts")) for node, plan in plans.items()}
+    facts = {node: each for node, plan in plans.items() if (each := mapping(mapping(plan.get("muster")).get("facts")))}
     found = []
     for name in sorted({name for each in facts.values() for name in each}):
-        values: dict[str, list[int]] = {}
-        for node, each in facts.items():
-            if name in each or (each and node in starts):
-                values.setdefault(checked.text(each.get(name), 200), []).append(node)
+        values = _by_value({node: each.get(name) for node, each in facts.items() if name in each or node in starts})
         if len(values) > 1:
-            by_size = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
-            found.append(Difference(checked.text(name, 80), tuple((value, tuple(nodes)) for value, nodes in by_size[:16])))
+            found.append(Difference(checked.text(name, 80), values[:16]))
     return tuple(found[:MOST_DIFFERENCES])
+
+
+def _by_value(values: Mapping[int, object]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return each value with its nodes, that of most nodes first. values: by node."""
+    nodes: dict[str, list[int]] = {}
+    for node, value in values.items():
+        nodes.setdefault(checked.text(value, 200), []).append(node)
+    return tuple((value, tuple(each)) for value, each in sorted(nodes.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def stacks_of(summary: object) -> Iterator[tuple[int, str, str, str]]:

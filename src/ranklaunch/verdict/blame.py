@@ -27,6 +27,7 @@ from ranklaunch.verdict.model import (
     Culprit,
     Finish,
     Judgement,
+    KnownError,
     Note,
     Suspect,
     tells_why,
@@ -115,16 +116,13 @@ def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
 
 def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
     """A rank that another node's launcher has seen killed, and what the kernel of its own node says, are one."""
-    for proof in [s for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
-        assert proof.culprit
-        killed = [s for s in suspects if s is not proof and s.culprit and _may_be(s.culprit, proof.culprit)]
+    for proof, counted in [(s, s.culprit) for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
+        killed = [(s, s.culprit) for s in suspects if s.culprit and s.culprit.node == counted.node and _is_killed(s.culprit)]
         if killed:
-            seen = min(killed, key=lambda s: s.at)
-            assert seen.culprit
-            culprit = replace(seen.culprit, out_of_memory=True)
-            reason = sentence(culprit) + proof.reason[len(sentence(proof.culprit)) :]
-            suspects = [s for s in suspects if s is not proof and s is not seen]
-            suspects.append(replace(seen, culprit=culprit, reason=reason))
+            seen, culprit = min(killed, key=lambda each: each[0].at)
+            culprit = replace(culprit, out_of_memory=True)
+            reason = sentence(culprit) + proof.reason[len(sentence(counted)) :]
+            suspects = [*(s for s in suspects if s not in (proof, seen)), replace(seen, culprit=culprit, reason=reason)]
     return suspects
 
 
@@ -137,10 +135,6 @@ def _without_ended_with_it(suspects: list[Suspect]) -> list[Suspect]:
 def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
     """The same rank, seen once by its process and once by its output."""
     return bool(one and other and one.rank is not None and (one.node, one.rank) == (other.node, other.rank))
-
-
-def _may_be(culprit: Culprit, proof: Culprit) -> bool:
-    return culprit.node == proof.node and _is_killed(culprit)
 
 
 def _is_killed(culprit: Culprit) -> bool:
@@ -222,14 +216,19 @@ def last_words(culprit: Culprit) -> tuple[str, tuple[str, ...]]:
 def advice(culprit: Culprit | None) -> Iterable[str]:
     if not culprit:
         return
-    error, meaning = None if culprit.out_of_memory else culprit.error, endings.meaning(culprit)
+    meaning = endings.meaning(culprit)
     if meaning:
         yield f"{'remedy' if culprit.out_of_memory else 'meaning'}: {meaning}"
-    if error and error.meaning:
+    if culprit.error and not culprit.out_of_memory:
+        yield from _advice(culprit.error, culprit.host)
+
+
+def _advice(error: KnownError, host: str) -> Iterable[str]:
+    if error.meaning:
         yield f"meaning: {error.meaning}"
         yield f"remedy: {error.remedy} ({error.source})"
-    if error and error.retry in RETRY:
-        yield f"again: {RETRY[error.retry]}{f', without {culprit.host}' if error.retry == ELSEWHERE and culprit.host else ''}"
+    if error.retry in RETRY:
+        yield f"again: {RETRY[error.retry]}{f', without {host}' if error.retry == ELSEWHERE and host else ''}"
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
