@@ -79,7 +79,7 @@ class Simple:
         for piece in pieces:
             if piece.startswith(_CHOICES):
                 _choose(choices, piece[2:-2].split(), values)
-            elif all(choice.is_on for choice in choices):
+            elif not choices or all(choice.is_on for choice in choices):
                 yield from self._shown(piece, values)
         if choices:
             raise NotSimple
