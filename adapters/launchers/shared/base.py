@@ -275,7 +275,8 @@ def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, ra
         reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
         return ""
     others = (_known_by_tag(each, i, r) for each in ((job.node,) if node is None else job.nodes) for i, r in enumerate(each.ranks))
-    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], others, **_known_by_tag(node or job.node, local_rank, rank))
+    values = _known_by_tag(node or job.node, local_rank, rank)
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], others, **values)
 
 
 def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:

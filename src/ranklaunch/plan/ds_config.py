@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ranklaunch.adapters.launchers.shared import user_options
 from ranklaunch.env.job import Job
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, absolute
@@ -42,13 +43,8 @@ def loads(text: str) -> Any:
 
 def path_of(args: Sequence[str]) -> str:
     """The file that the program's arguments name, "" where they name none."""
-    for name in _NAMED:
-        for i, word in enumerate(args):
-            option, equals, value = word.partition("=")
-            found = value if equals else "".join(args[i + 1 : i + 2])
-            if option == name and found and not found.startswith("-"):
-                return found
-    return ""
+    values = (value for name in _NAMED for value in user_options.values(args, name))
+    return next((value for value in values if value and not value.startswith("-")), "")
 
 
 def judged(job: Job, files: Files, cwd: str) -> Found | None:
@@ -56,9 +52,9 @@ def judged(job: Job, files: Files, cwd: str) -> Found | None:
     path = path_of(job.program.args)
     config = _config(absolute(path, job.folder or cwd), files) if path else {}
     numbers = {name: config[name] for name in (TRAIN, MICRO, STEPS) if type(config.get(name)) is int}
-    for name, number in numbers.items():
-        if number < 1:
-            return Found(f"{clipped(path)}: {name} is {number}: expected at least 1", True)
+    below = [f"{name} is {number}" for name, number in numbers.items() if number < 1]
+    if below:
+        return Found(f"{clipped(path)}: {below[0]}: expected at least 1", True)
     ranks = _with_own_data(job.world_size, config)
     if not ranks or TRAIN not in numbers or fits(numbers, ranks):
         return None

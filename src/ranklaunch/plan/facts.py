@@ -151,9 +151,8 @@ def _site_packages(files: Files, python: str, env: Mapping[str, str]) -> Iterato
         yield from _beside(files, prefix, version)
         if venv.get("include-system-site-packages", "").lower() != "true":
             return
-    home = env.get("PYTHONUSERBASE") or join(env.get("HOME", ""), ".local")
-    of_user = join(home, f"lib/python{version}/site-packages")
-    if home.startswith("/") and not env.get("PYTHONNOUSERSITE") and files.is_dir(of_user):
+    of_user = join(env.get("PYTHONUSERBASE") or join(env.get("HOME", ""), ".local"), f"lib/python{version}/site-packages")
+    if of_user.startswith("/") and not env.get("PYTHONNOUSERSITE") and files.is_dir(of_user):
         yield version, of_user
     yield from _beside(files, folder_of(venv.get("home", "")) if text else prefix, version)
 

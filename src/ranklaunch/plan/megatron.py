@@ -120,6 +120,11 @@ class Stages:
 
     def problems(self) -> Iterator[str]:
         """Why Megatron would refuse it, in words."""
+        yield from self._uneven()
+        if self.chunks > 1 and self.pp == 1:
+            yield f"{self.chunks} virtual stages need a pipeline of more than one stage"
+
+    def _uneven(self) -> Iterator[str]:
         given = [count for count in (self.first, self.last) if count is not None]
         rest, stages = self.layers - sum(given), self.pp - len(given)
         if stages < 0 or rest < 0 or (not stages and rest):
@@ -130,8 +135,6 @@ class Stages:
             yield f"{counted(rest, 'layer')} cannot be divided by {of}{chunks}"
         elif any(count % self.chunks for count in given):
             yield f"the first and the last stage must have a multiple of {self.chunks} layers, one part for each virtual stage"
-        if self.chunks > 1 and self.pp == 1:
-            yield f"{self.chunks} virtual stages need a pipeline of more than one stage"
 
     def of(self, stage: int) -> list[range]:
         """Its layers, from 0 on: one range for each virtual stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ranklaunch.env import settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
-from ranklaunch.files import Files, folder_of, join
+from ranklaunch.files import Files, Unchanged, folder_of, join
 from ranklaunch.plan import grace
 from ranklaunch.plan.model import RANKS, Plan, Process
 from ranklaunch.render.templates import Bounded, Templates, unbounded
@@ -169,7 +169,8 @@ def _shipped(bounded: Bounded) -> Templates:
 
 
 def _reader(request: Request) -> Reader:
-    return Reader(request.env, request.files, request.options, request.cwd, request.arrived, request.account, _per_node, request.elsewhere)
+    files = Unchanged(request.files)
+    return Reader(request.env, files, request.options, request.cwd, request.arrived, request.account, _per_node, request.elsewhere)
 
 
 def _in_folder(plan: Plan) -> Plan:
@@ -307,11 +308,7 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 def _say_unused(plan: Plan, reader: Reader) -> None:
     """Warn of settings without effect, which nobody should find out by a slow job."""
     of_method, of_platform = launchers.LAUNCHERS[plan.method].VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
-    if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
-        reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
-    follows_route = any(variable.value == base.ROUTE_PLAN.value for variable in of_method)
-    if not follows_route and reader.get_or(base.ROUTE_PLAN, False):
-        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
+    _warn_of_method(plan, reader, {variable.value for variable in of_method})
     unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
     _warn_of_no_effect(unread, reader, f"with method {plan.method}")
     if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader):
@@ -322,6 +319,14 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         _warn_of_no_effect(set_here, reader, f"on platform {plan.job.platform}")
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _warn_of_method(plan: Plan, reader: Reader, known: Collection[str]) -> None:
+    """Warn of tasks and of a route that the method does not know. known: names of its values."""
+    if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
+        reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
+    if base.ROUTE_PLAN.value not in known and reader.get_or(base.ROUTE_PLAN, False):
+        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
 
 
 def _others(adapters: Mapping[str, Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ranklaunch.errors import ConfigError, counted
@@ -43,11 +44,16 @@ def find(table: RankTable, me: Container) -> int:
     if not answers:
         msg = f"this container ({_told(me)}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
         raise ConfigError(msg)
-    if len(set(answers.values())) > 1 and len(table.servers) > 1:
+    if len(table.servers) > 1:
+        _refuse_disagreement(answers)
+    return next(iter(answers.values()))
+
+
+def _refuse_disagreement(answers: Mapping[str, int]) -> None:
+    if len(set(answers.values())) > 1:
         each = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
         msg = f"the ways to find this container disagree: {each} (a table of an earlier attempt?)"
         raise ConfigError(msg)
-    return next(iter(answers.values()))
 
 
 def _ways(table: RankTable, me: Container) -> dict[str, list[int]]:

@@ -24,7 +24,7 @@ _TAG = re.compile(
 )
 _BEGINS = ("{{", "{%", "{#")
 _BLOCKS = ("{%", "{#")  # alone on a line, they take the line with them
-_INCLUDE = "{% include"
+_INCLUDE, _CHOICES = '{% include "', ("{% if ", "{% elif ", "{% else ", "{% endif ")
 _LONGEST = 65536  # characters of a template; Jinja renders a longer one
 _MOST = 256 * 1024  # characters and pieces of what is rendered: templates that include each other can make much of little
 _DEEPEST = 20  # of {% if %} in each other
@@ -77,19 +77,21 @@ class Simple:
     def _rendered(self, pieces: Pieces, values: Mapping[str, object]) -> Iterator[str]:
         choices: list[Choice] = []  # the innermost last
         for piece in pieces:
-            is_on = all(choice.is_on for choice in choices)
-            keyword, *words = piece[2:-2].split() if piece.startswith(_BEGINS) else ("",)
-            if piece.startswith("{%") and keyword != "include":
-                _choose(choices, keyword, words, values)
-            elif is_on and not keyword:
-                yield piece
-            elif is_on and piece.startswith("{{"):
-                yield self._finalize(_value(keyword, values))
-            elif is_on and keyword == "include":
-                yield ""  # one step, also where it holds nothing
-                yield from self._rendered(self._template(words[0].strip('"'))[0], values)
+            if piece.startswith(_CHOICES):
+                _choose(choices, piece[2:-2].split(), values)
+            elif not choices or all(choice.is_on for choice in choices):
+                yield from self._shown(piece, values)
         if choices:
             raise NotSimple
+
+    def _shown(self, piece: str, values: Mapping[str, object]) -> Iterator[str]:
+        if piece.startswith("{{"):
+            yield self._finalize(_value(piece[3:-3], values))
+        elif piece.startswith(_INCLUDE):
+            yield ""  # one step, also where it holds nothing
+            yield from self._rendered(self._template(piece[len(_INCLUDE) : -len('" %}')])[0], values)
+        else:
+            yield piece
 
     def _template(self, name: str) -> tuple[Pieces, str]:
         if name not in self._parsed:
@@ -104,11 +106,12 @@ class Simple:
         return template
 
 
-def _choose(choices: list[Choice], keyword: str, words: list[str], values: Mapping[str, object]) -> None:
+def _choose(choices: list[Choice], words: Sequence[str], values: Mapping[str, object]) -> None:
     """Open, change or close a choice by if, elif, else or endif."""
-    if keyword == "if" and len(choices) < _DEEPEST:
+    keyword, *condition = words
+    if keyword == "if":
         choices.append(Choice())
-    elif keyword == "if" or not choices:
+    if not 0 < len(choices) <= _DEEPEST:
         raise NotSimple
     choice = choices[-1]
     if keyword == "endif":
@@ -117,9 +120,13 @@ def _choose(choices: list[Choice], keyword: str, words: list[str], values: Mappi
     if choice.is_last:
         raise NotSimple
     choice.is_last = keyword == "else"
-    may_be = not choice.taken and all(outer.is_on for outer in choices[:-1])
-    choice.is_on = may_be and (choice.is_last or bool(_value(words[-1], values)) != (words[0] == "not"))
-    choice.taken = choice.taken or choice.is_on
+    choice.is_on = not choice.taken and all(outer.is_on for outer in choices[:-1]) and _holds(condition, values)
+    choice.taken |= choice.is_on
+
+
+def _holds(condition: Sequence[str], values: Mapping[str, object]) -> bool:
+    """Return True for NAME, "not NAME" or no condition at all, if it holds."""
+    return not condition or bool(_value(condition[-1], values)) != (condition[0] == "not")
 
 
 def require_files(shipped: str) -> None:
@@ -172,14 +179,18 @@ def parse(source: str) -> Pieces:
         raise NotSimple
     pieces = _TAG.split(source[:-1] if source.endswith("\n") else source)
     for i in range(0, len(pieces), 2):
-        text, before, after = pieces[i], "".join(pieces[i - 1 : i]), "".join(pieces[i + 1 : i + 2])
+        text = pieces[i]
         if text.endswith("{") or any(begin in text for begin in _BEGINS):  # another tag, or an end that is not plain
             raise NotSimple
-        starts_line = not i
-        if before.startswith(_BLOCKS) and text.startswith("\n"):
-            text, starts_line = text if before.startswith(_INCLUDE) else text[1:], True
-        if after.startswith(_BLOCKS):
-            above, newline, line = text.rpartition("\n")
-            text = above + newline if (newline or starts_line) and not line.strip() else text
-        pieces[i] = text
+        pieces[i] = _trimmed(text, pieces[i - 1] if i else "\n", "".join(pieces[i + 1 : i + 2]))
     return [piece for piece in pieces if piece and not piece.startswith("{#")]
+
+
+def _trimmed(text: str, before: str, after: str) -> str:
+    """A text without that white space. before, after: the tags beside it; before the first text a line end."""
+    starts_line = before == "\n"
+    if before.startswith(_BLOCKS) and text.startswith("\n"):
+        text, starts_line = text if before.startswith(_INCLUDE) else text[1:], True
+    above, newline, line = text.rpartition("\n")
+    is_indent = after.startswith(_BLOCKS) and bool(newline or starts_line) and not line.strip()
+    return above + newline if is_indent else text
