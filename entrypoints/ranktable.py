@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ranklaunch import ranktable, showing
@@ -14,7 +13,7 @@ from ranklaunch.cli import rank_tables
 from ranklaunch.cli.options import Option
 from ranklaunch.env import parse
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest
-from ranklaunch.ranktable import RankTable, make, show
+from ranklaunch.ranktable import make, show
 from ranklaunch.ranktable.model import VERSIONS
 
 USAGE = "ranklaunch ranktable show|validate|convert|make|diff [OPTIONS] [FILE...]"
@@ -22,16 +21,16 @@ USAGE = "ranklaunch ranktable show|validate|convert|make|diff [OPTIONS] [FILE...
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(f"usage: {USAGE}\n\n" + "\n".join(f"  {name:10}{action.does.__doc__}" for name, action in ACTIONS.items()))
+        print(f"usage: {USAGE}\n\n" + "\n".join(f"  {name:10}{do.__doc__}" for name, (do, _) in ACTIONS.items()))
         return 0
     if argv[0] not in ACTIONS:
         msg = f"unknown action {argv[0]!r}: expected one of {', '.join(ACTIONS)}{nearest(argv[0], ACTIONS)}\nusage: {USAGE}"
         raise UsageError(msg)
-    action = ACTIONS[argv[0]]
-    parser = _Parser(prog=f"ranklaunch ranktable {argv[0]}", description=action.does.__doc__, allow_abbrev=False)
-    for argument in action.arguments:
-        parser.add_argument(argument.name, **argument.how)
-    return action.does(parser.parse_args(argv[1:]))
+    do, arguments = ACTIONS[argv[0]]
+    parser = _Parser(prog=f"ranklaunch ranktable {argv[0]}", description=do.__doc__, allow_abbrev=False)
+    for name, how in arguments.items():
+        parser.add_argument(name, **how)
+    return do(parser.parse_args(argv[1:]))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,7 +65,7 @@ def _validate(given: argparse.Namespace) -> int:
         _print_json(show.as_json(given.file, table))
         return 0
     size = f"{counted(len(table.servers), 'node')}, {counted(table.size, 'rank')}"
-    _print([f"{given.file}: version {table.version}, {size}: valid", *_warned(table)])
+    _print([f"{given.file}: version {table.version}, {size}: valid", *(f"warning: {warning}" for warning in table.warnings)])
     return 0
 
 
@@ -102,59 +101,32 @@ def _number(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-@dataclass(frozen=True)
-class Argument:
-    """how: as argparse takes it."""
+Arguments = dict[str, dict[str, Any]]  # of argparse: what add_argument is given for each name
 
-    name: str
-    how: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def option(self) -> Option | None:
-        how = self.how
-        return Option(self.name, self.name, how.get("help", ""), legal=tuple(how.get("choices", ()))) if self.name[0] == "-" else None
-
-
-@dataclass(frozen=True)
-class Action:
-    does: Callable[[argparse.Namespace], int]
-    arguments: tuple[Argument, ...]
-
-
-_FILE, _OUTPUT = Argument("file"), Argument("--output", {"help": "where the table is written (default: standard output)"})
-_FORMAT = Argument("--format", {"choices": ("text", "json"), "default": "text", "help": "text for people, json for tools"})
-ACTIONS: dict[str, Action] = {
-    "show": Action(_show, (_FILE, _FORMAT)),
-    "validate": Action(
-        _validate,
-        (
-            _FILE,
-            Argument("--nodes", {"type": _number, "help": "expected number of servers or pods"}),
-            Argument("--devices", {"type": _number, "help": "expected devices of each"}),
-            _FORMAT,
-        ),
-    ),
-    "convert": Action(_convert, (_FILE, Argument("--to", {"default": "1.0", "choices": VERSIONS, "help": "version"}), _OUTPUT)),
-    "make": Action(
-        _make,
-        (
-            Argument("--hosts", {"required": True, "help": "names or addresses with commas, or one address block such as 10.0.0.0/24"}),
-            Argument("--devices", {"help": "devices of each server: one number, or one for each"}),
-            Argument("--device-ips", {"metavar": "BLOCK", "help": "addresses for the devices, taken in order from a block"}),
-            Argument("--hccn", {"nargs": "+", "metavar": "FILE", "help": "the /etc/hccn.conf of each server, in the order of --hosts"}),
-            Argument("--to", {"default": "1.0", "choices": ("0.1", "1.0"), "help": "version"}),
-            _OUTPUT,
-        ),
-    ),
-    "diff": Action(_diff, (Argument("old"), Argument("new"), _FORMAT)),
-}
-OPTIONS = tuple(
-    {argument.name: argument.option for action in ACTIONS.values() for argument in action.arguments if argument.option}.values()
-)
-
-
-def _warned(table: RankTable) -> list[str]:
-    return [f"warning: {warning}" for warning in table.warnings]
+_FILE: Arguments = {"file": {}}
+_OUTPUT: Arguments = {"--output": {"help": "where the table is written (default: standard output)"}}
+_FORMAT: Arguments = {"--format": {"choices": ("text", "json"), "default": "text", "help": "text for people, json for tools"}}
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], Arguments]] = {
+    "show": (_show, {**_FILE, **_FORMAT}),
+    "validate": (_validate, {
+        **_FILE,
+        "--nodes": {"type": _number, "help": "expected number of servers or pods"},
+        "--devices": {"type": _number, "help": "expected devices of each"},
+        **_FORMAT,
+    }),
+    "convert": (_convert, {**_FILE, "--to": {"default": "1.0", "choices": VERSIONS, "help": "version"}, **_OUTPUT}),
+    "make": (_make, {
+        "--hosts": {"required": True, "help": "names or addresses with commas, or one address block such as 10.0.0.0/24"},
+        "--devices": {"help": "devices of each server: one number, or one for each"},
+        "--device-ips": {"metavar": "BLOCK", "help": "addresses for the devices, taken in order from a block"},
+        "--hccn": {"nargs": "+", "metavar": "FILE", "help": "the /etc/hccn.conf of each server, in the order of --hosts"},
+        "--to": {"default": "1.0", "choices": ("0.1", "1.0"), "help": "version"},
+        **_OUTPUT,
+    }),
+    "diff": (_diff, {"old": {}, "new": {}, **_FORMAT}),
+}  # fmt: skip
+_ALL = {name: how for _, arguments in ACTIONS.values() for name, how in arguments.items() if name.startswith("--")}
+OPTIONS = tuple(Option(name, name, how["help"], legal=tuple(how.get("choices", ()))) for name, how in _ALL.items())
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -16,13 +16,17 @@ from typing import Any, NoReturn, Union
 
 from ranklaunch.catalogue import answer as answers
 from ranklaunch.catalogue.answer import Answer
-from ranklaunch.cli import options
+from ranklaunch.cli import job_spec, options
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError, WaitError, reason
 from ranklaunch.plan import model as plans
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
+from ranklaunch.render.templates import Templates
+from ranklaunch.report import assembly
 from ranklaunch.report import model as reports
 from ranklaunch.report.model import Report
+from ranklaunch.specs import rendered, warn
+from ranklaunch.specs.model import KINDS
 
 __all__ = [
     "Answer", "ConfigError", "Plan", "RanklaunchError", "Report", "UsageError", "WaitError",
@@ -64,11 +68,6 @@ def make_spec(kind: str, values: Mapping[str, object]) -> str:
 
     Raises UsageError for an unknown kind, and ConfigError with all problems of the values.
     """
-    from ranklaunch.cli import job_spec
-    from ranklaunch.render.templates import Templates
-    from ranklaunch.specs import rendered, warn
-    from ranklaunch.specs.model import KINDS
-
     with _fit_to_show():
         if kind not in KINDS:
             raise UsageError(job_spec.unknown_kind(kind))
@@ -86,8 +85,6 @@ def read_report(folder: Union[str, os.PathLike[str]]) -> Report:  # noqa: UP007 
 
     Raises ConfigError if there is no such folder, or nothing of a job in it that can be read.
     """
-    from ranklaunch.report import assembly
-
     with _fit_to_show():
         return assembly.report(os.fspath(folder), time.time())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ranklaunch.verdict.model import Verdict
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
     from ranklaunch.restarts.cleaning import Held
+    from ranklaunch.restarts.decision import Decider
     from ranklaunch.supervise.nested import Outer
 
 T = TypeVar("T")
@@ -148,19 +150,17 @@ def _again(
 
 
 def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
-    """Made when it is asked for the first time: most jobs never fail."""
     rounds = plan.rounds
-    made: list[Callable[[Decide], Decided]] = []
     if not rounds:
         return None
 
-    def decide(asked: Decide) -> Decided:
-        from ranklaunch.restarts.decision import Decider
+    @functools.cache
+    def decider() -> Decider:
+        from ranklaunch.restarts.decision import Decider  # most jobs never fail
 
-        made.extend([] if made else [Decider(rounds)])
-        return made[0](asked)
+        return Decider(rounds)
 
-    return decide
+    return lambda asked: decider()(asked)
 
 
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:

@@ -56,6 +56,11 @@ UIDS: Mapping[str, str] = {
 KEY_OF_SECRET, KEY_OF_SSH = "secret", "ssh-privatekey"
 
 
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are set."""
+    return {name: value for name, value in values.items() if value}
+
+
 def program(spec: JobSpec) -> list[str]:
     return [*(["-m", spec.module] if spec.module else [spec.script]), *spec.args]
 

@@ -5,9 +5,9 @@ front means all others.
 
 - `no_place`: the beginnings of paths of values. The first row that fits a value says why.
 - `familiar`: advice, and the names in other charts, engines and launchers that it is given for.
-- all other lists: a row with `if` refuses a specification where all conditions hold: true for a value that is set, false for one that is
-  not, or words, of which it is one. A row with `form` refuses a text, an item of a list or a value of a map that `matches` does not match.
-  {PATH} in a text stands for the value of that path, {PATH!r} for its repr.
+- all other lists: a row with `if` refuses a specification, or in `warnings` warns of it, where all conditions hold: true for a value that
+  is set, false for one that is not, or words, of which it is one. A row with `form` refuses a text, an item of a list or a value of a map
+  that `matches` does not match. {PATH} in a text stands for the value of that path, {PATH!r} for its repr.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def _modelarts(spec: JobSpec) -> Shape:
 def _metadata(spec: JobSpec) -> Shape:
     retries = spec.restart.max_restarts
     annotations = {"annotations": {"fault-tolerance/job-retry-num": str(retries)}} if retries else {}
-    return {"name": spec.name, **_given(workspace_id=spec.modelarts.workspace_id), **annotations}
+    return {"name": spec.name, **common.given(workspace_id=spec.modelarts.workspace_id), **annotations}
 
 
 def _algorithm(spec: JobSpec) -> Shape:
@@ -230,9 +230,9 @@ def _algorithm(spec: JobSpec) -> Shape:
     return {
         "engine": {"image_url": common.image(spec)},
         "command": " ".join(map(_word, [*COMMAND, *_program_on_modelarts(spec)])),
-        **_given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
+        **common.given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
-        **_given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
+        **common.given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
 
 
@@ -253,25 +253,21 @@ def _word(text: str) -> str:
 
 
 def _channel(channel: Mapping[str, Any]) -> Shape:
-    return {"name": channel["name"], **_given(local_dir=channel.get("localDir")), "remote": {"obs": {"obs_url": channel["obsUrl"]}}}
+    return {"name": channel["name"], **common.given(local_dir=channel.get("localDir")), "remote": {"obs": {"obs_url": channel["obsUrl"]}}}
 
 
 def _placed(spec: JobSpec) -> Shape:
     own = spec.modelarts
     hours = common.hours_of_deadline(spec)
     return {
-        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **_given(pool_id=own.pool_id)},
-        **_given(
+        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **common.given(pool_id=own.pool_id)},
+        **common.given(
             volumes=list(own.volumes),
             log_export_path={"obs_url": own.log_url} if own.log_url else None,
             auto_stop={"time_unit": "HOURS", "duration": hours} if hours else None,
             schedule_policy={"priority": own.priority} if own.priority else None,
         ),
     }
-
-
-def _given(**values: Any) -> Shape:
-    return {name: value for name, value in values.items() if value}
 
 
 def _slurm(spec: JobSpec) -> Shape:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.places.quantities import bytes_of
+from ranklaunch.specs.places.quantities import MEBI, in_units
 
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_S_OF_SIGNAL = 65535
@@ -51,24 +51,25 @@ OF_SRUN: Mapping[str, str] = {
 OF_GPUS = re.compile(r"(?:^|,)(?:gres:)?gpu(?:$|[:,=])")
 
 
-class Mount(NamedTuple):
-    source: str
-    target: str
-    read_only: bool
-
-
 def shape(spec: JobSpec, command: list[str]) -> dict[str, Any]:
-    """What the script's template is given. command: what runs on each node."""
+    """Return the values of the script's template. command: what runs on each node."""
     return {
+        **of_script(spec),
         "directives": [*_own(spec), *spec.slurm.directives],
         "folder": spec.working_dir if spec.slurm.container == "none" else "",
-        "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
         "ports": list(ports_of_job(spec)),
+        "srun_options": list(_srun_options(spec)),
+        "command": [*_container(spec), *command],
+    }
+
+
+def of_script(spec: JobSpec) -> dict[str, Any]:
+    """Return values of the templates of all scripts for batch systems."""
+    return {
+        "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
         "jobs": JOBS,
         "each": PORTS_OF_A_JOB,
         "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
-        "srun_options": list(_srun_options(spec)),
-        "command": [*_container(spec), *command],
     }
 
 
@@ -112,7 +113,7 @@ def _memory(quantity: str) -> str:
     """As Slurm has it, whose M and G are those of two."""
     if not quantity:
         return ""
-    megabytes = max(1, math.ceil(bytes_of(quantity) / 2**20))
+    megabytes = max(1, in_units(quantity, MEBI))
     return f"{megabytes}M" if megabytes % 1024 else f"{megabytes // 1024}G"
 
 
@@ -174,20 +175,15 @@ def _srun_options(spec: JobSpec) -> Iterator[str]:
 def _container(spec: JobSpec) -> list[str]:
     image = common.image(spec)
     if spec.slurm.container == "pyxis":
-        mounts = ",".join(_mounted(mount) for mount in mounts_of(spec))
-        options = {"image": _of_enroot(image), "mounts": mounts, "workdir": spec.working_dir}
+        options = {"image": _of_enroot(image), "mounts": ",".join(_mounts(spec)), "workdir": spec.working_dir}
         # srun puts in the path that a command has on this node, if there is one: env looks it up in the container.
         return [*(f"--container-{name}={value}" for name, value in options.items() if value), "env"]
     if spec.slurm.container == "apptainer":
-        binds = [word for mount in mounts_of(spec) for word in ("--bind", _mounted(mount))]
+        binds = [word for mount in _mounts(spec) for word in ("--bind", mount)]
         folder = ["--pwd", spec.working_dir] if spec.working_dir else []
         by_docker = "" if is_file(image) or "://" in image else "docker://"
         return ["apptainer", "exec", *(["--nv"] if spec.device.kind == "gpu" else []), *binds, *folder, f"{by_docker}{image}"]
     return []
-
-
-def _mounted(mount: Mount) -> str:
-    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 
 
 def _of_enroot(image: str) -> str:
@@ -197,15 +193,13 @@ def _of_enroot(image: str) -> str:
     return f"{host}#{path}" if is_registry and not (is_file(image) or "://" in image or "#" in image) else image
 
 
-def mounts_of(spec: JobSpec) -> list[Mount]:
-    """Of volumes that nothing is wrong with."""
-    sources = {volume["name"]: volume["hostPath"] for volume in spec.volumes}
-    return [_mount(sources[mount["name"]], mount) for mount in spec.volume_mounts]
-
-
-def _mount(source: Any, mount: Mapping[str, Any]) -> Mount:
-    parts = [source["path"].rstrip("/"), *([mount["subPath"]] if mount.get("subPath") else [])]
-    return Mount("/".join(parts) or "/", mount["mountPath"], bool(mount.get("readOnly")))
+def _mounts(spec: JobSpec) -> Iterator[str]:
+    """Yield SOURCE:TARGET, with :ro where it cannot be written, of volumes that nothing is wrong with."""
+    volumes: dict[object, Any] = {volume["name"]: volume["hostPath"] for volume in spec.volumes}
+    for mount in spec.volume_mounts:
+        folder = volumes[mount["name"]]["path"].rstrip("/")
+        source = f"{folder}/{mount['subPath']}" if mount.get("subPath") else folder or "/"
+        yield f"{source}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"
 
 
 # What is wrong
@@ -321,8 +315,6 @@ def _is_plain_path(path: object) -> bool:
 
 def warnings(spec: JobSpec) -> Iterator[str]:
     own = spec.slurm
-    if spec.image.repository and own.container == "none":
-        yield "image is not used: without slurm.container the program runs on the node itself; set slurm.container=pyxis or apptainer"
     if own.container == "pyxis" and "RANKLAUNCH_LOG_DIR" not in spec.env:
         yield (
             "logs and verdict are lost with the container, unless its working folder is mounted: set env.RANKLAUNCH_LOG_DIR to a folder "

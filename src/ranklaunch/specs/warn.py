@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.errors import NO_PROGRESS, counted, number
 from ranklaunch.redact.redact import argv, environment
+from ranklaunch.specs import rules as table
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
-from ranklaunch.specs.places import hpc
 from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
@@ -43,13 +43,12 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
+    yield from table.problems(spec, "warnings")
     if spec.engine == "slurm":
         yield from slurm.warnings(spec)
     if spec.engine in OF_CLOUDS and has_several_nodes(spec) and not (own_key(spec) or "RANKLAUNCH_SECRET" in spec.cloud.secrets):
         where = SAFE[spec.engine] if spec.engine == "azureml" else "cloud.secrets"
         yield f"the key of the muster is derived from the job's name, which others may guess: give RANKLAUNCH_SECRET by {where}"
-    if spec.engine in BY_SCRIPT:
-        yield from hpc.warnings(spec)
 
 
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:

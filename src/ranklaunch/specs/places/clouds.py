@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,11 +9,10 @@ from typing import Any
 
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.places.quantities import bytes_of
+from ranklaunch.specs.places.quantities import GIBI, MEBI, in_units
 
 Body = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
-MEBI, GIBI = 2**20, 2**30  # SkyPilot and dstack call the latter GB
 MOST_RULES = 5  # of AWS Batch's evaluateOnExit
 LEAST_S_OF_AWS = 60
 
@@ -27,11 +25,11 @@ def line(spec: JobSpec, cd: bool = False) -> str:
 
 def sky(spec: JobSpec) -> Body:
     own, kind = spec.cloud, spec.cloud.accelerator
-    resources = _given(
+    resources = common.given(
         infra=own.infra,
         accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
         cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
-        memory=f"{math.ceil(bytes_of(spec.resources.memory) / GIBI)}+" if spec.resources.memory else "",
+        memory=f"{in_units(spec.resources.memory, GIBI)}+" if spec.resources.memory else "",
         image_id=f"docker:{common.image(spec)}" if spec.image.repository else "",
         use_spot=own.spot,
         job_recovery={"max_restarts_on_errors": spec.restart.max_restarts} if spec.restart.max_restarts else None,
@@ -39,7 +37,7 @@ def sky(spec: JobSpec) -> Body:
     return {
         "name": spec.name,
         "num_nodes": spec.nodes,
-        **_given(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
+        **common.given(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
         "run": line(spec, cd=True),
     }
 
@@ -47,11 +45,11 @@ def sky(spec: JobSpec) -> Body:
 def dstack(spec: JobSpec) -> Body:
     own, memory = spec.cloud, spec.resources.memory
     gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
-    resources = _given(
+    resources = common.given(
         cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
-        memory=f"{math.ceil(bytes_of(memory) / GIBI)}GB.." if memory else "",
+        memory=f"{in_units(memory, GIBI)}GB.." if memory else "",
         gpu=gpu,
-        shm_size=f"{math.ceil(bytes_of(spec.shm.size_limit) / GIBI)}GB" if spec.shm.size_limit else "",
+        shm_size=f"{in_units(spec.shm.size_limit, GIBI)}GB" if spec.shm.size_limit else "",
     )
     secrets = {name: f"${{{{ secrets.{own.secrets[name]} }}}}" for name in sorted(own.secrets)}
     return {
@@ -61,7 +59,7 @@ def dstack(spec: JobSpec) -> Body:
         "image": common.image(spec),
         "env": {**_env(spec), **secrets},  # a list takes no line breaks
         "commands": [line(spec)],
-        **_given(
+        **common.given(
             working_dir=spec.working_dir,
             resources=resources,
             spot_policy="spot" if own.spot else "",
@@ -79,7 +77,7 @@ def aws_batch(spec: JobSpec) -> Body:
         "command": [*COMMAND, *common.program(spec)],
         "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
         "resourceRequirements": list(_requirements(spec)),
-        **_given(
+        **common.given(
             secrets=[{"name": name, "valueFrom": own.secrets[name]} for name in sorted(own.secrets)],
             linuxParameters={"sharedMemorySize": _mebibytes(spec.shm.size_limit)} if spec.shm.size_limit else None,
             instanceType=own.instance_type,
@@ -96,7 +94,7 @@ def aws_batch(spec: JobSpec) -> Body:
             "mainNode": 0,
             "nodeRangeProperties": [{"targetNodes": f"0:{spec.nodes - 1}", "container": container}],
         },
-        **_given(retryStrategy=_retries(spec), timeout={"attemptDurationSeconds": deadline} if deadline else None),
+        **common.given(retryStrategy=_retries(spec), timeout={"attemptDurationSeconds": deadline} if deadline else None),
     }
 
 
@@ -108,7 +106,7 @@ def _requirements(spec: JobSpec) -> Iterator[dict[str, str]]:
 
 
 def _mebibytes(quantity: str) -> int:
-    return max(1, math.ceil(bytes_of(quantity) / MEBI))
+    return max(1, in_units(quantity, MEBI))
 
 
 def _retries(spec: JobSpec) -> Body | None:
@@ -129,23 +127,19 @@ def azureml(spec: JobSpec) -> Body:
         "type": "command",
         "display_name": spec.name,
         "command": line(spec, cd=True),
-        **_given(code=own.code),
+        **common.given(code=own.code),
         "environment": {"image": common.image(spec)},
         "compute": own.compute,
         "resources": {
             "instance_count": spec.nodes,
-            **_given(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
+            **common.given(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
         },
-        **_given(distribution=several, environment_variables=_env(spec), limits={"timeout": deadline} if deadline else None),
+        **common.given(distribution=several, environment_variables=_env(spec), limits={"timeout": deadline} if deadline else None),
     }
 
 
 def _env(spec: JobSpec) -> dict[str, str]:
     return {each["name"]: each["value"] for each in common.environment(spec)}
-
-
-def _given(**values: Any) -> Body:
-    return {name: value for name, value in values.items() if value}
 
 
 BODIES = {"sky": sky, "dstack": dstack, "aws_batch": aws_batch, "azureml": azureml}

@@ -11,22 +11,17 @@ from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.clouds import COMMAND, replaced
-from ranklaunch.specs.places.quantities import bytes_of
-from ranklaunch.specs.slurm import JOBS, PORTS_OF_A_JOB, ports_of_job
-
-MEBI = 2**20
+from ranklaunch.specs.places.quantities import MEBI, in_units
+from ranklaunch.specs.slurm import of_script, ports_of_job
 
 
 def shape(spec: JobSpec) -> dict[str, Any]:
     return {
+        **of_script(spec),
         "directives": [*DIRECTIVES[spec.engine](spec), *spec.batch.directives],
         "folder": spec.working_dir,
-        "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
         # Hosts may be shared, but Flux's, which each job has for itself: another job may have the same first one.
         "ports": list(ports_of_job(spec)) if spec.engine != "flux" or common.has_several_nodes(spec) else [],
-        "jobs": JOBS,
-        "each": PORTS_OF_A_JOB,
-        "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
         "gpus": spec.devices_per_node if spec.device.kind == "gpu" else 0,
         "cores": _cores(spec),
         "command": [*COMMAND, *common.program(spec)],
@@ -50,7 +45,7 @@ def _lsf(spec: JobSpec) -> Iterator[str]:
 def _pbs(spec: JobSpec) -> Iterator[str]:
     """mpiprocs=1: the node file has each host once."""
     own = spec.batch
-    memory = f":mem={math.ceil(bytes_of(spec.resources.memory) / MEBI)}mb" if spec.resources.memory else ""
+    memory = f":mem={in_units(spec.resources.memory, MEBI)}mb" if spec.resources.memory else ""
     gpus = f":ngpus={spec.devices_per_node}" if spec.device.kind == "gpu" else ""
     yield f"-N {spec.name}"
     yield f"-l select={spec.nodes}:ncpus={_cores(spec)}{gpus}{memory}:mpiprocs=1"
@@ -123,16 +118,3 @@ def _is(directive: str, name: str) -> bool:
     if len(name) > 2 and not name.startswith("-l"):
         return directive.split(" ")[0] == name
     return joined.startswith(name) and not (name == "-n" and joined.startswith("-network"))
-
-
-def warnings(spec: JobSpec) -> Iterator[str]:
-    if spec.env and spec.engine in STARTER:
-        yield (
-            f"env stands on the command line of {STARTER[spec.engine]}, which others on these hosts may see; what is secret belongs into a "
-            "file that the program reads"
-        )
-    if spec.devices_per_node > 1 and not spec.resources.cpu:
-        yield f"resources.cpu is not set: all {spec.devices_per_node} ranks of a node may have one core; set it (--cpu)"
-
-
-STARTER = {"lsf": "blaunch", "pbs": "pbs_tmrsh"}
