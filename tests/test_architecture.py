@@ -194,7 +194,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "logs": {"system", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "notify": {"control", "env", "supervise", "system", "verdict"},
-    "output": {"hangs", "plan", "supervise", "system", "verdict"},
+    "output": {"plan", "supervise", "system", "verdict"},
     "placement": {"ends"},
     "plan": {"adapters", "catalogue", "env", "rank_wrapper", "render", "verdict"},
     "processes": {"adapters", "ends", "env", "output", "placement", "plan", "supervise", "system", "verdict"},
