@@ -528,7 +528,7 @@ class Attempt:
     def find(self, ranks: int) -> None:
         found = {rank: OfRank(0, "S", "wait (a.py:1)") for rank in range(ranks)}
         for hear in list(self.evidence):
-            hear(Gathered(1, "asked", found))
+            hear(Gathered(found))
 
 
 def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_messages(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.hangs.rank_lines import Heard
+from ranklaunch.hangs.sample import Seen
 from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.step_reader import READ, Saves, step_reader
-from ranklaunch.hangs.steps import Steps
+from ranklaunch.hangs.steps import READ, Saves, Steps, step_reader
 from ranklaunch.output.pipe import Output
 
 
@@ -20,7 +20,7 @@ def test_each_piece_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces: list[bytes] = []
     feed = Steps.feed
     monkeypatch.setattr(Steps, "feed", lambda steps, data, now: pieces.append(data) or feed(steps, data, now))
-    output, heard = make_output(), Heard(0.0, ())
+    output, heard = make_output(), Heard(())
     output.feed(b"iter 1: loss 4.5, time 100.00ms\n")
     step_reader(output).look()
     heard.look({0: output}, 6.0)
@@ -32,7 +32,7 @@ def test_each_piece_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last
     assert (last.place, last.at, last.seconds) == (Place(0, 2), 5.0, 0.2)
     assert step_reader(output).steps is heard.steps[0]
-    assert heard.said({0: output}, 9.0)[0][:2] == (4.0, 2)
+    assert heard.add(Seen(0, "S", 0, None, None, full=False, traced=False, started=False)).step == 2
 
 
 def test_saves_are_read_once_somebody_asks_for_them() -> None:

@@ -157,7 +157,7 @@ def test_names_in_dumps_are_told_without_secrets_and_colours() -> None:
 
 
 def test_a_node_cannot_speak_of_the_ranks_of_another() -> None:
-    gathering = Gathering(1, "a test", {0: (0, 1), 1: (2, 3)})
+    gathering = Gathering(1, {0: (0, 1), 1: (2, 3)})
     waits = {"0": [6, 7, 7, "nccl:all_reduce", "[[4]]", [0, 1, 2, 3], "default_pg"]}
     late = {"0": [6, 6, 0, "", "", [0, 1, 2, 3], "default_pg"]}
 
@@ -185,7 +185,7 @@ def test_whose_recorder_does_not_answer_is_told(dumped: tuple[int, ...], mute: t
 
 
 def _gathered(found: dict[str, Any]) -> Gathered:
-    gathering = Gathering(1, "a test", {0: (0, 1, 2), 1: ()})
+    gathering = Gathering(1, {0: (0, 1, 2), 1: ()})
     heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in messages(found)]
     assert not any(heard)
     gathered = gathering.gathered()
@@ -325,7 +325,7 @@ def test_ranks_get_no_fifo_where_none_can_be_made(tmp_path: Path, monkeypatch: p
     record = Record(str(tmp_path / "attempt_1"))
     assert record.open()
     with kept(recorders, record) as usable:
-        assert {name for name in names if usable(name)} == ({*names} if possible else {"FILE", "SIZE"})
+        assert {*usable} == ({*names} if possible else {"FILE", "SIZE"})
         assert os.listdir(folder) == []
     assert not os.path.exists(folder)
     assert ("Operation not permitted" in (tmp_path / "attempt_1" / "events.jsonl").read_text()) is not possible
@@ -339,7 +339,7 @@ def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
     assert record.open()
     recorders = Recorders((Recorder("FILE", f"{tmp_path}/recorders/trace_", ""), Recorder("SIZE", "2000", "")), f"{tmp_path}/recorders")
     with kept(recorders, record) as usable:
-        assert (usable("FILE"), usable("SIZE")) == (False, True)
+        assert usable == {"SIZE": "2000"}
     assert (tmp_path / "elsewhere").is_dir()
     record.close()
 

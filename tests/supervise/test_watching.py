@@ -27,7 +27,7 @@ from ranklaunch.hangs.expect import parse
 from ranklaunch.hangs.frames import Rule
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.rank_lines import Heard
-from ranklaunch.hangs.sample import Look
+from ranklaunch.hangs.sample import Look, Seen
 from ranklaunch.hangs.sampler import Sampler
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.muster.nodes import Nodes
@@ -143,14 +143,15 @@ def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], 
 def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
     clock = [0.0]
     output = Output((), "", lambda *lines: None, lambda: clock[0], lambda text: None)
-    heard = Heard(0.0, parse(r"step \d+ every 60s; loss=(\S+) is number; done by 9s"))
+    heard = Heard(parse(r"step \d+ every 60s; loss=(\S+) is number; done by 9s"))
     for at in range(1, 6):
         clock[0] = at
         begun = b"st" if at == 1 else b""
         output.feed(begun + b"ep %d loss=%s\nst" % (at, b"0.5" if at < 4 else b"nan"))
         heard.look({3: output}, clock[0])
     clock[0] = 20.0
-    assert heard.said({3: output}, 20.0)[3][:2] == (15.0, 3)
+    sample = heard.add(Seen(3, "S", 0, None, None, full=False, traced=False, started=False))
+    assert (sample.step, sample.printed) == (3, True)
     every, number, by = heard.rules(20.0)
     assert (every.age_s, by.age_s) == (15.0, None)
     assert (number.wrong, number.rank) == ("nan", 3)
@@ -160,7 +161,7 @@ def heard_of(rules: str, *looks: bytes, every: float = 10.0) -> tuple[Rule, ...]
     """Rules after several looks at what rank 3 has written."""
     clock = [0.0]
     output = Output((), "", lambda *lines: None, lambda: clock[0], lambda text: None)
-    heard = Heard(0.0, parse(rules))
+    heard = Heard(parse(rules))
     for data in looks:
         output.feed(data)
         heard.look({3: output}, clock[0])
@@ -198,7 +199,7 @@ def test_a_rule_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch)
     killed = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1))
     killed.start()
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
-    heard = Heard(0.0, parse("(a+)+$ every 60s; loss=(.*) is number"))
+    heard = Heard(parse("(a+)+$ every 60s; loss=(.*) is number"))
     for _ in range(3):
         output.feed(b"a" * 60 + b"!\nloss=nan\n")
         heard.look({0: output}, 5.0)
@@ -214,7 +215,7 @@ def test_a_rule_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch)
 def test_who_writes_that_it_waits_says_nothing() -> None:
     """As TensorFlow's sessions do each ten seconds, for ever."""
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
-    heard = Heard(0.0, ())
+    heard = Heard(())
     waits = b"I0000 CreateSession still waiting for response from worker: /job:worker/replica:0/task:0\n"
     said = [(b"step 1\n", 7), (waits, 7), (waits * 2, 7), (waits + b"step 2\n", 7 + len(waits) + 7), (b"...", 17 + len(waits))]
     for data, counted in said:
@@ -277,7 +278,7 @@ def test_no_secret_of_a_traceback_is_sent(tmp_path: Path) -> None:
 
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
-    heard = Heard(0.0, parse("step every 60s"))
+    heard = Heard(parse("step every 60s"))
     output.feed(b"x" * 79 + b"\n" * 10)
     output.feed((b"x" * 79 + b"\n") * 1000)
     heard.look({0: output}, 5.0)

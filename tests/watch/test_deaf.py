@@ -10,7 +10,7 @@ from ranklaunch.hangs.sample import Seen
 
 
 def frame(hears: bool | None, step: int = 5) -> Frame:
-    return unpacked(packed(Frame(60.0, 0.0, (Seen(0, "S", 0, 0, 0.0, False, False, False, 0.0, step),), hears=hears)))
+    return unpacked(packed(Frame(60.0, (Seen(0, "S", 0, 0, 0.0, False, False, False, step),), hears=hears)))
 
 
 Words = tuple[tuple[int, Frame], ...]

@@ -13,7 +13,7 @@ from ranklaunch.hangs.sample import Seen
 from ranklaunch.hangs.suspicion import Raised
 
 LIMITS = Limits(hang_s=300, first_step_s=1800)
-STILL = Seen(0, "S", 0, 0, 0.01, False, False, False, 0.0, step=7)
+STILL = Seen(0, "S", 0, 0, 0.01, False, False, False, step=7)
 SPINS = STILL._replace(cpu=1.0, full=True)
 UNSTEADY = STILL._replace(cpu=0.5)
 LIFE = {
@@ -28,7 +28,7 @@ LIFE = {
 def frame(
     *ranks: Seen, seconds: float = 60, traffic: bool | None = None, devices: bool | None = None, rules: tuple[Rule, ...] = ()
 ) -> Frame:
-    return Frame(seconds, 0.0, ranks or (STILL,), traffic, devices, rules)
+    return Frame(seconds, ranks or (STILL,), traffic, devices, rules)
 
 
 def fed(*frames: Frame, nodes: int = 1, limits: Limits = LIMITS, expected: str = "") -> list[tuple[float, Change]]:

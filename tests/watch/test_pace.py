@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch.hangs.pace import Pace
-from ranklaunch.hangs.step_reader import Saves
-from ranklaunch.hangs.steps import Steps
+from ranklaunch.hangs.steps import Saves, Steps
 
 
 def line(step: int) -> bytes:

@@ -8,17 +8,17 @@ import pytest
 
 from ranklaunch.hangs.expect import NUMBER, parse
 from ranklaunch.hangs.frames import Frame, Rule, packed, unpacked
-from ranklaunch.hangs.sample import Device, Look, Place, Said, Seen, Traffic, Window, flows, moving, works
+from ranklaunch.hangs.sample import Device, Look, Place, Seen, Traffic, Window, flows, moving, works
 from ranklaunch.hangs.suspicion import Raised
 
 BEGUN = Look("1", "S", output=100, io=1000, cpu_s=5.0, wanted_s=5.0)
 
 
-def seen(*looks: Look, every: float = 10.0, said: Said | None = None) -> Seen:
+def seen(*looks: Look, every: float = 10.0) -> Seen:
     window = Window()
     for number, look in enumerate(looks):
         window.look(number * every, {3: look})
-    (found,) = window.close({3: said} if said else {})
+    (found,) = window.close()
     return found
 
 
@@ -32,8 +32,8 @@ def spun(*cores: float, wanted: float | None = None) -> Seen:
 
 
 def test_a_window_is_what_lies_between_its_looks() -> None:
-    found = seen(BEGUN, BEGUN._replace(state="R", output=150, io=9000, cpu_s=6.0), said=Said(2.0, 40, 7.5))
-    assert found == Seen(3, "R", 50, 8000, 0.1, False, False, False, 2.0, 40, 7.5)
+    found = seen(BEGUN, BEGUN._replace(state="R", output=150, io=9000, cpu_s=6.0))
+    assert found == Seen(3, "R", 50, 8000, 0.1, False, False, False)
     assert moving(found, begun=True) == {"output", "CPU"}
     assert moving(seen(BEGUN, BEGUN), begun=True) == set()
 
@@ -42,18 +42,18 @@ def test_the_next_window_begins_where_the_last_ended() -> None:
     window = Window()
     window.look(0, {0: BEGUN, 1: BEGUN})
     window.look(10, {0: BEGUN._replace(output=120), 1: BEGUN._replace(state="")})
-    assert [each.output for each in window.close({})] == [20, 0]
+    assert [each.output for each in window.close()] == [20, 0]
     window.look(20, {0: BEGUN._replace(output=125)})
-    assert [(each.rank, each.output) for each in window.close({})] == [(0, 5)]
+    assert [(each.rank, each.output) for each in window.close()] == [(0, 5)]
 
 
 def test_who_is_not_there_any_more_is_gone_once() -> None:
     window = Window()
     window.look(0, {0: BEGUN, 1: BEGUN})
     window.look(10, {0: BEGUN})
-    assert [(each.rank, each.state) for each in window.close({})] == [(0, "S"), (1, "")]
+    assert [(each.rank, each.state) for each in window.close()] == [(0, "S"), (1, "")]
     window.look(20, {0: BEGUN})
-    assert [(each.rank, each.state) for each in window.close({})] == [(0, "S")]
+    assert [(each.rank, each.state) for each in window.close()] == [(0, "S")]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,9 @@ def test_devices_at_work() -> None:
 
 
 def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
-    rank = Seen(1023, "S", 10**12, 10**12, 63.99, True, False, True, 86400, 10**9, 3600.5)
+    rank = Seen(1023, "S", 10**12, 10**12, 63.99, True, False, True, 10**9, 3600.5)
     frame = Frame(
         60.0,
-        1795000000.25,
         tuple(rank._replace(rank=number) for number in range(1024)),
         True,
         False,
@@ -121,8 +120,8 @@ def test_a_frame_of_1024_ranks_goes_into_a_message() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        None, [], {}, {"seconds": -1}, {**packed(Frame(1, 1, ())), "ranks": [[1]]}, {**packed(Frame(1, 1, ())), "wall": "nan"},
-        *({**packed(Frame(1, 1, ())), "rules": [row]} for row in (
+        None, [], {}, {"seconds": -1}, {**packed(Frame(1, ())), "ranks": [[1]]}, {**packed(Frame(1, ())), "seconds": "nan"},
+        *({**packed(Frame(1, ())), "rules": [row]} for row in (
             [], 7, [1, "x"], [-1, "x", 2], ["x", "x", 2], [1, "x", "y"],
             [1, "x", 2, "y"], [1, "x", 2, "nan"], [1, "x", 2, []], [1, "x", 2, 3, 4],
         )),

@@ -112,7 +112,7 @@ def test_epochs_begin_anew() -> None:
     lines = [f"Epoch {epoch}:  20%|# | {n}/3 [00:01<00:02, 1.2it/s]" for epoch in (0, 1) for n in (1, 2, 3)]
     steps = fed(*lines)
     assert steps.last
-    assert (steps.count, steps.last.place, steps.last.is_last) == (6, Place(1, 3, 3), True)
+    assert (steps.count, steps.last.place) == (6, Place(1, 3, 3))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch.hangs.frames import own
-from ranklaunch.hangs.suspicion import NOBODY, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
-from ranklaunch.hangs.waiting_stacks import inside
+from ranklaunch.hangs.suspicion import NOBODY, Known, Missing, Raised, Suspect, groups, inside, outside, sentence, suspects
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)

@@ -47,8 +47,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
     from ranklaunch.evidence.folder import kept  # a job of CPUs needs no folder for them
 
-    with kept(recorders, start.record) as usable:
-        added = {name: value for name, value in added.items() if usable(name)}
+    with kept(recorders, start.record) as added:
         return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
 
 

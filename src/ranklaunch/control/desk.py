@@ -16,7 +16,7 @@ from ranklaunch.control.save import Saving
 from ranklaunch.control.server import Answer, Counter
 from ranklaunch.control.stacks import Stacked
 from ranklaunch.muster.wire import WireError, text
-from ranklaunch.plan.model import Plan, Save
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
@@ -66,7 +66,7 @@ class Desk:
         seen = asked.attended()
         self._loop = loop
         job = seen.plan().job
-        self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
+        self._saving = Saving(asked.offer, loop)
         self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # the last answer of each node, and its time
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
         self._recorded: Recorded | None = None  # of the attempt that runs
@@ -86,15 +86,11 @@ class Desk:
 
     def is_warning(self, name: str) -> bool:
         """Return True if a signal to this node is a request to save, for all nodes."""
-        return name in WARNINGS and self._save.wanted
+        return name in WARNINGS and self._plan.save.wanted
 
     def warn(self) -> None:
         """Have all nodes save: a platform has warned this one."""
         self._ask({DO: "save"}, len)
-
-    @property
-    def _save(self) -> Save:
-        return self._plan.save
 
     @property
     def _plan(self) -> Plan:
@@ -179,7 +175,7 @@ class Desk:
         deadline = question.get("deadline_s")
         if not _is_deadline(deadline):
             answer({"error": f"deadline_s {deadline!r}: expected seconds"})
-        elif deadline is None and not self._save.wanted:
+        elif deadline is None and not self._plan.save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
         else:
             self._ask({DO: "save", "deadline_s": deadline}, lambda answers: answer(self._asked_to_save(answers)))
@@ -194,7 +190,7 @@ class Desk:
         if not _is_deadline(deadline):
             msg = f"deadline_s {deadline!r:.80}"
             raise ValueError(msg)
-        asked = dict(self._saving.ask()) if plan.save.wanted else {}
+        asked = self._saving.ask(plan.save, self._asked.attended().record) if plan.save.wanted else {}
         if deadline is not None:
             left = max(float(deadline) - MARGIN_S, float(deadline) / 2)
             self._asked.end_by(self._loop.clock() + left, self._saving.ways)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ranklaunch.plan.model import Save
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.bounded import Apart
+from ranklaunch.system.loop import Loop
 
 TOUCH_S = 0.5  # for the file, while nobody else is served; a client waits for 0.8
 AGAIN_S = 5.0  # a second request within this time counts as the same: a platform may warn every node of a job
@@ -20,24 +21,21 @@ Offer = Callable[[int], tuple[bool, Sequence[str]]]
 
 
 class Saving:
-    """saves: returns the newest plan's way. offer: sends a signal to those processes of ranks that catch it; returns True if one does, and
-    the names of ranks without one. ways: by which ranks were asked the last time."""
+    """offer: sends a signal to those processes of ranks that catch it; returns True if one does, and the names of ranks without one.
+    ways: by which ranks were asked the last time."""
 
-    def __init__(self, saves: Callable[[], Save], offer: Offer, record: Callable[[], Record], clock: Callable[[], float]) -> None:
-        self._saves = saves
+    def __init__(self, offer: Offer, loop: Loop) -> None:
         self._offer = offer
-        self._record = record
-        self._clock = clock
+        self._loop = loop
         self._last: float | None = None
         self.ways: tuple[str, ...] = ()
 
-    def ask(self) -> Mapping[str, Any]:
+    def ask(self, save: Save, record: Record) -> dict[str, Any]:
         """Ask the ranks. Return signal and file: the ways of the plan, "" for none. by: the ways that worked. deaf: ranks that do not catch
         the signal, and were not sent it. trouble: why the file could not be touched."""
-        now = self._clock()
+        now = self._loop.clock()
         if self._last is not None and now - self._last < AGAIN_S:
             return {"again": True}
-        save = self._saves()
         name = f"SIG{save.signal}" if save.signal else ""
         reached, unheard = self._offer(int(signal.Signals[name])) if name else (False, [])
         deaf = list(unheard)[:MOST_NAMED]
@@ -45,7 +43,7 @@ class Saving:
         self.ways = tuple(way for way, done in ((name, reached), (f"touching {save.file}", save.file and not trouble)) if done)
         if self.ways:
             self._last = now
-        self._record().event("save", signal=name, file=save.file, deaf=", ".join(deaf), trouble=trouble)
+        record.event("save", signal=name, file=save.file, deaf=", ".join(deaf), trouble=trouble)
         return {"signal": name, "file": save.file, "by": list(self.ways), "deaf": deaf, "trouble": trouble}
 
 

@@ -38,17 +38,14 @@ class OfRank:
 @dataclass(frozen=True)
 class Gathered:
     """Evidence of all nodes. recorded: ranks named by flight recorders; behind: by NCCL's RAS; mute: ranks whose recorders did not answer.
-    silent: nodes that did not answer. failed: by node, why it could take no evidence. folders: by node."""
+    silent: nodes that did not answer. failed: by node, why it could take no evidence."""
 
-    number: int
-    why: str
     ranks: Mapping[int, OfRank] = field(default_factory=dict)
     recorded: tuple[Missing, ...] = ()
     behind: tuple[Missing, ...] = ()
     mute: tuple[Missing, ...] = ()
     silent: tuple[int, ...] = ()
     failed: Mapping[int, str] = field(default_factory=dict)
-    folders: Mapping[int, str] = field(default_factory=dict)
 
 
 class _Report(NamedTuple):
@@ -62,9 +59,9 @@ class _Report(NamedTuple):
 class Gathering:
     """Evidence number `number`, while nodes send it. planned: ranks by node; a node is believed for its own ranks."""
 
-    def __init__(self, number: int, why: str, planned: Mapping[int, Collection[int]]) -> None:
+    def __init__(self, number: int, planned: Mapping[int, Collection[int]]) -> None:
         self.number = number
-        self._why, self._planned = why, planned
+        self._planned = planned
         self._awaited = set(planned)
         self._reports: dict[int, dict[int, _Report]] = {}  # by node, by rank
         self._behind: dict[int, dict[str, Missing]] = {}  # by node
@@ -103,8 +100,8 @@ class Gathering:
             key: each for node, ranks in self._behind.items() for key, each in ranks.items() if may_speak(node, each.ranks[0])
         }  # fmt: skip
         return Gathered(
-            self.number, self._why, {rank: report.rank for rank, report in known.items()}, tuple(_recorded(groups, folders)),
-            tuple(behind.values()), tuple(_mute(groups, known, folders)), tuple(sorted(self._awaited)), self._failed, self._folders,
+            {rank: report.rank for rank, report in known.items()}, tuple(_recorded(groups, folders)),
+            tuple(behind.values()), tuple(_mute(groups, known, folders)), tuple(sorted(self._awaited)), self._failed,
         )  # fmt: skip
 
 

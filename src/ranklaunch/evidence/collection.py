@@ -84,7 +84,7 @@ class Taking(Companion):
             return
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
         planned = {each.index: each.ranks for each in self._attended.plan().job.everyone}
-        self._gathering = Gathering(number, why, planned)
+        self._gathering = Gathering(number, planned)
         self._attended.loop.after(GATHERS_S, partial(self._gather, self._gathering))
         self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
         self._begin(number, why, ends)

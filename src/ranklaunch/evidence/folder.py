@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ranklaunch.errors import ConfigError, number
@@ -101,11 +101,11 @@ def _size(folder: str) -> int:
 
 
 @contextlib.contextmanager
-def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]]:
+def kept(recorders: Recorders, record: Record) -> Iterator[dict[str, str]]:
     """Make the folder in which recorders keep their dumps until they are evidence, and remove it at the end.
 
-    Yield a function that returns True for variables that processes may have. PyTorch ends a rank that cannot make its fifo, so one is
-    tried first; no job fails for want of a recorder.
+    Yield the variables that processes get. PyTorch ends a rank that cannot make its fifo, so one is tried first; no job fails for want of
+    a recorder.
     """
     values = {each.name: each.value for each in recorders.variables}
     without = {name for name, value in values.items() if value.startswith(f"{recorders.folder}/")}
@@ -120,7 +120,7 @@ def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]
     except (OSError, ConfigError) as error:
         record.event("recorders", without=", ".join(sorted(without)), why=str(error))
     try:
-        yield lambda name: name not in without
+        yield {name: value for name, value in values.items() if name not in without}
     finally:
         if made:
             shutil.rmtree(recorders.folder, ignore_errors=True)

@@ -149,38 +149,35 @@ class Detector:
 
     def silence(self, now: float) -> Silence:
         """Return the silence that is nearest to an alarm; a share of 0 where something moves, or a node is not heard."""
-        rule = self._limit()
+        rules = self._flat_rules()
+        _, limit_s, name = rules[-1]
+        silences = [Silence(0.0, self._began, limit_s, name)]
         if self._is_expected(now) or not all(self._is_heard(node, now) for node in self._working):
-            return rule
-        found = [rule, *self._flat(now)]
+            return silences[0]
+        for rule in rules:
+            silences += self._lasting(*rule, now)
         silent = self._silent_since()
         if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
-            limit = max(self._limits.hang_s, GAPS * self._gap)
-            found.append(Silence((now - silent) / ALMOST / limit, silent, limit))
-        return max(found, key=lambda each: each.share)
+            limit_s = max(self._limits.hang_s, GAPS * self._gap)
+            silences.append(Silence((now - silent) / ALMOST / limit_s, silent, limit_s))
+        return max(silences, key=lambda each: each.share)
 
     @property
     def _working(self) -> list[_Node]:
         """Nodes with a rank that lives, or all nodes if none has one: a node whose ranks have ended may have left the job."""
         return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
 
-    def _limit(self) -> Silence:
-        """Return the limit that would apply if nothing moved from now on."""
-        is_first = not self.begun and not self._has_printed
-        limit = self._limits.first_step_s if is_first else self._limits.hang_s
-        return Silence(0.0, self._began, limit, FIRST_STEP_S if is_first else HANG_S)
-
-    def _flat(self, now: float) -> Iterator[Silence]:
-        """Yield the times for which no rank of any node has moved, by the rules 1 to 3."""
-        idle, still = [node.idle for node in self._working], [node.still for node in self._working]
+    def _flat_rules(self) -> list[tuple[str, float, str]]:
+        """Return those of the rules 1 to 3 that apply now: windows that count, limit and setting. The last has the limit if nothing moves
+        from now on."""
+        hang_s, first_step_s = self._limits
         if self.begun:
-            yield from self._lasting(still, self._limits.hang_s, HANG_S, now)
-            return
-        yield from self._lasting(still, self._limits.first_step_s, FIRST_STEP_S, now)
-        if self._has_printed:
-            yield from self._lasting(idle, self._limits.hang_s, HANG_S, now)
+            return [("still", hang_s, HANG_S)]
+        return [("still", first_step_s, FIRST_STEP_S), *([("idle", hang_s, HANG_S)] if self._has_printed else [])]
 
-    def _lasting(self, stills: Sequence[_Still], limit_s: float, name: str, now: float) -> Iterator[Silence]:
+    def _lasting(self, windows: str, limit_s: float, name: str, now: float) -> Iterator[Silence]:
+        """Yield the time for which no rank of any node has moved."""
+        stills: list[_Still] = [getattr(node, windows) for node in self._working]
         since = [each.since for each in stills if each.since is not None]
         if len(since) == len(stills):
             began = max(since)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ranklaunch.hangs.sample import Seen
 from ranklaunch.hangs.suspicion import Raised
 
+T = TypeVar("T")
 MOST_RANKS = 1500  # of a frame; further ranks are left out
 MOST_TEXT = 80
 MOST_RAISED, MOST_TOLD = 64, 4  # exceptions in a frame, and of these with their tracebacks
@@ -28,10 +29,9 @@ class Rule(NamedTuple):
 
 class Frame(NamedTuple):
     """traffic, devices: True if there was any, or any worked. hears: True if a rank can catch SIGTERM. None for these: unknown.
-    wall: begin of the window, in seconds since 1970. raised: of ranks whose output is here, wherever they run."""
+    raised: of ranks whose output is here, wherever they run."""
 
     seconds: float
-    wall: float
     ranks: tuple[Seen, ...]
     traffic: bool | None = None
     devices: bool | None = None
@@ -62,7 +62,6 @@ def packed(frame: Frame) -> dict[str, Any]:
     return {
         **frame._asdict(),
         "seconds": round(frame.seconds, 2),
-        "wall": round(frame.wall, 2),
         "ranks": [_row(seen) for seen in frame.ranks[:MOST_RANKS]],
         "rules": [_row(rule._replace(wrong=rule.wrong[:MOST_TEXT])) for rule in frame.rules],
         "raised": [_row(each if number < MOST_TOLD else each._replace(said="", line="")) for number, each in enumerate(cut)],
@@ -77,47 +76,38 @@ def unpacked(body: Any) -> Frame:
     """Raises ValueError, TypeError or LookupError for a body of another form: nodes may send anything."""
     return Frame(
         seconds=_amount(body["seconds"]),
-        wall=_amount(body["wall"]),
         ranks=tuple(_seen(row) for row in body["ranks"]),
-        traffic=_answer(body["traffic"]),
-        devices=_answer(body["devices"]),
-        hears=_answer(body["hears"]),
+        traffic=_known(bool, body["traffic"]),
+        devices=_known(bool, body["devices"]),
+        hears=_known(bool, body["hears"]),
         rules=tuple(_rule(*row) for row in body["rules"]),
         raised=tuple(_raised(*row) for row in body["raised"][:MOST_RAISED]),
     )
 
 
 def _seen(row: Any) -> Seen:
-    rank, state, output, io, cpu, full, traced, started, silent_s, step, gap, printed = row
+    rank, state, output, io, cpu, full, traced, started, step, gap, printed = row
     return Seen(
-        _rank(rank), str(state)[:1], int(_amount(output)), _known(io), _known(cpu), bool(full), bool(traced), bool(started),
-        _amount(silent_s), int(step), _amount(gap), bool(printed),
+        _known(int, rank), str(state)[:1], int(_amount(output)), _known(_amount, io), _known(_amount, cpu), bool(full), bool(traced),
+        bool(started), int(step), _amount(gap), bool(printed),
     )  # fmt: skip
 
 
 def _rule(age_s: Any, wrong: Any, rank: Any, bound: Any) -> Rule:
-    limit = None if bound is None else float(bound)
+    limit = _known(float, bound)
     if limit is not None and not math.isfinite(limit):
         msg = f"{bound!r} is no bound"
         raise ValueError(msg)
-    return Rule(_known(age_s), str(wrong)[:MOST_TEXT], _rank(rank), limit)
+    return Rule(_known(_amount, age_s), str(wrong)[:MOST_TEXT], _known(int, rank), limit)
 
 
 def _raised(rank: Any, silent_s: Any, sure: Any, said: Any, line: Any, pid: Any, of_thread: Any) -> Raised:
     text, name = str(said)[-MOST_OF_TRACEBACK:], str(line)[:MOST_OF_LINE]
-    return Raised(int(rank), _amount(silent_s), bool(sure), text, name, _rank(pid), bool(of_thread))
+    return Raised(int(rank), _amount(silent_s), bool(sure), text, name, _known(int, pid), bool(of_thread))
 
 
-def _rank(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _answer(value: Any) -> bool | None:
-    return None if value is None else bool(value)
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None else _amount(value)
+def _known(read: Callable[[Any], T], value: Any) -> T | None:
+    return None if value is None else read(value)
 
 
 def _amount(value: Any) -> float:

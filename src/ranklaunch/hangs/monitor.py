@@ -46,7 +46,7 @@ class Watching(Companion):
         self._tool: devices.Tool | None = None
         now = attended.loop.clock()
         launched_at = now - plan.watch.look_s  # before that nobody looks
-        self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
+        self._heard = Heard(expect.parse(plan.watch.expect))
         attended.nodes.hear(HANG, self._on_hang)
         if self._here == 0 or not plan.muster:
             self._judging = Judging(attended, self._limits, launched_at)
@@ -125,8 +125,7 @@ class Watching(Companion):
         self._began_at, self._traffic = now, traffic()
         frame = Frame(
             seconds=seconds,
-            wall=self._of.nodes.wall(now - seconds),
-            ranks=tuple(self._window.close(self._heard.said(outputs, now))),
+            ranks=tuple(map(self._heard.add, self._window.close())),
             traffic=flows(_between(before, self._traffic), seconds, self._place()),
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from ranklaunch.hangs.slow_job import Slowness
-from ranklaunch.hangs.step_reader import Saves, StepReader, step_reader
-from ranklaunch.hangs.steps import Step, Steps
+from ranklaunch.hangs.steps import Saves, Step, StepReader, Steps, step_reader
 from ranklaunch.output.pipe import Output
 from ranklaunch.supervise.plugins import Attended, Companion
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from ranklaunch.hangs import cpu_limit, expect
 from ranklaunch.hangs.expect import Expected, OnNode
 from ranklaunch.hangs.frames import Rule
-from ranklaunch.hangs.sample import Said
-from ranklaunch.hangs.step_reader import READ, step_reader
-from ranklaunch.hangs.steps import Steps
+from ranklaunch.hangs.sample import Seen
+from ranklaunch.hangs.steps import READ, Steps, step_reader
 from ranklaunch.output.pipe import Output
 
 MOST_CPU_S = 1.0  # for the rules, in one look
@@ -35,12 +34,11 @@ class _News(NamedTuple):
 
 
 class Heard:
-    """Output of all ranks of a node. began: time of the launch, by the loop's clock. given_up: rules that take too long, by number."""
+    """Output of all ranks of a node. given_up: rules that take too long, by number."""
 
-    def __init__(self, began: float, rules: Sequence[Expected]) -> None:
+    def __init__(self, rules: Sequence[Expected]) -> None:
         self.steps: dict[int, Steps] = {}
         self.given_up: dict[int, str] = {}
-        self._began = began
         self._rules = rules
         self._read: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -80,15 +78,12 @@ class Heard:
             self._counts[rank] = self._counts.get(rank, 0) + size
         return _News(rank, lines, is_all, output.written_at)
 
-    def said(self, outputs: Mapping[int, Output], now: float) -> dict[int | None, Said]:
-        """Return the state of each rank's output, for the next frame."""
-        states: dict[int | None, Said] = {}
-        for rank, output in outputs.items():
-            steps = self.steps.get(rank, Steps())
-            silent_s = now - (self._began if output.written_at is None else output.written_at)
-            step = steps.last.place.step if steps.last else -1
-            states[rank] = Said(max(0.0, silent_s), step, steps.largest_gap, output.written_at is not None)
-        return states
+    def add(self, sample: Seen) -> Seen:
+        """Return a sample with the steps of its rank."""
+        steps = self.steps.get(sample.rank) if sample.rank is not None else None
+        if not steps:
+            return sample
+        return sample._replace(step=steps.last.place.step if steps.last else -1, gap=steps.largest_gap, printed=sample.rank in self._begun)
 
     def rules(self, now: float) -> tuple[Rule, ...]:
         """Return the state of each rule. A breach of a limit that is over is reported once more, and forgotten."""

@@ -36,9 +36,8 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One rank over a window. cpu: cores, None if unknown. full: it has wanted full cores all the time, no more, no less. silent_s: since
-    its last output, or the launch. step: the last, -1 for none. gap: the longest between its steps. printed: it has written anything since
-    the launch."""
+    """One rank over a window. cpu: cores, None if unknown. full: it has wanted full cores all the time, no more, no less. step: the last,
+    -1 for none. gap: the longest between its steps. printed: it has written anything since the launch."""
 
     rank: int | None
     state: str
@@ -48,7 +47,6 @@ class Seen(NamedTuple):
     full: bool
     traced: bool
     started: bool
-    silent_s: float
     step: int = -1
     gap: float = 0.0
     printed: bool = False
@@ -125,28 +123,15 @@ class Window:
         for rank, look in looks.items():
             self._looks.setdefault(rank, []).append((at, look))
 
-    def close(self, last: Mapping[int | None, Said]) -> list[Seen]:
-        """Return the samples, and begin the next window with the last look. A rank that the last look misses is gone. last: outputs of the
-        ranks."""
+    def close(self) -> list[Seen]:
+        """Return the samples, and begin the next window with the last look. A rank that the last look misses is gone."""
         there = {rank for rank, looks in self._looks.items() if looks[-1][0] == self._last_at and looks[-1][1].state}
-        seen = [_seen(rank, looks, last.get(rank, SILENT)) for rank, looks in self._looks.items()]
+        samples = [_seen(rank, looks) for rank, looks in self._looks.items()]
         self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if rank in there}
-        return [each if each.rank in there else each._replace(state="") for each in seen]
+        return [sample if sample.rank in there else sample._replace(state="") for sample in samples]
 
 
-class Said(NamedTuple):
-    """Output of a rank. silent_s: seconds since its last. step, gap, printed: as in Seen."""
-
-    silent_s: float = 0.0
-    step: int = -1
-    gap: float = 0.0
-    printed: bool = False
-
-
-SILENT = Said()
-
-
-def _seen(rank: int | None, looks: list[tuple[float, Look]], said: Said) -> Seen:
+def _seen(rank: int | None, looks: list[tuple[float, Look]]) -> Seen:
     (_, first), (_, last) = looks[0], looks[-1]
     cores = _shares([(at, look.cpu_s) for at, look in looks])
     known = [each for each in cores if each is not None]
@@ -156,7 +141,6 @@ def _seen(rank: int | None, looks: list[tuple[float, Look]], said: Said) -> Seen
         io=None if first.io is None or last.io is None else max(0, last.io - first.io),
         cpu=sum(known) / len(known) if known and len(known) == len(cores) else None, full=_is_full(known, wanted),
         traced=any(look.traced for _, look in looks), started=any(look.process != first.process for _, look in looks if look.state),
-        silent_s=said.silent_s, step=said.step, gap=said.gap, printed=said.printed,
     )  # fmt: skip
 
 

@@ -64,10 +64,6 @@ class Slow:
         self._current: _Counter | None = None  # the counter of the last step
         self._last: Step | None = None
 
-    @property
-    def is_slow(self) -> bool:
-        return any(counter.slow for counter in self._counters.values())
-
     def feed(self, step: Step) -> Change | None:
         """Take the next printed step. Return a change that follows from it."""
         counter, last = self._counter(step), self._last

@@ -1,5 +1,5 @@
-"""Ranks that an exception ends, and that do not end: at its exit a library may wait for the others, as MPI_Finalize does, and the others
-wait for the rank. The rank recorded the exception when it was raised (ranklaunch.rankside)."""
+"""Uncaught exceptions of ranks that do not end: at its exit a library may wait for the other ranks, as MPI_Finalize does, and these wait
+for the rank. The rank recorded the exception when it was raised (ranklaunch.rankside)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ranklaunch.hangs.frames import MOST_OF_TRACEBACK
 from ranklaunch.hangs.suspicion import Raised, Suspect
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.records import Records
+from ranklaunch.supervise.diagnosis import Catalogue
 from ranklaunch.system.tree import Identity
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit
@@ -62,8 +63,6 @@ def _shortened(said: str) -> str:
 
 def culprit(plan: Plan, suspect: Suspect, raised: Raised, at: float) -> Culprit:
     """Return the culprit that the rank will be when its exception has ended it. at: seconds since 1970."""
-    from ranklaunch.supervise.diagnosis import Catalogue  # large, and few ranks wait so
-
     nodes = plan.job.everyone
     error = Catalogue(plan)(raised.said, code=CODE)
     return Culprit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -31,21 +32,11 @@ class Hook:
         self._pid, self._readable = bounded.program(argv, env, stderr=True)
         tree.wanted[self._pid] = None
         self._pidfd = _pidfd(self._pid)
-        self._watched: set[int] = set()
         os.set_blocking(self._readable, False)
-        self._watch(self._readable, self._read)
+        loop.on_readable(self._readable, self._read)
         if self._pidfd >= 0:
-            self._watch(self._pidfd, self._on_end)
+            loop.on_readable(self._pidfd, self._on_end)
         self._limit = loop.after(limit_s, lambda: self.end(f"is ended after {limit_s:.3g} s"))
-
-    def _watch(self, fd: int, heard: Callable[[], None]) -> None:
-        self._loop.on_readable(fd, heard)
-        self._watched.add(fd)
-
-    def _forget(self, fd: int) -> None:
-        if fd in self._watched:
-            self._watched.remove(fd)
-            self._loop.forget(fd)
 
     def end(self, why: str = "") -> None:
         """End the command, with all of its process group. why: for people, "" for nothing to say."""
@@ -63,9 +54,10 @@ class Hook:
             except BlockingIOError:
                 return
             if not block:
-                self._forget(self._readable)
                 if self._pidfd < 0:
                     self._on_end()
+                else:
+                    self._loop.forget(self._readable)
                 return
             self._show(block)
 
@@ -97,7 +89,8 @@ class Hook:
         self._limit.cancel()
         for fd in (self._readable, self._pidfd):
             if fd >= 0:
-                self._forget(fd)
+                with contextlib.suppress(KeyError):  # forgotten at the end of the output
+                    self._loop.forget(fd)
                 os.close(fd)
         status = self._end_group()
         if self._begun:

@@ -7,14 +7,13 @@ import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.showing import with_returns_told
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
-    from ranklaunch.hangs.step_reader import StepReader
     from ranklaunch.output.times import Times
 
 READ = 256 * 1024
@@ -49,7 +48,7 @@ class Output:
         self.written_at: float | None = None
         self.taken = self.unshown = 0
         self.heard: Callable[[], None] | None = None
-        self.step_reader: StepReader | None = None
+        self.step_reader: Any = None  # ranklaunch.hangs.steps.StepReader
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""

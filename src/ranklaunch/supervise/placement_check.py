@@ -17,7 +17,7 @@ from ranklaunch.adapters.launchers.shared.place_conflicts import Place as OfNode
 from ranklaunch.adapters.launchers.shared.starters import Starters
 from ranklaunch.env.features import ALLOW
 from ranklaunch.errors import ConfigError
-from ranklaunch.hangs.step_reader import step_reader
+from ranklaunch.hangs.steps import step_reader
 from ranklaunch.placement import rules
 from ranklaunch.placement.model import Key, Launcher
 from ranklaunch.placement.rules import Alone, Place
