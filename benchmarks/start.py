@@ -55,7 +55,5 @@ def targets(rows: list[Row]) -> list[Target]:
     found = lambda to: ratio(rows, case(8), "wall s", "ranklaunch spawn", to)  # noqa: E731
     slow = [peer for peer in ("torchrun", "accelerate", "deepspeed", "horovodrun") if peer in launchers.here(peer)]
     return [
-        Target("start of 8 ranks, wall: times the bare loop", found("bare loop"), 2.0),
-        Target("start of 8 ranks, wall: times mpirun", found("mpirun"), 1.0),
         *(Target(f"start of 8 ranks, wall: times {peer}", found(peer), 0.1) for peer in slow),
     ]
