@@ -31,17 +31,17 @@ def _required(of: dataclasses.Field[Any]) -> bool:
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: dataclasses and mappings in it as dicts, tuples as lists. as_json() of a
-    dataclass says otherwise."""
-    return {name: _as_json(getattr(value, name)) for name in names(type(value))}
+    """Return a dataclass as JSON has it."""
+    return {name: json_of(getattr(value, name)) for name in names(type(value))}
 
 
-def _as_json(value: Any) -> Any:
+def json_of(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists. A dataclass with as_json() says it itself."""
     if dataclasses.is_dataclass(value):
         return value.as_json() if hasattr(value, "as_json") else as_dict(value)
     if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+        return [json_of(item) for item in value]
+    return {key: json_of(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def from_dict(kind: Callable[..., _T], data: Any) -> _T:
