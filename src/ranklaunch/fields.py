@@ -36,7 +36,7 @@ def as_dict(value: Any) -> dict[str, Any]:
 
 
 def json_of(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists."""
+    """Return a value as JSON has it: dataclasses and mappings as dicts, tuples as lists. A dataclass with as_json() says it itself."""
     if dataclasses.is_dataclass(value):
         return value.as_json() if hasattr(value, "as_json") else as_dict(value)
     if isinstance(value, (list, tuple)):

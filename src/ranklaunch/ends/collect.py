@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.ends import host_lines, records
@@ -32,15 +33,18 @@ from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.plan.model import Plan, RankOutputs
-from ranklaunch.processes.child import UNJUDGED, Child
-from ranklaunch.processes.child_ranks import Watched
-from ranklaunch.processes.children import Daemon
+from ranklaunch.processes.child import UNJUDGED
 from ranklaunch.processes.records import Records
 from ranklaunch.redact import redact
-from ranklaunch.supervise.ending import Circumstances, Ending
-from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import code_of, signal_of
-from ranklaunch.verdict.model import Failure
+
+if TYPE_CHECKING:
+    from ranklaunch.processes.child import Child
+    from ranklaunch.processes.child_ranks import Watched
+    from ranklaunch.processes.children import Daemon
+    from ranklaunch.supervise.ending import Circumstances, Ending
+    from ranklaunch.system.memory import Memory
+    from ranklaunch.verdict.model import Failure
 
 RECORDS_S = 1.0  # for reading records; those that are left then are left out
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from ranklaunch.fields import NOTHING
 from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
 from ranklaunch.report.model import Round, Seen, Span
+from ranklaunch.report.node_events import NodeEvents
 from ranklaunch.report.reading import Left
 
 MOST_CLOCK_S = 1.0  # by which clocks of nodes differ that count as the same
@@ -70,30 +72,33 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
     if not telling:
         return Together(number)
     every = [left.events for left in telling.values()]
-    ends = [end for end in (events.one("end") for events in every) if end]
+    ends = [*filter(None, (events.one("end") for events in every))]
     end = ends[0] if ends else NOTHING
-    steps = tuple(tuple(each) for events in every for each in events.steps.values())
-    sign = max(events.last or 0.0 for events in every)
-    fields: dict[str, Any] = {name: _least(getattr(events, name) for events in every) for name in _EARLIEST}
-    fields.update({name: tuple(chain.from_iterable(getattr(events, name) for events in every)) for name in ("waits", "saved")})
-    over = known(fields["failed"], sign)
+    fields: dict[str, Any] = {name: _least(map(attrgetter(name), every)) for name in _EARLIEST}
+    fields.update({name: tuple(chain.from_iterable(map(attrgetter(name), every))) for name in ("waits", "saved")})
+    sign = _most(map(attrgetter("last"), every))
+    over = known(fields["failed"], sign or 0.0)
     return Together(
-        number, end.get("outcome") or model.UNFINISHED, **fields,
+        number, end.get("outcome") or model.UNFINISHED, **fields, **_progress(every),
         sign=sign,
         released=_most(events.one("released").get("at") for events in every),
         launched=_least(map(nodes.launched_of, telling.values())),
-        last_step=_most(each[-1].at for each in steps),
         ended=_most(each["at"] for each in ends),
         exit_code=end.get("exit_code"),
-        late=next(filter(None, (events.late for events in every)), ""),
+        late=next(filter(None, map(attrgetter("late"), every)), ""),
         last=_last(telling),
-        best=max(((seen.epoch, seen.step) for seen in chain.from_iterable(steps)), default=None),
         stalls=tuple(chain.from_iterable(nodes.stalls_of(events, over) for events in every)),
         slows=tuple(chain.from_iterable(nodes.slows_of(events, over) for events in every)),
-        steps=steps,
         lost_node=0 < len(ends) < len(every),
         output=written.together({node: left.written for node, left in telling.items()}, _unmeasured(telling, shift)),
     )  # fmt: skip
+
+
+def _progress(every: Iterable[NodeEvents]) -> dict[str, Any]:
+    """Return fields of a round about the steps of its ranks."""
+    steps = tuple(tuple(each) for events in every for each in events.steps.values())
+    places = ((seen.epoch, seen.step) for seen in chain.from_iterable(steps))
+    return {"steps": steps, "last_step": _most(each[-1].at for each in steps), "best": max(places, default=None)}
 
 
 def _unmeasured(lefts: Mapping[int, Left], shift: Mapping[int, float]) -> dict[int, float]:
