@@ -64,6 +64,17 @@ def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.M
         assembly.report(str(experiment.parent))
 
 
+def test_attempts_that_have_another_job_name_are_noted(left: LeftBehind) -> None:
+    for attempt in (1, 2):
+        node = left.node(0, attempt).starts(10.0 * attempt, 10.0 * attempt + 1, 10.0 * attempt + 2)
+        node.ends(10.0 * attempt + 3, 10.0 * attempt + 4, "failed", 1, "rank 0").verdict("failed", 1, "rank 0 exited with code 1")
+    assert not any("job name" in trouble for trouble in assembly.report(str(left.folder)).troubles)
+    plan = left.folder / "node_0" / "attempt_1" / "plan.json"
+    plan.write_text(plan.read_text().replace('"bert"', '"gpt"'))
+    troubles = assembly.report(str(left.folder)).troubles
+    assert any(trouble.startswith("attempt 1 has another job name (gpt), and may be of another job") for trouble in troubles)
+
+
 def test_a_success(left: LeftBehind) -> None:
     succeeded(left)
     for path in left.folder.rglob("events.jsonl"):

@@ -38,6 +38,7 @@ def report(top: str, read_at: float = 0.0) -> Report:
     job, differences = _planned(found)
     made = _attempts(reader, found, job)
     last = _deciding(made)
+    _note_other_names(reader, found)
     gaps = tuple(Gap(one.number, one.ended, two.began) for one, two in zip(made, made[1:]) if two.began > one.ended)
     together = [each for one in found for each in one.together]
     return Report(
@@ -48,6 +49,21 @@ def report(top: str, read_at: float = 0.0) -> Report:
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
         exceptions=_exceptions(reader, next(each for each in found if each.number == last.number)), read_at=read_at,
     )  # fmt: skip
+
+
+def _note_other_names(reader: Reader, found: Sequence[Gathered]) -> None:
+    """Note attempts that may be of another job: nothing but the name in their plans shows that."""
+    named = {each.number: name for each in found if (name := next((_job_name(left) for _, left in each.every if left.plan), ""))}
+    others = [number for number in named if named[number] != named[max(named)]]
+    if others:
+        numbers = f"{', '.join(map(str, others[:8]))}{' and more' if len(others) > 8 else ''}"
+        have = f"attempt {numbers} has" if len(others) == 1 else f"attempts {numbers} have"
+        why = "jobs in one log folder are counted as one"
+        reader.trouble(f"{have} another job name ({named[others[0]]}), and may be of another job: {why}")
+
+
+def _job_name(left: Left) -> str:
+    return verdicts.job([left.plan]).name
 
 
 def _planned(found: Sequence[Gathered]) -> tuple[Job, tuple[Difference, ...]]:
