@@ -166,7 +166,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Console:
-    """Lines of ranks on the console. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
+    """What the console shows of ranks. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
     bytes, after which it shows rank 0, warnings and errors alone; 0: no limit. victims: fold (after a failure, one line for the lines of
     ranks that are ended for it) or all."""
 
@@ -202,11 +202,9 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Recorders:
-    """Variables that make processes record their work.
-
-    folder: a private one of this machine for the records, until they are evidence; "" if none is needed. fifo: variable with
-    the beginning of the paths of fifos, by which a recorder is asked for a dump; set only if a fifo can be made in the folder.
-    """
+    """What makes processes record what they do. folder: a private one of this machine, where they keep it until it is evidence, "" where
+    none is needed. fifo: the variable that names the beginning of the paths of fifos, by which a recorder is asked for a dump; processes
+    get it only where a fifo can be made in the folder."""
 
     variables: tuple[Recorder, ...] = ()
     folder: str = ""
