@@ -1,4 +1,4 @@
-"""What can go wrong before a rank runs, one class per exit code.
+"""Errors before a rank runs, one class per exit code.
 
 The codes are those of sysexits.h, so that they differ from the codes that training scripts use and platforms can tell them apart.
 """
@@ -126,7 +126,7 @@ def counted(number: int, word: str) -> str:
 
 
 def number(text: str) -> int | None:
-    """Of the digits 0 to 9 alone, and not too many; else None. str.isdigit takes ² for one, and int refuses thousands of them."""
+    """Return the number of a text of the digits 0 to 9, at most MOST_DIGITS; else None. str.isdigit takes ² for a digit."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
@@ -163,7 +163,7 @@ def numbered(numbers: Iterable[int], word: str) -> str:
 
 
 def reason(text: str) -> str:
-    """What ranklaunch says of a failure, fit for verdicts, messages and the console: without secrets, control characters harmless."""
+    """Return ranklaunch's sentence about a failure, fit to be shown: without secrets, control characters harmless."""
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
         return text  # whoever has just been told to end is not to wait for patterns
     try:
@@ -175,13 +175,13 @@ def reason(text: str) -> str:
 
 
 def shortened(line: str) -> str:
-    """Of a message that repeats what was given, however long that is: how it begins and ends. To come after secrets are hidden."""
+    """Return the beginning and the end of a long message that repeats a user's text. Hide its secrets before."""
     more = len(line) - MOST_SAID
     return f"{line[: MOST_SAID - ITS_END]}... ({more} characters left out) ...{line[-ITS_END:]}" if more > 0 else line
 
 
 def quoted(found: Sequence[str]) -> tuple[str, ...]:
-    """What a process wrote last, fit for verdicts: without secrets."""
+    """Return the last lines of a process, fit for verdicts: without secrets."""
     if not found:
         return ()
     try:

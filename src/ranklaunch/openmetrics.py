@@ -48,7 +48,7 @@ def _lines(family: Family, labels: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _labels(labels: Mapping[str, Any]) -> str:
-    """What is no UTF-8 is shown by its escapes."""
+    """Show bytes that are no UTF-8 by their escapes."""
     shown = {name: str(value).encode(errors="backslashreplace").decode() for name, value in labels.items()}
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in shown.items())
 

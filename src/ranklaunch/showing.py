@@ -47,7 +47,7 @@ def shown(source: str, value: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What each character is shown as, from when it was first seen on."""
+    """Shown form of each character, computed once."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -60,7 +60,7 @@ _ESCAPES = _Escapes()
 
 
 def one_line(text: str) -> str:
-    """What came from elsewhere, and must not look like more than it is."""
+    """Text from elsewhere as one line, which cannot look like several."""
     return printable("; ".join(text.split("\n")))
 
 
@@ -76,12 +76,12 @@ def with_returns_told(text: str) -> str:
 
 
 def in_lines(text: str) -> str:
-    """What programs wrote, with each state of a line that redraws itself in a line of its own."""
+    """Output of programs, with each state of a line that redraws itself in a line of its own."""
     return with_returns_told(text).replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """What an output ends with, without warnings and rules where it has anything else; "" where nothing was written."""
+    """Return the last line of an output, no warning or rule if there is another line; "" for an empty output."""
     warned = [bool(_WARNS.match(line)) for line in lines]
     quoted = [above and line[:1].isspace() for above, line in zip([False, *warned], lines)]  # the line of code that Python shows below
     shown = [(line, warns) for line, warns, quotes in zip(lines, warned, quoted) if not quotes and _WORD.search(line)]

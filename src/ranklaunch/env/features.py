@@ -104,7 +104,7 @@ SLOW = Variable(
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Of a command, as a shell tells them apart; no shell sees them."""
+    """Words of a command, split as a shell does; no shell sees them."""
     if "\0" in text:
         msg = "expected a command without NUL"
         raise ValueError(msg)

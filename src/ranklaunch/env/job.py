@@ -1,4 +1,4 @@
-"""What the platform gave us: one frozen value, read once, from which everything else follows."""
+"""The job as the platform describes it: one frozen value, read once, from which everything else follows."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Job:
 
     @property
     def everyone(self) -> tuple[Node, ...]:
-        """Who meets at the muster."""
+        """All nodes that meet at the muster."""
         return (*self.nodes, *self.idle) if self.idle else self.nodes
 
     @property
@@ -140,7 +140,7 @@ class Job:
 
     @property
     def has_tasks(self) -> bool:
-        """Whether those of the nodes differ."""
+        """True if the nodes have different tasks."""
         return self.nodes[0].task != self.nodes[-1].task
 
     @property

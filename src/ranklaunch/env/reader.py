@@ -236,7 +236,7 @@ class Reader:
         return [*first, *named, *self._offered.get(variable.value, ())]
 
     def by_user(self, variable: Variable[T]) -> bool:
-        """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+        """Return True if an option or a variable of ranklaunch's own gives the value, rather than the platform."""
         return any(candidate.by_user for candidate in self.candidates(variable)[:1])
 
     def offer(self, value: str, *candidates: Candidate) -> None:
@@ -244,7 +244,7 @@ class Reader:
         self._offered[value] = (*candidates, *self._offered.get(value, ()))
 
     def settle(self, value: str, candidate: Candidate) -> None:
-        """What stands in place of a text by which a user says that the value is to be found out."""
+        """Replace a user's text that asks to find the value out (auto)."""
         self._settled[value] = candidate
 
     def leave_aside(self, *beginnings: str) -> None:
@@ -257,7 +257,7 @@ class Reader:
         return self.arrived.addresses.get(host, host)
 
     def shared(self, node: int, name: str) -> str:
-        """What a node has offered, "" as long as it is not known here."""
+        """Return an offer of a node; "" as long as it is not known here."""
         return self.arrived.shared.get(node, {}).get(name, "")
 
     @functools.cached_property
@@ -290,7 +290,7 @@ class Reader:
         self._problems.check()
 
     def source(self, variable: Variable[T]) -> str:
-        """Who said a value, for messages: an option, a variable, or the first variable that could have."""
+        """Source of a value, for messages: an option, a variable, or the first variable that could give it."""
         reading = self.ledger.reading(variable.value)
         return reading.source if reading and reading.source != DEFAULT else variable.called
 

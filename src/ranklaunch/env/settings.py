@@ -1,4 +1,4 @@
-"""What every platform has in common: the variables that users set, and the Job that a platform's own facts are put together to."""
+"""Variables that users set on every platform, and the Job that follows from them and from a platform's facts."""
 
 from __future__ import annotations
 

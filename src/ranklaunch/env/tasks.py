@@ -77,7 +77,7 @@ class Tasks:
 
 
 def given(reader: Reader, hosts: Variable[tuple[Endpoint, ...]]) -> bool:
-    """Whether there is a list of hosts, be it malformed; an empty array is none."""
+    """Return True for a list of hosts, also a malformed one. An empty array is none."""
     return any(candidate.value.strip("[] \t") for candidate in reader.candidates(hosts)[:1])
 
 

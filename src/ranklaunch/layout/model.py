@@ -1,4 +1,4 @@
-"""What is shown of a layout: its nodes, the layers of its stages, its groups, and what is doubtful about it."""
+"""Contents of a shown layout: its nodes, the layers of its stages, its groups, and what is doubtful about it."""
 
 from __future__ import annotations
 

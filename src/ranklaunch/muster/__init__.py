@@ -1,6 +1,14 @@
-"""The nodes of one job meet, start together and end together. Two machines say what follows from what: hub (node 0's side) and member
-(every node's side), with gathering, roll, reports and words below them. They are pure: events go in, actions come out (events). Sockets
-are in door (node 0 listens) and dialler (the others come); driver does what the machines say; nodes is what a supervisor sees of
-all this."""
+"""The start barrier (muster): the nodes of one job meet, start together and end together.
 
-EVIDENCE_S = 15.0  # beyond the grace, after a failure: for what nodes take of it before they stop
+| module | contents |
+| --- | --- |
+| hub, member | two machines, node 0's side and every node's: events go in, actions come out |
+| barrier, membership, reports, liveness | parts of the hub: who is missing, who disagrees, who failed, who is gone |
+| events | events and actions, and what both machines have in common |
+| door, dialler | sockets: node 0 listens, the other nodes connect |
+| wire, secret | messages and their signatures |
+| driver | performs actions on the event loop |
+| nodes | the supervisor's side |
+"""
+
+EVIDENCE_S = 15.0  # added to the grace period after a failure: nodes take evidence before they stop

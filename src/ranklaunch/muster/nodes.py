@@ -1,4 +1,4 @@
-"""The other nodes of the job, as the supervisor of one sees them. Without a muster there are none, and everything here does nothing."""
+"""The other nodes of the job, as the supervisor of one node sees them. Without a muster every method does nothing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ranklaunch.muster.events import Action, Again, Decide, Decided, Dismissed, Judged, Lost, Released, Stop, Told
     from ranklaunch.muster.hub import Hub
 
-JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
-STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
-SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
-VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
+JOIN_S = 10.0  # for a node that failed before it reached node 0
+STRANGE_S = 30.0  # added to the grace period, in which an earlier start of the job may still end
+SILENT_S = 15.0  # added to node 0's deadline, for its message that the wait is over
+VERDICT_S = 3.0  # added to the grace period, for the job's verdict
 BYE_S = 2.0  # for the nodes to take it
 BACK_S = 2.0  # for a node that is heard again to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
@@ -82,7 +82,7 @@ class Nodes:
         self._hearing: dict[tuple[str, bool], Callable[[int, Any], object]] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Another round, for which all meet again."""
+        """Begin another round, for which all nodes meet again."""
         self._begin(plan)
         self._round += 1
         self.succeeds_with(self._success)
@@ -101,7 +101,7 @@ class Nodes:
         self.again = None
 
     def join(self) -> None:
-        """Raises ConfigError where the key cannot be read."""
+        """Start to meet the other nodes. Raises ConfigError if the key cannot be read."""
         muster = self._plan.muster
         if not muster or self._member:
             return
@@ -129,8 +129,10 @@ class Nodes:
             self._member.busy(doing)
 
     def muster(self, plan: Plan, offers: Mapping[str, str], stopped: Callable[[], bool]) -> float:
-        """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached, or
-        says nothing any more: the deadline of those who have reached it is its own, which is never later than theirs."""
+        """Run the loop until all nodes are released or `stopped` is true. Return the seconds waited.
+
+        Raises WaitError if node 0 cannot be reached, or is silent. Nodes that have reached node 0 wait for its deadline.
+        """
         assert self._member
         assert plan.muster
         self._plan = plan  # a rank table may have changed the places
@@ -156,7 +158,7 @@ class Nodes:
         return self._loop.clock() - began
 
     def ready_again(self, plan: Plan) -> None:
-        """With another rank table than it was ready with, as long as not all have been released."""
+        """Be ready with another rank table. Only before the release."""
         assert self._member
         assert plan.muster
         self._plan = plan
@@ -164,39 +166,41 @@ class Nodes:
 
     @property
     def table(self) -> str:
-        """The digest of the rank table by which all start, "" where there is none."""
+        """Digest of the rank table by which all nodes start; "" without one."""
         return self._member.member.table if self._member else ""
 
     @property
     def shared(self) -> Mapping[int, Mapping[str, str]]:
-        """What the nodes have offered, by node: node 0 knows of all, the others of node 0."""
+        """Offers by node: of all nodes on node 0, else of node 0."""
         if self._hub:
             return self._hub.hub.here.offers
         return {0: self._member.member.shared} if self._member else {}
 
-    # Words, from the release to the end. Of one node without a muster they come back to itself, so that nobody needs to ask.
+    # Words, from the release to the end. A node alone hears its own words.
 
     def hear(self, topic: str, hear: Callable[[int, Any], object], *, at_node_0: bool = False) -> None:
-        """hear(node, body): of words of a topic, at the time of any turn of the loop. at_node_0: those that nodes say to node 0; else those
-        that node 0 says. A body is whatever its node says: one of wire.NOT_UNDERSTOOD of who hears it is told, and no more."""
+        """Call hear(node, body) for each word of a topic. at_node_0: words to node 0; else words from node 0.
+
+        The body is not checked. An error of wire.NOT_UNDERSTOOD that `hear` raises becomes a message on the console.
+        """
         self._hearing[topic, at_node_0] = hear
 
     def tell_node_0(self, topic: str, body: object) -> None:
-        """Raises WireError, TypeError or ValueError where no message can hold it."""
+        """Raises WireError, TypeError or ValueError if no message can hold the body."""
         if self._member:
             self._member.say(topic, body)
         elif not self._plan.muster:
             self._loop.after(0, partial(self._hear, 0, topic, body, at_node_0=True))
 
     def tell_nodes(self, topic: str, body: object, nodes: Sequence[int] = ()) -> None:
-        """As node 0, to these or to all. Raises as tell_node_0."""
+        """As node 0, tell some nodes, or all. Raises as tell_node_0."""
         if self._hub:
             self._hub.say(topic, body, nodes)
         elif not self._plan.muster:
             self._loop.after(0, partial(self._hear, 0, topic, body))
 
     def succeeds_with(self, text: str) -> None:
-        """As node 0: what is said when all have succeeded."""
+        """As node 0, set the sentence for the success of all nodes."""
         if self._hub:
             self._hub.plan(text)
 
@@ -217,21 +221,21 @@ class Nodes:
             self._say(f"muster: what node {node} says of {topic} is not understood: {wire.why(error)}")
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:
-        """The first failure here, told at once."""
+        """Send the first failure of this node at once."""
         if self._member and not self._failed:
             self._failed = True
             self._told = (suspect(),)
             self._member.fail(*self._told)
 
     def tell_more(self, suspect: Callable[[], Suspect | None]) -> None:
-        """Of the failure that was told, before this node's own end, which may come too late for the job's verdict."""
+        """Send more about that failure: the end of this node may come too late for the job's verdict."""
         more = suspect() if self._member and self._failed else None
         if self._member and more:
             self._told = (more,)
             self._member.fail(more)
 
     def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
-        """This node's ranks have succeeded, those that were seen. False where nobody is to be waited for."""
+        """Send that the ranks of this node have succeeded. Return False if no node is waited for. unseen: ranks without a known end."""
         if not self._member or self._member.over:
             return False
         assert self._plan.muster
@@ -243,8 +247,10 @@ class Nodes:
         return True
 
     def decided(self, *, outlasts: bool = False) -> None:
-        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end. outlasts: what it
-        runs is there for others until these have ended, so node 0, which knows when that is, has its word before."""
+        """Wait no longer for the success of other nodes: this node ends.
+
+        outlasts: other nodes need its processes until they have ended, so it reports to node 0 before its own end.
+        """
         if self._timer:
             self._timer.cancel()
         if outlasts and self._member and not (self._hub or self._member.over):
@@ -254,18 +260,18 @@ class Nodes:
             self._loop.after(0 if is_stopped else OWN_WORDS_S, self._report_early)
 
     def _report_early(self) -> None:
-        """Nothing of its own has failed: this node may only be ended last."""
+        """Report without a failure: this node is ended last."""
         if self._outlasts and self._member and not self._member.over:
             self._member.report(self._told, (), ())
 
     @property
     def may_leave(self) -> bool:
-        """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
+        """True if the others can go on without this node. Followers need node 0: it tells them when to end."""
         return not (self._hub and self._plan.muster and self._plan.muster.followers)
 
     @property
     def others_end(self) -> bool:
-        """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
+        """True if other nodes are still ending, as far as this node knows."""
         if self._hub:
             return self._hub.hub.others_end
         return bool(self._outlasts and self._member and not self._is_over(self._member))
@@ -281,22 +287,22 @@ class Nodes:
         return self._hub.hub.lost if self._hub else [self._lost] if self._lost else []
 
     def leave(self) -> None:
-        """Before the others."""
+        """Leave before the other nodes."""
         if self._hub:
             self._hub.dismiss()
         elif self._member:
             self._member.leave()
 
     def hurry(self) -> None:
-        """Waits for nobody any more."""
+        """Wait for no node any more."""
         self._hurry = True
 
     def go(self) -> None:
-        """Waits for nobody who has not come yet."""
+        """Wait no longer for nodes that have not come yet."""
         self._late_s = 0.0
 
     def wall(self, clock: float) -> float:
-        """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
+        """Monotonic seconds of this node as seconds since 1970, by node 0's clock if that is known."""
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(

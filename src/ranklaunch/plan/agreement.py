@@ -1,4 +1,4 @@
-"""Whether the ranks of all nodes are started alike: the program's arguments, and the variables that steer communication.
+"""Comparison of how the ranks of all nodes are started: the program's arguments, and the variables that steer communication.
 
 Every node tells its own as facts; one that starts no ranks tells none and is not compared. Where the texts of nodes differ, they are
 looked at again with what each node is called taken out of its own: it may say its name, its address or its index.
@@ -41,7 +41,7 @@ Piece = Union[int, str]  # an argument, by its place, or a variable
 
 
 def of_ranks(plan: Plan, env: Mapping[str, str], args: Sequence[str] | None = None) -> dict[str, str]:
-    """What this node tells. env: what its processes inherit. args: what the program is told in the same words on all
+    """Return the facts of this node. env: inherited by its processes. args: what the program is told in the same words on all
     nodes, where that is not what the plan has. The ps of a job have arguments of their own: its workers are compared."""
     if not plan.processes or plan.job.node.task == "ps":
         return {}
@@ -66,7 +66,7 @@ def _without_tokens(word: str) -> str:
 
 
 def is_of_ranks(name: str) -> bool:
-    """Whether a fact is compared here."""
+    """Return True for a fact that is compared here."""
     return name == ARGUMENTS or bool(_COMMUNICATION.fullmatch(name))
 
 
@@ -94,7 +94,7 @@ class Teller:
 
 
 class Agreement:
-    """Of all that have told. allowed: names of facts that may differ."""
+    """Facts of all nodes that have told theirs. allowed: names of facts that may differ."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._allowed = allowed
@@ -201,7 +201,7 @@ def _at(said: Mapping[Piece, str], places: Sequence[int]) -> str | None:
 
 
 def secret(reader: Reader) -> str:
-    """Where the key is; the key itself is in no plan."""
+    """Return the source of the key; the key itself is in no plan."""
     if reader.given(settings.SECRET):
         reader.record(settings.SECRET)
         return reader.source(settings.SECRET)

@@ -94,7 +94,7 @@ def _may_split(args: Sequence[str], config: Mapping[str, Any]) -> bool:
 
 
 def _unit(numbers: Mapping[str, int], ranks: int) -> int:
-    """What the batch of all must be a multiple of, or equal to where all are given."""
+    """Number that the batch of all ranks must be a multiple of, or equal to if all three are given."""
     return numbers.get(MICRO, 1) * numbers.get(STEPS, 1) * ranks
 
 

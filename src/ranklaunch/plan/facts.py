@@ -1,4 +1,4 @@
-"""What the nodes of a job compare before they start: whatever must be the same on all of them for their ranks to meet.
+"""Facts that the nodes of a job compare before they start: they must be the same for the ranks to meet.
 
 Read from files alone, so that `plan` can show it and nothing has to be started for it: versions are those of the folders that pip
 leaves beside a package (the Python packaging specification "Recording installed projects"), of torch/version.py, and of the files
@@ -56,7 +56,7 @@ def of_job(job: Job, method: str) -> dict[str, str]:
 
 @remembered
 def _hosts(nodes: tuple[Node, ...]) -> dict[str, str]:
-    """Where all are known."""
+    """Return the hosts as a fact if all are known."""
     hosts = [f"{node.host} {node.port}" if node.port else node.host for node in nodes]
     return {"hosts": short(",".join(hosts))} if all(hosts_of(nodes)) else {}
 
@@ -89,7 +89,7 @@ def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
 
 
 def of_versions(job: Job, files: Files, env: Mapping[str, str], cwd: str, ascend: str) -> dict[str, str]:
-    """Of the user's Python and of what is installed for it. ascend: CANN's folder, where the environment names it."""
+    """Return the versions of the user's Python and its packages. ascend: CANN's folder, where the environment names it."""
     facts: dict[str, str] = {}
     for version, folder in reversed(_folders(job, files, env, cwd)):  # the first found hides what lies in those after it
         facts["Python"] = version

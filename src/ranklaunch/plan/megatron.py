@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def has_experts(self) -> bool:
-        """Whether experts are laid out in another way than the rest."""
+        """True if experts are laid out in another way than the rest."""
         return self.ep > 1 or self.expert_tp != self.tp
 
     def problems(self) -> Iterator[str]:

@@ -399,7 +399,7 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def everything(plan: Plan, *, of_job: bool = False) -> str:
-    """What a node, or the job, has to do, as the subject of a sentence."""
+    """Return the work of a node, or of the job, as the subject of a sentence."""
     job = plan.job
     if plan.runs == NODES:
         return f"all {len(job.nodes)} nodes"

@@ -67,7 +67,7 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
 
 
 def _warn_of_the_platform(reader: Reader, most: int) -> None:
-    """Where its variables show that it starts the job anew too."""
+    """Warn if the platform's variables show that it restarts the job too."""
     for name, first in STARTED_ANEW.items():
         said = reader.env.get(name, "").strip()
         if (number(said) or 0) >= first:

@@ -159,7 +159,7 @@ def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
-    """Those of users may change; our own are read and compiled once, however many nodes are planned."""
+    """Templates of users may change; the shipped ones are read once for all nodes."""
     return Templates(folders, bounded) if folders else _shipped(bounded)
 
 
@@ -361,7 +361,7 @@ def _warn_of_mig(plan: Plan, reader: Reader) -> None:
 
 
 def _judge_ds_config(plan: Plan, reader: Reader) -> None:
-    """Of a program that is told of one, whichever method starts its ranks; autotuning tries numbers of its own."""
+    """Judge the DeepSpeed configuration of a program that has one; autotuning tries numbers of its own."""
     tuned = any("--autotuning" in word for process in plan.processes for word in process.argv)
     if tuned or plan.runs != RANKS or not any(word.startswith(_DS_OPTIONS) for word in plan.job.program.args):
         return
@@ -390,6 +390,6 @@ def _own_names() -> frozenset[str]:
 
 
 def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
-    """Whether there are options, or variables of ranklaunch's own, beside these."""
+    """Return True if options, or variables of ranklaunch's own, are set beside these."""
     names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
     return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))

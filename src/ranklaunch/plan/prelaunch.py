@@ -1,4 +1,4 @@
-"""What runs on a node before the nodes meet: the platform's steps, the user's own, and a look at what must be the same everywhere."""
+"""Steps of a node before the nodes meet: the platform's, the user's, and a look at files that must be the same everywhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_hosts(plan: Plan, reader: Reader) -> Plan:
 
 
 def measured(job: Job, reader: Reader) -> dict[str, str]:
-    """What was found, for the nodes to compare; nothing before it was looked at."""
+    """Return the measured facts for the nodes to compare; empty before the measurement."""
     try:
         found = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
     except (ValueError, RecursionError):  # of a file that is half written, large or another's

@@ -70,7 +70,7 @@ def _allowed(files: Files) -> tuple[int, ...]:
 
 
 def _first_thread(files: Files, cpu: int, allowed: set[int]) -> int:
-    """Of its core, as far as the container has them."""
+    """Return the first thread of a CPU's core, of those that the container has."""
     threads = {*_listed(text_of(files, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list", MOST_BYTES))} & allowed
     return min(threads, default=cpu)
 

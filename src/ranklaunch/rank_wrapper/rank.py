@@ -87,7 +87,7 @@ def told(plan: Plan, job: Job) -> Plan:
 
 
 def _needs(process: Process) -> tuple[tuple[str, str], ...]:
-    """What stands before ranks, of the commands that begin with a plain name."""
+    """Programs that stand before ranks, of commands that begin with a plain name."""
     texts = [process.env.get(f"{VARIABLES}PREFIX", "")]
     numactl = (NUMACTL,) if f"{VARIABLES}MEMORY" in process.env else ()
     first = {entry.partition(",")[0] for text in texts for entry in text.split(":")}
@@ -125,7 +125,7 @@ def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str
 
 
 def _warn_without_debugpy(job: Job, reader: Reader) -> None:
-    """Where the interpreter's packages are seen. It may be elsewhere on its path, so each rank looks again."""
+    """Warn if the packages of the interpreter are seen, without debugpy. Each rank looks again on its whole path."""
     seen = (job, reader.files, reader.env, reader.cwd)
     if "Python" in facts.of_versions(*seen, "") and not facts.source("debugpy/__init__.py", *seen):
         reader.warn(f"{reader.told(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")

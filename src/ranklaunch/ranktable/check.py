@@ -1,4 +1,4 @@
-"""What must hold of the servers of a table: in every version, and in several."""
+"""Rules for the servers of a table: for every version, and for several."""
 
 from __future__ import annotations
 

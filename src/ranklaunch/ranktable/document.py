@@ -20,7 +20,7 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
 class Kind:
-    """What a scalar must look like. few: the same few values come again and again."""
+    """Form of a scalar. few: the same few values come again and again."""
 
     def __init__(self, pattern: str, expected: str, few: bool = False) -> None:
         self.few = few

@@ -19,7 +19,7 @@ def read(document: Document) -> RankTable:
 
 
 def progress(data: Json) -> str:
-    """What has been filled in so far, "" for other versions: these tables grow while pods are placed."""
+    """Return how much is filled in so far; "" for other versions. These tables grow while pods are placed."""
     groups = data.get("group_list")
     if not isinstance(groups, list):
         return ""

@@ -12,7 +12,7 @@ from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
 
 @dataclass(frozen=True)
 class Container:
-    """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job.
+    """This container as the platform describes it. addresses: its own and its host's, in that order; node: its index in the job.
     in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them.
     host_ip: the one of the addresses that is known to be the host's; "" where none is. nodes: of the job; 0 where they are not known."""
 
@@ -86,7 +86,7 @@ def _public(pod: str) -> str:
 
 
 def _can_tell(table: RankTable, me: Container) -> bool:
-    """Whether both sides name what can be compared: one of my addresses alone may be the host's, or the container's."""
+    """Return True if both sides name something comparable: one address alone may be the host's or the container's."""
     if me.pod_name and any(server.pod_name for server in table.servers):
         return True
     if not any(map(_host_addresses, table.servers)):

@@ -140,7 +140,7 @@ def require_files(shipped: str) -> None:
 
 
 def _first(paths: Iterable[str]) -> str:
-    """That is there. Raises ConfigError where one is no file: another template in its place would not be the one that somebody meant."""
+    """Return the first path that exists. Raises ConfigError for one that is no file: no other template takes its place."""
     for path in paths:
         if os.path.isfile(path):
             return path

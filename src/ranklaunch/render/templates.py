@@ -86,7 +86,7 @@ class Templates:
         return self._argv(rendered, where), where
 
     def source(self, argv: tuple[str, ...]) -> str:
-        """Of a command that was made since the last forget(): a shipped template's name, or the path of a user's; "" of any other."""
+        """Template of a command made since the last forget(): a shipped one's name, or the path of a user's; "" for any other."""
         return self._sources.get(argv, "")
 
     def changed(self, argv: tuple[str, ...], into: tuple[str, ...]) -> tuple[str, ...]:
