@@ -65,17 +65,18 @@ def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Pla
     if form == "vscode":
         yield vscode.as_launch(plans, request.cwd)
         return
-    is_list = form == "json" and all_nodes
-    between = ",\n" if form == "json" else "\n"
-    for i, plan in enumerate(plans):
-        begin = between if i else "[\n" if is_list else ""
-        yield begin + (_json(plan) if form == "json" else show.as_shell(plan) if form == "sh" else as_text(plan))
     if form == "json":
-        yield "\n]\n" if is_list else "\n"
+        yield from _as_json(plans, all_nodes)
+        return
+    show_plan = as_text if form == "text" else show.as_shell
+    for i, plan in enumerate(plans):
+        yield ("\n" if i else "") + show_plan(plan)
 
 
-def _json(plan: Plan) -> str:
-    return json.dumps(as_json(plan), indent=1)
+def _as_json(plans: Iterator[Plan], is_list: bool) -> Iterator[str]:
+    for i, plan in enumerate(plans):
+        yield (",\n" if i else "[\n" if is_list else "") + json.dumps(as_json(plan), indent=1)
+    yield "\n]\n" if is_list else "\n"
 
 
 def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:

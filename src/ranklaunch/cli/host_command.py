@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.cli.options import Given
-from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import ENV_FILE, HOSTS, WAIT_S
 from ranklaunch.plan.planning import Request
 from ranklaunch.supervise.waits import host_command
@@ -16,7 +15,7 @@ from ranklaunch.system.signals import Signals
 
 def with_hosts(request: Request, signals: Signals | None = None) -> Request:
     """The request with its answer, where there is such a command; without one where a stop request has come first."""
-    reader = Reader(request.env, request.files, request.options, request.cwd)
+    reader = request.reader()
     if not reader.given(HOSTS_COMMAND) or any(map(reader.given, (HOSTS, HOSTS_FROM))):  # both are a contradiction, which the plan says
         return request
     command, timeout_s = reader.get(HOSTS_COMMAND), reader.get(WAIT_S)
@@ -26,10 +25,10 @@ def with_hosts(request: Request, signals: Signals | None = None) -> Request:
 
 def of_others(given: Given) -> list[str]:
     """What check says of a command that stands in a file alone, which somebody else may have written: it does not run it."""
-    told, own = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd), given.own
-    if not told.given(HOSTS_COMMAND) or own.get(HOSTS_COMMAND) == told.get(HOSTS_COMMAND):
+    reader, own = given.request.reader(), given.own
+    if not reader.given(HOSTS_COMMAND) or own.get(HOSTS_COMMAND) == reader.get(HOSTS_COMMAND):
         return []
-    return [f"{told.told(HOSTS_COMMAND)} of {own.get(ENV_FILE)} is not run by check; {HOSTS_COMMAND.option} on the command line is"]
+    return [f"{reader.told(HOSTS_COMMAND)} of {own.get(ENV_FILE)} is not run by check; {HOSTS_COMMAND.option} on the command line is"]
 
 
 def _say(text: str) -> None:

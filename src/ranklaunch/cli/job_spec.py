@@ -95,11 +95,11 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
     for word in _every(SET, given):
         path, equals, text = word.partition("=")
-        if not equals or path not in KEYS:
-            hint = nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
-            problems.append(Problem(f"option --set {word!r}: " + (f"unknown key{hint}" if equals else "expected KEY=VALUE"), True))
-        else:
+        if equals and path in KEYS:
             pairs.append((f"option --set {path}", path, text))
+        else:
+            why = f"unknown key{_hint(path)}" if equals else "expected KEY=VALUE"
+            problems.append(Problem(f"option --set {word!r}: {why}", True))
     for source, path, text in pairs:
         _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
@@ -108,6 +108,10 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         _put_program(values, program)
     values["engine"] = kind
     return values, sources, problems
+
+
+def _hint(path: str) -> str:
+    return nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
 
 
 def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> object:

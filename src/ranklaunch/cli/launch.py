@@ -13,7 +13,6 @@ from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.cli import options
-from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
@@ -164,7 +163,7 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
     """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
-    reader, job = _reader(request), plan.job
+    reader, job = request.reader(), plan.job
     known = reader.get(RUN_ID)
     if known or job.node_index:
         return known
@@ -172,7 +171,7 @@ def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
-    if not _reader(request).given(HOSTS_COMMAND):
+    if not request.reader().given(HOSTS_COMMAND):
         return request
     from ranklaunch.cli import host_command  # most have none
 
@@ -211,12 +210,8 @@ def _outer(env: Mapping[str, str]) -> Outer | None:
 
 def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
     """attempt: the folder of the attempt, where that is another."""
-    reader = _reader(request)
+    reader = request.reader()
     return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
-
-
-def _reader(request: planning.Request) -> Reader:
-    return Reader(request.env, request.files, request.options, request.cwd)
 
 
 def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
@@ -226,7 +221,7 @@ def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T
     try:
         return do()
     except RanklaunchError as error:
-        folder = platforms.attempt_dir(_reader(request))
+        folder = platforms.attempt_dir(request.reader())
         if not outer or folder != outer.attempt:
             _leave_verdict(_record(request, folder), error, started)
         raise

@@ -289,14 +289,9 @@ def parse_env(text: str, where: str) -> dict[str, str]:
     text = text.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip().startswith("{"):
         return _json_env(text, where)
-    if "\0" in text:
-        pairs = [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
-    else:
-        lines = enumerate((line[:-1] if line.endswith("\r") else line for line in text.split("\n")), 1)
-        pairs = [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
     env: dict[str, str] = {}
     problems = []
-    for place, pair in pairs:
+    for place, pair in _pairs(text):
         name, equals, value = pair.partition("=")
         name = re.sub(_EXPORT, "", name.strip())
         if not equals or not re.fullmatch(_NAME, name):
@@ -308,6 +303,14 @@ def parse_env(text: str, where: str) -> dict[str, str]:
         hint = "; a value with line ends needs the NUL-separated or the JSON form"
         raise ConfigError([*problems[:20], *([f"... and {len(problems) - 20} more"] if len(problems) > 20 else []), f"{where}{hint}"])
     return env
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Return each pair with its place: "line 3", or "entry 3" of pairs ended by NUL."""
+    if "\0" in text:
+        return [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
+    lines = enumerate((line.removesuffix("\r") for line in text.split("\n")), 1)
+    return [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _json_env(text: str, where: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import user_rows
 from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
 from ranklaunch.adapters.platforms.shared.row import holds
-from ranklaunch.env.reader import Reader
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
 
@@ -16,7 +15,7 @@ _TOLD = ("nodes", "node_index", "hosts", "first_host", "slots", "job_name", "att
 
 def notes(request: Request, plan: Plan) -> Iterator[str]:
     """Yield a line for each row: the values that the place gave and their sources, or the condition of its sign that does not hold."""
-    reader = Reader(request.env, request.files, request.options, request.cwd)
+    reader = request.reader()
     if not reader.given(PLATFORM_FILE):
         return
     for row in user_rows.read(reader, ()):

@@ -98,17 +98,22 @@ def _folder(what: str, folder: str, setting: str) -> Iterator[Finding]:
 
 
 def _ports(plan: Plan) -> Iterator[Finding]:
-    """Those that this node would open, where another program has them."""
+    """Yield ports that this node would open, and that another program has."""
+    for port, what in _opened_here(plan).items() if len(plan.job.everyone) > 1 else ():
+        if port.isdigit() and _taken(int(port)):
+            owner = holder(int(port))
+            may_work = plan.method in BY_MPI and what == OF_RANKS  # ranks that meet by MPI alone need no port
+            text = f"port {port} {what} is taken on this node{f' by {owner.text}' if owner else ''}"
+            yield Finding(text, 0 if may_work else WaitError.exit_code)
+
+
+def _opened_here(plan: Plan) -> dict[str, str]:
+    """Return ports that this node would open, each with its owner; "" for a port that is not known."""
     values = {reading.name: reading.value for reading in plan.values}
     ports = {values.get(SSHD_PORT.value, ""): "of the job's sshd"} if any(service.name == SSHD for service in plan.services) else {}
     if not plan.job.node_index:
         ports |= {values.get(MASTER_PORT.value, ""): OF_RANKS, str(plan.muster.port) if plan.muster else "": "of the muster"}
-    for port, what in ports.items():
-        if port.isdigit() and len(plan.job.everyone) > 1 and _taken(int(port)):
-            found = holder(int(port))
-            may_work = plan.method in BY_MPI and what == OF_RANKS  # ranks that meet by MPI alone need no port
-            text = f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}"
-            yield Finding(text, 0 if may_work else WaitError.exit_code)
+    return ports
 
 
 def _taken(port: int) -> bool:

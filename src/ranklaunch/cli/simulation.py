@@ -108,7 +108,7 @@ class Cluster:
 def make_plan(given: options.Given) -> Plan:
     """One process per node: the user's command line, with the variables that the platform would set."""
     _refuse_tasks(given.request.options)
-    reader = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
+    reader = given.request.reader()
     cluster = _cluster(reader)
     grace_s = reader.get(settings.GRACE_S)
     reader.check()

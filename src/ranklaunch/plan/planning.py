@@ -57,6 +57,10 @@ class Request:
     bounded: Bounded = unbounded
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
+    def reader(self) -> Reader:
+        """Return a reader of options and environment, without anything that the start has brought."""
+        return Reader(self.env, self.files, self.options, self.cwd)
+
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""

@@ -99,3 +99,11 @@ def hidden_as(value: str) -> str:
     """With the quotes that it has."""
     quote = value[0] if value[0] in "'\"" else ""
     return f"{quote}{HIDDEN}{quote}"
+
+
+def hidden_value(found: re.Match[str]) -> str:
+    """Return the text of a match, with the group `value` hidden if that is a secret by the group `name`."""
+    if not is_value_secret(found["name"], found["value"].strip("'\"")):
+        return found[0]
+    begin, end = (at - found.start() for at in found.span("value"))
+    return f"{found[0][:begin]}{hidden_as(found['value'])}{found[0][end:]}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ranklaunch.redact.members import loose, pairs
-from ranklaunch.redact.names import HIDDEN, hidden_as, is_secret, is_value_secret
+from ranklaunch.redact.names import HIDDEN, hidden_value, is_secret, is_value_secret
 from ranklaunch.redact.programs import in_words, programs
 from ranklaunch.redact.web import headers, url
 
@@ -27,10 +27,10 @@ _OF_VALUES = r"(?i)(?:^|[._-])(?:key|ak|sk)$"
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
-_SHELL_VALUE = r"""('[^']*'(?:(?:\\'|"'")'[^']*')*|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
+_SHELL_VALUE = r"""(?P<value>'[^']*'(?:(?:\\'|"'")'[^']*')*|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
 _IN_COMMAND = (
-    rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
-    rf"(?<![\w.-])(--?[A-Za-z][\w.-]{{0,63}})(\s{{1,8}}){_SHELL_VALUE}",
+    rf"(?<![\w.-])(?P<name>-{{0,2}}[A-Za-z_][\w.-]{{0,63}})={_SHELL_VALUE}",
+    rf"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]{{0,63}})\s{{1,8}}{_SHELL_VALUE}",
 )
 
 
@@ -95,13 +95,8 @@ def tokens(text: str) -> str:
 def _command(text: str) -> str:
     """What a shell is given to run, with the values of secret options and variables hidden."""
     for pattern in _IN_COMMAND:
-        text = re.sub(pattern, _assigned, text)
+        text = re.sub(pattern, hidden_value, text)
     return _as_lines(programs(headers(url(text))))
-
-
-def _assigned(found: re.Match[str]) -> str:
-    name, between, value = found.groups()
-    return f"{name}{between}{hidden_as(value)}" if is_value_secret(name, value.strip("'\"")) else found[0]
 
 
 def _looks_like_option(word: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from ranklaunch.env.settings import BY_MPI, MUSTER_PORT
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
+COMMAND = ["ranklaunch", "run", "--"]
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
 ASCEND_PORT = 2222  # of the rendezvous, where none is given: the Ascend Operator's
 OWN_VOLUMES = ("shm", "rank-table", "ranklaunch-tmp")
@@ -63,6 +64,11 @@ def given(**values: Any) -> dict[str, Any]:
 
 def program(spec: JobSpec) -> list[str]:
     return [*(["-m", spec.module] if spec.module else [spec.script]), *spec.args]
+
+
+def command(spec: JobSpec) -> list[str]:
+    """Return what each node runs."""
+    return [*COMMAND, *program(spec)]
 
 
 def slots(spec: JobSpec) -> int:

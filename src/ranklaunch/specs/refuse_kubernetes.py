@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes import check, containers
@@ -50,13 +50,20 @@ def _resources(spec: JobSpec) -> Iterator[str]:
     if rdma and rdma == own:
         yield f"network.rdma.resource={rdma!r}: the devices' own"
     made = {"cpu": "resources.cpu", "memory": "resources.memory", own: "devicesPerNode", rdma: "network.rdma.count"}
+    has_other = bool(spec.resources.cpu or spec.resources.memory)
     for name in spec.device.extra:
-        if name in made:
-            yield f"device.extra.{name}: made from {made[name]}; set that"
-        elif name.startswith("hugepages-") and not (spec.resources.cpu or spec.resources.memory):
-            yield f"device.extra.{name}: expected resources.cpu or resources.memory too, without which Kubernetes gives none"
-        elif "/" not in name and name != "ephemeral-storage" and not name.startswith("hugepages-"):
-            yield f"device.extra.{name}: Kubernetes has no such resource; one of a device plugin has a slash, as vendor.example/{name}"
+        why = f"made from {made[name]}; set that" if name in made else _why_not_extra(name, has_other)
+        if why:
+            yield f"device.extra.{name}: {why}"
+
+
+def _why_not_extra(name: str, has_other: bool) -> str:
+    """Return the reason why a pod cannot ask for a resource. has_other: it asks for CPUs or memory too."""
+    if name.startswith("hugepages-"):
+        return "" if has_other else "expected resources.cpu or resources.memory too, without which Kubernetes gives none"
+    if "/" in name or name == "ephemeral-storage":
+        return ""
+    return f"Kubernetes has no such resource; one of a device plugin has a slash, as vendor.example/{name}"
 
 
 def _ports(spec: JobSpec) -> Iterator[str]:
@@ -82,6 +89,13 @@ def _shapes(spec: JobSpec) -> Iterator[str]:
 def _volumes(spec: JobSpec) -> Iterator[str]:
     names = [volume.get("name") for volume in spec.volumes]
     own = [volume["name"] for volume in volumes(spec)[: -len(names) or None]]
+    yield from _names_of_volumes(names)
+    taken = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
+    yield from containers.mounts("volumeMounts", spec.volume_mounts, names, taken)
+    yield from containers.problems(spec, [*own, *names])
+
+
+def _names_of_volumes(names: Sequence[object]) -> Iterator[str]:
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(keys.LABEL, name):
             yield f"volumes: name {name!r}: expected {keys.FORMS[keys.LABEL]}"
@@ -89,9 +103,6 @@ def _volumes(spec: JobSpec) -> Iterator[str]:
             yield f"volumes: name {name!r}: ranklaunch's own"
     if len({str(name) for name in names}) < len(names):
         yield "volumes: expected different names"
-    taken = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
-    yield from containers.mounts("volumeMounts", spec.volume_mounts, names, taken)
-    yield from containers.problems(spec, [*own, *names])
 
 
 def _pull_secrets(spec: JobSpec) -> Iterator[str]:

@@ -14,13 +14,14 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
-COMMAND = ["ranklaunch", "run", "--"]
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
 def shape(spec: JobSpec) -> Shape:
-    return {"spec": spec, "exit_codes": sorted(spec.restart.no_retry_exit_codes), "slots": common.slots(spec), **SHAPES[spec.engine](spec)}
+    body = clouds.BODIES.get(spec.engine)
+    made = {"body": body(spec)} if body else SHAPES[spec.engine](spec)
+    return {"spec": spec, "exit_codes": sorted(spec.restart.no_retry_exit_codes), "slots": common.slots(spec), **made}
 
 
 def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
@@ -30,7 +31,7 @@ def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
         "fields": [*((name, value) for name, value in _fields(spec) if value), *_given_fields(spec)],
         "container": common.CONTAINERS.get(spec.engine, "train"),
         "image": common.image(spec),
-        "command": COMMAND,
+        "command": common.COMMAND,
         "args": [common.literal(word) for word in common.program(spec)],
         "env": [*(_variable(each) for each in common.environment(spec, task)), *spec.extra_env],
         "ports": [{"name": name, "containerPort": port} for name, port in common.ports(spec).items()],
@@ -229,7 +230,7 @@ def _algorithm(spec: JobSpec) -> Shape:
     own = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
-        "command": " ".join(map(_word, [*COMMAND, *_program_on_modelarts(spec)])),
+        "command": " ".join(map(_word, [*common.COMMAND, *_program_on_modelarts(spec)])),
         **common.given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
         **common.given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
@@ -270,16 +271,7 @@ def _placed(spec: JobSpec) -> Shape:
     }
 
 
-def _slurm(spec: JobSpec) -> Shape:
-    return slurm.shape(spec, [*COMMAND, *common.program(spec)])
-
-
-def _body(make: Callable[[JobSpec], Shape]) -> Callable[[JobSpec], Shape]:
-    return lambda spec: {"body": make(spec)}
-
-
 SHAPES: Mapping[str, Callable[[JobSpec], Shape]] = {
     "volcano": _volcano, "jobset": _job, "job": _job, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
-    "modelarts": _modelarts, "slurm": _slurm, **dict.fromkeys(hpc.DIRECTIVES, hpc.shape),
-    **{kind: _body(make) for kind, make in clouds.BODIES.items()},
+    "modelarts": _modelarts, "slurm": slurm.shape, **dict.fromkeys(hpc.DIRECTIVES, hpc.shape),
 }  # fmt: skip

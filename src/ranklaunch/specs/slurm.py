@@ -51,15 +51,15 @@ OF_SRUN: Mapping[str, str] = {
 OF_GPUS = re.compile(r"(?:^|,)(?:gres:)?gpu(?:$|[:,=])")
 
 
-def shape(spec: JobSpec, command: list[str]) -> dict[str, Any]:
-    """Return the values of the script's template. command: what runs on each node."""
+def shape(spec: JobSpec) -> dict[str, Any]:
+    """Return the values of the script's template."""
     return {
         **of_script(spec),
         "directives": [*_own(spec), *spec.slurm.directives],
         "folder": spec.working_dir if spec.slurm.container == "none" else "",
         "ports": list(ports_of_job(spec)),
         "srun_options": list(_srun_options(spec)),
-        "command": [*_container(spec), *command],
+        "command": [*_container(spec), *common.command(spec)],
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import Field
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.env.parse import flag
@@ -42,21 +43,12 @@ class Values:
             self._wrong(place.rstrip(".") or "values", values, f"expected a map with keys of {', '.join(keys.fields(kind))}")
             return kind()
         known = keys.fields(kind)
-        unknown = [name for name in values if name not in known]
-        for name in unknown[:MOST_UNKNOWN]:
-            hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
-            self.problems.append(Problem(f"{place}{name}: unknown key{hint}"))
-        if len(unknown) > MOST_UNKNOWN:
-            self.problems.append(Problem(f"{place.rstrip('.') or 'values'}: and {len(unknown) - MOST_UNKNOWN} more keys that are unknown"))
-        given: dict[str, Any] = {}
-        for name, field in known.items():
-            if name not in values:
-                continue
-            if "group" in field.metadata:
-                given[field.name] = self._group(field.metadata["group"], values[name], f"{place}{name}.")
-            else:
-                given[field.name] = self._value(f"{place}{name}", field.metadata["key"], values[name])
-        return kind(**given)
+        self.problems += map(Problem, _unknown([name for name in values if name not in known], known, place))
+        return kind(**{field.name: self._field(f"{place}{name}", field, values[name]) for name, field in known.items() if name in values})
+
+    def _field(self, place: str, field: Field[Any], value: object) -> object:
+        of = field.metadata
+        return self._group(of["group"], value, f"{place}.") if "group" in of else self._value(place, of["key"], value)
 
     def _value(self, place: str, key: Key, value: object) -> object:
         if value is None:  # YAML's way to write nothing
@@ -71,6 +63,14 @@ class Values:
         source = self._sources.get(place, place)
         given = "" if place == ENVIRONMENT else f"={shown(place, _written(value))!r}"
         self.problems.append(Problem(f"{source}{given}: {expected}", source.startswith("option ")))
+
+
+def _unknown(names: list[object], known: Iterable[str], place: str) -> Iterator[str]:
+    for name in names[:MOST_UNKNOWN]:
+        hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
+        yield f"{place}{name}: unknown key{hint}"
+    if len(names) > MOST_UNKNOWN:
+        yield f"{place.rstrip('.') or 'values'}: and {len(names) - MOST_UNKNOWN} more keys that are unknown"
 
 
 def _written(value: object) -> str:

@@ -30,16 +30,9 @@ USUAL_S = 30  # that Kubernetes gives a container to end
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    safe = SAFE.get(spec.engine, "a Secret in envFrom or extraEnv")
-    further = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
-    for place, given in (("env.", spec.env), ("extraEnv: ", further)):
-        shown = environment(given)
-        for name in sorted(name for name, value in given.items() if shown[name] != value):
-            yield f"{place}{name} stands in the specification for all to read; {safe} does not"
-    hidden = argv(spec.args)
-    if hidden != spec.args:
-        yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
-    yield from _both_restart(spec, {**spec.env, **further})
+    extra_env = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
+    yield from _secrets(spec, extra_env)
+    yield from _both_restart(spec, {**spec.env, **extra_env})
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
@@ -49,6 +42,17 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     if spec.engine in OF_CLOUDS and has_several_nodes(spec) and not (own_key(spec) or "RANKLAUNCH_SECRET" in spec.cloud.secrets):
         where = SAFE[spec.engine] if spec.engine == "azureml" else "cloud.secrets"
         yield f"the key of the muster is derived from the job's name, which others may guess: give RANKLAUNCH_SECRET by {where}"
+
+
+def _secrets(spec: JobSpec, extra_env: Mapping[str, str]) -> Iterator[str]:
+    safe = SAFE.get(spec.engine, "a Secret in envFrom or extraEnv")
+    for place, variables in (("env.", spec.env), ("extraEnv: ", extra_env)):
+        shown = environment(variables)
+        for name in sorted(name for name, value in variables.items() if shown[name] != value):
+            yield f"{place}{name} stands in the specification for all to read; {safe} does not"
+    hidden = argv(spec.args)
+    if hidden != spec.args:
+        yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
 
 
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:

@@ -38,12 +38,12 @@ def call(work: Callable[[], Any], what: str) -> Any:
     except OSError as error:
         raise refused(error, " to start a process") from None
     try:
-        told = _read(readable)
+        output = _read(readable, WALL_S)
     finally:
         os.close(readable)
         os.kill(child, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(child, 0)
-    return _result(told, what)
+    return _result(output, what)
 
 
 class Apart:
@@ -54,19 +54,12 @@ class Apart:
     def __init__(self, work: Callable[[], bytes]) -> None:
         self.pid, self.readable = forked(lambda writable: _be_apart(work, writable))
         tree.wanted[self.pid] = None
-        self._told = b""
 
     def answer(self, seconds: float) -> bytes | None:
         """None where there is none within so many seconds. It is over then."""
-        poll, until = select.poll(), time.monotonic() + seconds
-        poll.register(self.readable, select.POLLIN)
-        while len(self._told) < MOST_TOLD and poll.poll(1000 * max(0.0, until - time.monotonic())):
-            block = os.read(self.readable, 1 << 20)
-            if not block:
-                break
-            self._told += block
+        output = _read(self.readable, seconds)
         self.close()
-        return self._told[:-1] if self._told.endswith(_WHOLE) else None
+        return output[:-1] if output.endswith(_WHOLE) else None
 
     def close(self) -> None:
         if self.readable < 0:
@@ -149,9 +142,9 @@ def _execute(argv: Sequence[str], env: Mapping[str, str], writable: int, stderr:
         os._exit(NOT_STARTED)
 
 
-def _result(told: bytes, what: str) -> Any:
+def _result(output: bytes, what: str) -> Any:
     try:
-        found = json.loads(told)
+        found = json.loads(output)
     except (ValueError, RecursionError):
         msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_TOLD >> 20} MiB of text"
         raise ConfigError(msg) from None
@@ -160,19 +153,17 @@ def _result(told: bytes, what: str) -> Any:
     return found["result"]
 
 
-def _read(fd: int) -> bytes:
-    """Up to the end, a limit or a deadline: what is not whole then is no JSON."""
-    poll = select.poll()
+def _read(fd: int, seconds: float) -> bytes:
+    """Read up to the end, MOST_TOLD bytes or a deadline. The caller sees whether the output is whole."""
+    poll, until = select.poll(), time.monotonic() + seconds
     poll.register(fd, select.POLLIN)
-    told, deadline = bytearray(), time.monotonic() + WALL_S
-    while len(told) <= MOST_TOLD:
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            return b""
-        block = os.read(fd, 1024 * 1024)
+    output = bytearray()
+    while len(output) <= MOST_TOLD and poll.poll(1000 * max(0.0, until - time.monotonic())):
+        block = os.read(fd, 1 << 20)
         if not block:
-            return bytes(told)
-        told += block
-    return b""
+            break
+        output += block
+    return bytes(output)
 
 
 def _work(work: Callable[[], Any], writable: int) -> NoReturn:

@@ -73,6 +73,9 @@ class Loop:
                 # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
                 if callback and events & event and self._waiting.get(fd) is wanted:
                     callback()
+        self._call_timers()
+
+    def _call_timers(self) -> None:
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
@@ -114,12 +117,8 @@ class Share(Loop):
         self._own_timers: list[Timer] = []
         self._look_at = 64  # timers, before those that are over are sorted out
 
-    def on_readable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
-        super().on_readable(fd, callback, *args)
-        self._own_fds.add(fd)
-
-    def on_writable(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
-        super().on_writable(fd, callback, *args)
+    def _wait_for(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
+        super()._wait_for(fd, on_readable, on_writable)
         self._own_fds.add(fd)
 
     def forget(self, fd: int) -> None:

@@ -85,15 +85,17 @@ def _in_object(path: str, kind: str, value: object) -> Iterator[str]:
     for name, each in given.items():
         if name in fields:
             yield from problems(f"{path}.{name}", fields[name], each)
-        elif kind == "PodTemplate" and name in MADE_FROM:
-            yield f"{path}.{name}: made from {MADE_FROM[name]}; set that"
         else:
-            yield f"{path}.{name}: unknown key{nearest(str(name), fields) or f': expected {_either(list(fields))}'}"
-    for name, holds in fields.items():
-        if holds.endswith("!") and name not in given:
-            yield f"{path}.{name}: required"
+            yield f"{path}.{name}: {_unknown(kind, str(name), fields)}"
+    yield from (f"{path}.{name}: required" for name, holds in fields.items() if holds.endswith("!") and name not in given)
     if given.keys() <= fields.keys():  # else one may be meant by a name that there is not
         yield from _one(path, kind, list(given))
+
+
+def _unknown(kind: str, name: str, fields: Mapping[str, str]) -> str:
+    if kind == "PodTemplate" and name in MADE_FROM:
+        return f"made from {MADE_FROM[name]}; set that"
+    return f"unknown key{nearest(name, fields) or f': expected {_either(list(fields))}'}"
 
 
 def _one(path: str, kind: str, given: list[str]) -> Iterator[str]:

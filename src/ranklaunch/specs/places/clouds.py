@@ -12,14 +12,13 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.quantities import GIBI, MEBI, in_units
 
 Body = dict[str, Any]
-COMMAND = ["ranklaunch", "run", "--"]
 MOST_RULES = 5  # of AWS Batch's evaluateOnExit
 LEAST_S_OF_AWS = 60
 
 
 def line(spec: JobSpec, cd: bool = False) -> str:
     """For a shell. exec: signals come to ranklaunch, not to a shell that does not pass them on."""
-    words = shlex.join([*COMMAND, *common.program(spec)])
+    words = shlex.join(common.command(spec))
     return f"cd -- {shlex.quote(spec.working_dir)} && exec {words}" if cd and spec.working_dir else f"exec {words}"
 
 
@@ -74,7 +73,7 @@ def aws_batch(spec: JobSpec) -> Body:
     own = spec.cloud
     container = {
         "image": common.image(spec),
-        "command": [*COMMAND, *common.program(spec)],
+        "command": common.command(spec),
         "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
         "resourceRequirements": list(_requirements(spec)),
         **common.given(

@@ -10,7 +10,7 @@ from typing import Any
 from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.places.clouds import COMMAND, replaced
+from ranklaunch.specs.places.clouds import replaced
 from ranklaunch.specs.places.quantities import MEBI, in_units
 from ranklaunch.specs.slurm import of_script, ports_of_job
 
@@ -24,7 +24,7 @@ def shape(spec: JobSpec) -> dict[str, Any]:
         "ports": list(ports_of_job(spec)) if spec.engine != "flux" or common.has_several_nodes(spec) else [],
         "gpus": spec.devices_per_node if spec.device.kind == "gpu" else 0,
         "cores": _cores(spec),
-        "command": [*COMMAND, *common.program(spec)],
+        "command": common.command(spec),
     }
 
 
