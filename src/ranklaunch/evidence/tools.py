@@ -93,7 +93,7 @@ def ras_report(place: tuple[str, int], seconds: float) -> str:
     with socket.create_connection(place, timeout=1.0) as connection:
         for request, answer, problem in (
             ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL ", "no RAS of NCCL listens there"),
-            (f"TIMEOUT {int(seconds) - 2}\n", "OK\n", "RAS does not answer as it should"),
+            (f"TIMEOUT {int(seconds) - 2}\n", "OK", "RAS does not answer as it should"),
         ):
             if not _ask(connection, request, deadline, end=b"\n").startswith(answer):
                 raise ValueError(problem)
