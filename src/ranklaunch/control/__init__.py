@@ -1,1 +1,1 @@
-"""What a running job answers to whoever asks from inside one of its containers, and asks of its ranks."""
+"""Control of a running job from inside one of its containers: status, save, stacks."""

@@ -54,8 +54,7 @@ def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[
 def _starts(top: str) -> bool:
     """Return True if an attempt is so new that it may answer in a moment."""
     return any(
-        abs(time.time() - _written(folder, folders.PLAN)) < STARTS_S and folders.VERDICT not in _names(folder)
-        for folder in _folders(top, DEEPEST)
+        abs(time.time() - _written(folder, folders.PLAN)) < STARTS_S and folders.VERDICT not in _names(folder) for folder in _folders(top)
     )
 
 
@@ -93,17 +92,17 @@ def own_logs(env: Mapping[str, str]) -> str:
 
 def _sockets(top: str) -> Iterator[str]:
     """Yield the sockets below a folder, of the newest attempts first."""
-    for _, folder in sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top, DEEPEST)), reverse=True):
+    for _, folder in sorted(((_written(folder, folders.EVENTS), folder) for folder in _folders(top)), reverse=True):
         sockets = [os.path.join(folder, name) for name in sorted(_names(folder)) if _SOCKET.fullmatch(name)]
         yield from sockets or _elsewhere(folder)
 
 
-def _folders(top: str, depth: int) -> Iterator[str]:
-    yield top
-    for name in _names(top) if depth else ():
-        path = os.path.join(top, name)
-        if _FOLDER.fullmatch(name) and os.path.isdir(path) and not os.path.islink(path):
-            yield from _folders(path, depth - 1)
+def _folders(top: str) -> Iterator[str]:
+    """Yield a folder, and those of jobs, nodes, attempts and restarts in it."""
+    for folder, names, _ in os.walk(top):
+        yield folder
+        is_deep = folder[len(top) :].count("/") >= DEEPEST
+        names[:] = [] if is_deep else filter(_FOLDER.fullmatch, names)
 
 
 def _names(folder: str) -> list[str]:

@@ -49,7 +49,7 @@ class Stacked:
             self._nodes.tell_node_0(STACKS, {})
 
     def _on_asked(self, node: int, body: object) -> None:
-        """As node 0."""
+        """As node 0, have evidence taken, and remember the node that asked."""
         seen = self._attended()
         if not self._askers or self._gathering is not seen.evidence:
             self._gathering = seen.evidence

@@ -79,7 +79,7 @@ class Taking(Companion):
     # Messages
 
     def on_asked(self, node: int, body: Any) -> None:
-        """As node 0."""
+        """As node 0, number a request and order all nodes to take evidence."""
         if self.taking or self._gathering:
             return
         number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
@@ -95,7 +95,7 @@ class Taking(Companion):
             self._begin(number, str(body["why"]), bool(body.get("ends")))
 
     def on_taken(self, node: int, body: Any) -> None:
-        """As node 0: a node's evidence of some of its ranks."""
+        """As node 0, take a node's evidence of some of its ranks."""
         gathering = self._gathering
         if gathering and gathering.number == body["number"] and gathering.hear(node, body):
             self._gather(gathering)

@@ -1,4 +1,4 @@
-"""Python stacks as text, from whoever wrote them, and as what can be compared.
+"""Python stacks: from the texts of faulthandler and py-spy to threads and frames.
 
 Sources of the forms: Python's page "faulthandler", and the output of `py-spy dump` of py-spy's README.
 """
@@ -36,7 +36,7 @@ class Thread:
 
 
 def threads(text: str) -> list[Thread]:
-    """Of one process, in the order in which they stand there."""
+    """Return the threads of one process, in the order of the text."""
     found: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         head = _OF_FAULTHANDLER.match(line) or _OF_PY_SPY.match(line)
@@ -62,16 +62,16 @@ def main(text: str) -> tuple[Frame, ...]:
 
 
 def written_on_abort(output: str) -> str:
-    """What faulthandler wrote at the end of an output as SIGABRT came; "" where it did not."""
+    """Return the stacks that faulthandler wrote at the end of an output at SIGABRT; "" for none."""
     start = output.rfind(f"{FATAL}Aborted")
     return output[start:] if start >= 0 else ""
 
 
 def line(frame: Frame) -> str:
-    """As faulthandler writes it."""
+    """Return a frame as faulthandler writes it."""
     return f'File "{frame.file}", line {frame.line} in {frame.function}'
 
 
 def place(frame: Frame) -> str:
-    """all_reduce at train.py:88"""
+    """Return a frame in short: all_reduce at train.py:88"""
     return f"{frame.function} at {frame.file.rpartition('/')[2]}:{frame.line}"

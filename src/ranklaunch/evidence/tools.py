@@ -91,10 +91,12 @@ def ras_report(place: tuple[str, int], seconds: float) -> str:
     Raises OSError if nobody listens, and ValueError for another service."""
     deadline = time.monotonic() + seconds
     with socket.create_connection(place, timeout=1.0) as connection:
-        for request, answer in (("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL "), (f"TIMEOUT {int(seconds) - 2}\n", "OK\n")):
+        for request, answer, problem in (
+            ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL ", "no RAS of NCCL listens there"),
+            (f"TIMEOUT {int(seconds) - 2}\n", "OK", "RAS does not answer as it should"),
+        ):
             if not _ask(connection, request, deadline, end=b"\n").startswith(answer):
-                msg = "no RAS of NCCL answers there"
-                raise ValueError(msg)
+                raise ValueError(problem)
         return _ask(connection, "VERBOSE STATUS\n", deadline)
 
 

@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """The smaller, the more the line says."""
+        """Return the weight of the shape: lines of a smaller weight say more."""
         return shapes.weight(self.shape)
 
 
@@ -106,7 +106,7 @@ class Steps:
         return True
 
     def _lines(self, data: bytes) -> Iterator[str]:
-        """Whole ones, without colours. A carriage return ends a line too: a bar draws itself anew."""
+        """Yield whole lines, without colours. A carriage return ends a line too: a bar draws itself anew."""
         text = self._begun + data.decode(errors="replace")
         *lines, begun = re.split(r"[\r\n]", text)
         self._begun = begun[:MOST_LINE]
@@ -226,13 +226,13 @@ def _last(pattern: re.Pattern[str], text: str) -> int:
 
 
 class _Form:
-    """Lines of which only the numbers differ. One number may count the steps. Several ranks may print them, some a step behind."""
+    """Lines that differ in their numbers only. One number may count the steps. Several ranks may print such lines, some a step behind."""
 
     def __init__(self) -> None:
         self._fields: list[_Field] = []
 
     def grown(self, numbers: list[str]) -> int | None:
-        """Return the highest value of the number that counts, once that is sure."""
+        """Return the highest value of the number that counts, once it is known."""
         if len(self._fields) != len(numbers):
             self._fields = [_Field(number) for number in numbers]
             return None
@@ -242,7 +242,7 @@ class _Form:
 
 
 class _Field:
-    """by: how much it grows. times: how many times it has grown by that."""
+    """A number of a form. by: its growth from one line to the next. times: lines in a row with this growth."""
 
     def __init__(self, number: str) -> None:
         self.by = self.times = 0

@@ -35,8 +35,8 @@ STANDS_OUT = 1.5  # times the median of all ranks, for the slowest rank
 
 
 class Change(NamedTuple):
-    """The job has become slow, or has recovered. since: when the row of intervals began that decided, in the caller's seconds. place: the
-    last step before that. step_s: median of the row. baseline_s: median of `intervals` intervals."""
+    """Change: the job has become slow, or has recovered. since: begin of the deciding row of intervals, in the caller's seconds. place: the
+    last step before it. step_s: median of the row. baseline_s: median of `intervals` intervals."""
 
     slow: bool
     since: float

@@ -30,9 +30,9 @@ _STATES = {
 
 
 class Raised(NamedTuple):
-    """An exception that a rank recorded, and that has not ended its process. silent_s: since then. sure: it ends the program, which has not
-    ended yet. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
-    where its node knows that. of_thread: it has ended a thread of the rank, and no program."""
+    """Exception that a rank recorded, and that has not ended its process. silent_s: seconds since then. sure: it ends the program, which
+    has not ended yet. said: the traceback, or its end; line: its last line; both "" if left out. pid: of the process, None if unknown.
+    of_thread: it has ended a thread of the rank, and no program."""
 
     rank: int
     silent_s: float
@@ -44,9 +44,9 @@ class Raised(NamedTuple):
 
 
 class Known(NamedTuple):
-    """One rank. state: as in /proc, "" where it is gone, "?" where that is unknown. cpu: cores; full: it has wanted full ones all the
-    time. stack: of its main thread, a frame a line, the innermost first; "" where there is none. call: source line of the innermost frame.
-    file: where the stack is. names: ranks that did not answer, by the last time-out message that the rank wrote."""
+    """State of one rank. state: as in /proc, "" for a process that is gone, "?" for unknown. cpu: cores; full: it has wanted full cores all
+    the time. stack: of the main thread, a frame a line, the innermost first; "" for none. call: source line of the innermost frame.
+    file: of the stack. names: ranks that did not answer, by the last time-out message that the rank wrote."""
 
     rank: int
     node: int
@@ -81,7 +81,7 @@ class Missing(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """rule: the name of the rule that names it. raised: the exception that has ended its program for sure."""
+    """rule: name of the rule that names the rank. raised: the exception that has ended its program for sure."""
 
     rank: int
     node: int
@@ -92,8 +92,7 @@ class Suspect(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """known: each rank, as far as it is known. recorded: by recorders of collectives; lagging: by NCCL's RAS; mute: recorders that do not
-    answer."""
+    """known: all known ranks. recorded: named by recorders of collectives; lagging: by NCCL's RAS; mute: recorders that do not answer."""
 
     known: Sequence[Known]
     recorded: Sequence[Missing] = ()
@@ -102,10 +101,10 @@ class Evidence(NamedTuple):
 
 
 def suspects(
-    known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
+    known: Sequence[Known], recorded: Sequence[Missing] = (), lagging: Sequence[Missing] = (), mute: Sequence[Missing] = ()
 ) -> tuple[Suspect, ...]:
     """Return the suspects by the first rule that names any; () if no rank stands out."""
-    evidence = Evidence(known, tuple(recorded), tuple(lagging), tuple(mute))
+    evidence = Evidence(known, recorded, lagging, mute)
     for rule in RULES:
         found = tuple(each._replace(rule=rule.__name__.replace("_", "-")) for each in rule(evidence))
         if found:

@@ -108,7 +108,7 @@ class Growing:
 
 
 class MetricsFile:
-    """The file, which may lie on a mount that does not answer: then the job goes on, and nothing is written.
+    """File of metrics. It may lie on a mount that does not answer: then the job goes on, and nothing is written.
 
     say: prints a line for people, once for each trouble until it is over.
     """
