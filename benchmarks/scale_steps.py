@@ -21,15 +21,15 @@ from typing import Any
 
 from benchmarks import processes
 from ranklaunch import ranktable
+from ranklaunch.env.job import Program
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
 from ranklaunch.plan.model import Muster, Wait
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
-from ranklaunch.read.job import Program
 from ranklaunch.supervise.waits import waiting
-from ranklaunch.supervise.waits.banners import Banners
+from ranklaunch.supervise.waits.ssh_banners import Banners
 from ranklaunch.system.loop import Loop
 
 DEVICES = 8

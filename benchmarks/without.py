@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from ranklaunch.entrypoints.main import script
-from ranklaunch.supervise.output.logs import Times
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.output.logs import Times
+from ranklaunch.output.pipe import Output
 from ranklaunch.supervise.record import Record
 
 

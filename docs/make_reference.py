@@ -21,14 +21,14 @@ from ranklaunch.adapters.platforms.shared.row import names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import raised, suspects
+from ranklaunch.env import console, hang, notify, restart, save, settings, trust, tuning
+from ranklaunch.env.reader import Variable
 from ranklaunch.errors import EXIT_CODES
+from ranklaunch.hangs import suspicion
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import again, consoles, hangs, saving, settings, telling, trusting, tuning
-from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
-from ranklaunch.verdict import decided, events
-from ranklaunch.watch import who
+from ranklaunch.verdict import events, reasons
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -71,14 +71,14 @@ def _variables() -> str:
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
-    yield "Saving without a stop", saving.VARIABLES
-    yield "A console with many ranks", consoles.VARIABLES
-    yield "Success", trusting.VARIABLES
-    yield "Jobs that hang", hangs.VARIABLES
-    yield "Tools that are told of a job", telling.VARIABLES
+    yield "Saving without a stop", save.VARIABLES
+    yield "A console with many ranks", console.VARIABLES
+    yield "Success", trust.VARIABLES
+    yield "Jobs that hang", hang.VARIABLES
+    yield "Tools that are told of a job", notify.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
-    yield "Of the command check alone", telling.CHECK_VARIABLES
-    yield "Of restarts in place alone", again.VARIABLES
+    yield "Of the command check alone", notify.CHECK_VARIABLES
+    yield "Of restarts in place alone", restart.VARIABLES
     yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
@@ -272,13 +272,13 @@ def _field(field: events.Field) -> str:
 
 def _rules() -> str:
     rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
-    more = (suspects.waited_for, *decided.EVIDENCE, *decided.ORDER)
+    more = (suspects.waited_for, *reasons.EVIDENCE, *reasons.ORDER)
     rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)
 
 
 def _suspects() -> str:
-    rows = ((str(i), f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for i, each in enumerate(who.RULES, 1))
+    rows = ((str(i), f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for i, each in enumerate(suspicion.RULES, 1))
     return _table(("", "rule", "it names a rank if"), rows)
 
 

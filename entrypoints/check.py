@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ranklaunch.command import named, options, own_places
-from ranklaunch.command.findings import Finding, findings
+from ranklaunch.cli import host_command, options, platform_file
+from ranklaunch.cli.preflight import Finding, findings
+from ranklaunch.env.job import Program
+from ranklaunch.env.notify import CHECK_FORMAT, CHECK_VARIABLES
+from ranklaunch.env.settings import ROOT
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import make_plan
-from ranklaunch.read.job import Program
-from ranklaunch.read.settings import ROOT
-from ranklaunch.read.telling import CHECK_FORMAT, CHECK_VARIABLES
-from ranklaunch.supervise.ranks.start import CANNOT_EXECUTE
+from ranklaunch.processes.start import CANNOT_EXECUTE
 
 SCHEMA = "ranklaunch.check/1"
 
@@ -40,12 +40,12 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 def _looked(given: options.Given) -> tuple[Plan | None, list[Finding]]:
     """No plan where there can be none."""
-    others = named.of_others(given)
+    others = host_command.of_others(given)
     try:
-        plan = make_plan(given.request if others else named.with_hosts(given.request))
+        plan = make_plan(given.request if others else host_command.with_hosts(given.request))
     except ConfigError as error:
         return None, [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
-    others = [*others, *own_places.notes(given.request, plan)]
+    others = [*others, *platform_file.notes(given.request, plan)]
     return plan, [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
 
 

@@ -6,21 +6,21 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ranklaunch.command import completion, job_spec, options
-from ranklaunch.command.completion import HELP, Command, filled
-from ranklaunch.command.options import Option
+from ranklaunch.cli import completion, job_spec, options
+from ranklaunch.cli.completion import HELP, Command, filled
+from ranklaunch.cli.options import Option
 from ranklaunch.entrypoints import explain, layout, logs, ranktable, report, save, stacks, status
 from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.env import notify, settings, tuning
+from ranklaunch.env.reader import Variable
 from ranklaunch.errors import UsageError, nearest
-from ranklaunch.read import settings, telling, tuning
-from ranklaunch.read.reader import Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs.model import KINDS
 
 SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
 # Variables that a command has beside those of every job.
 OF_JOBS: dict[str, tuple[Variable[Any], ...]] = {
-    "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": telling.CHECK_VARIABLES, "tune": tuning.VARIABLES,
+    "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": notify.CHECK_VARIABLES, "tune": tuning.VARIABLES,
 }  # fmt: skip
 OPTIONS: dict[str, tuple[Option, ...]] = {
     "status": status.OPTIONS, "save": save.OPTIONS, "stacks": stacks.OPTIONS, "report": report.OPTIONS, "logs": logs.OPTIONS,

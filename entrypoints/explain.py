@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from ranklaunch import catalogue, showing
 from ranklaunch.catalogue import Finding, answer
 from ranklaunch.catalogue.answer import Log
-from ranklaunch.command import options
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import KNOWN_ERRORS
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
 from ranklaunch.files import NoFiles
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import KNOWN_ERRORS
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.verdict.blame import RETRY
@@ -73,13 +73,13 @@ def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> li
     """errors: with the user's own, of which a pattern may take for ever."""
     if not errors:
         return catalogue.findings(text)
-    from ranklaunch.supervise.watching import limited
+    from ranklaunch.hangs import cpu_limit
 
     seconds = MOST_CPU_S + MORE_CPU_S * (len(text) >> 20)
     try:
-        with limited.cpu(seconds):
+        with cpu_limit.cpu(seconds):
             return catalogue.findings(text, errors)
-    except limited.TooLongError:
+    except cpu_limit.TooLongError:
         why = f"its patterns take more than {seconds:g} s of CPU time for this log, so they are left out: one of them tries too many ways"
         sys.stderr.write(f"ranklaunch: {KNOWN_ERRORS.both}: {showing.one_line(own)}: {why}\n")
         return catalogue.findings(text)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from ranklaunch.command import options
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.env import parse
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.layout.model import Picture, document
 from ranklaunch.plan.megatron import ORDER, Layout, Stages
-from ranklaunch.read import parse
 
 USAGE = "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]"
 FORMATS = ("text", "json", "svg")

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch import spans
-from ranklaunch.command import asking, options
-from ranklaunch.command.logs import found, merging
-from ranklaunch.command.logs.merging import Node, Piece
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.control import client
 from ranklaunch.errors import ConfigError, UsageError, WaitError
-from ranklaunch.logs import shown
+from ranklaunch.logs import merging, search, shown
+from ranklaunch.logs.merging import Node, Piece
+from ranklaunch.output import console
 from ranklaunch.showing import printable
-from ranklaunch.supervise.output import console
 from ranklaunch.system import disk
 
 USAGE = "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--follow] [--grep RE] [--times]"
@@ -39,7 +39,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if len(words) > 1:
         msg = f"{len(words)} folders: expected at most one\nusage: {USAGE}"
         raise UsageError(msg)
-    top = disk.absolute(words[0] if words else asking.own_logs(env))
+    top = disk.absolute(words[0] if words else client.own_logs(env))
     out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
     look = shown.Look(_pattern(given), terminal, terminal and console.colourful(env), _clock if "times" in given else None)
@@ -67,7 +67,7 @@ def _pieces(top: str, given: Mapping[str, str]) -> Iterator[tuple[Piece | None, 
         now = time.monotonic()
         again = follow and now - looked_at > LOOK_AGAIN_S
         looked_at = now if again else looked_at
-        for folder in found.attempt(top, first[0].attempt, node, say=say) if again else first:
+        for folder in search.attempt(top, first[0].attempt, node, say=say) if again else first:
             if folder.path not in nodes:
                 nodes[folder.path] = Node(folder, make, follow)
         return list(nodes.values())
@@ -96,11 +96,11 @@ def _blocks(pieces: Iterator[tuple[Piece | None, bool]], look: shown.Look) -> It
             yield look.block(last, tags[key], at)
 
 
-def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: Callable[[str], object]) -> list[found.Folder]:
+def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: Callable[[str], object]) -> list[search.Folder]:
     began = said = time.monotonic()
     while True:
         try:
-            return found.attempt(top, attempt, node, follow=follow, say=say)
+            return search.attempt(top, attempt, node, follow=follow, say=say)
         except ConfigError as error:
             now = time.monotonic()
             if not follow:

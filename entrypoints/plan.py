@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ranklaunch.command import options
+from ranklaunch.cli import options
+from ranklaunch.env.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, VERBOSE
 from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan, named_node
-from ranklaunch.read.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, VERBOSE
 
 MOST_FOUND = 12  # files of this machine that are listed
 
@@ -70,7 +70,7 @@ def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Pla
         yield "\n]\n"
         return
     if form == "vscode":
-        from ranklaunch.place import vscode
+        from ranklaunch.rank_wrapper import vscode
 
         yield vscode.as_launch(plans, request.cwd)
         return

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ranklaunch import ranktable, showing
-from ranklaunch.command import tables
-from ranklaunch.command.options import Option
+from ranklaunch.cli import rank_tables
+from ranklaunch.cli.options import Option
+from ranklaunch.env import parse
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest
 from ranklaunch.ranktable import RankTable, make, show
 from ranklaunch.ranktable.model import VERSIONS
-from ranklaunch.read import parse
 
 USAGE = "ranklaunch ranktable show|validate|convert|make|diff [OPTIONS] [FILE...]"
 
@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _show(given: argparse.Namespace) -> int:
     """show FILE [--format text|json]: which rank is which device of which server"""
-    table = tables.read(given.file)
+    table = rank_tables.read(given.file)
     if given.format == "json":
         _print_json(show.as_json(given.file, table))
     else:
@@ -53,8 +53,8 @@ def _show(given: argparse.Namespace) -> int:
 def _validate(given: argparse.Namespace) -> int:
     """validate FILE [--nodes N --devices M] [--format text|json]: every defect at once; exit code 0 or 78"""
     try:
-        table = tables.read(given.file)
-        problems = tables.unexpected(table, given.nodes, given.devices)
+        table = rank_tables.read(given.file)
+        problems = rank_tables.unexpected(table, given.nodes, given.devices)
         if problems:
             raise ConfigError(problems)
     except ConfigError as error:
@@ -72,21 +72,21 @@ def _validate(given: argparse.Namespace) -> int:
 
 def _convert(given: argparse.Namespace) -> int:
     """convert FILE [--to VERSION] [--output FILE]: refused where something would be lost or invented"""
-    tables.write(ranktable.to_text(tables.read(given.file), given.to), given.output)
+    rank_tables.write(ranktable.to_text(rank_tables.read(given.file), given.to), given.output)
     return 0
 
 
 def _make(given: argparse.Namespace) -> int:
     """make --hosts HOSTS (--devices N[,N...] | --hccn FILE...): a table for a cluster that has no platform to make one"""
-    hosts = tables.hosts_in(given.hosts)
-    devices = tables.devices_of(hosts, given.devices, given.device_ips, given.hccn or ())
-    tables.write(tables.checked(make.text_of(make.make(hosts, devices), given.to)), given.output)
+    hosts = rank_tables.hosts_in(given.hosts)
+    devices = rank_tables.devices_of(hosts, given.devices, given.device_ips, given.hccn or ())
+    rank_tables.write(rank_tables.checked(make.text_of(make.make(hosts, devices), given.to)), given.output)
     return 0
 
 
 def _diff(given: argparse.Namespace) -> int:
     """diff OLD NEW [--format text|json]: which ranks moved to other devices; exit code 0 when none did, 1 otherwise"""
-    old, new = tables.read(given.old), tables.read(given.new)
+    old, new = rank_tables.read(given.old), rank_tables.read(given.new)
     lines = list(show.differences(old, new))
     if given.format == "json":
         _print_json(show.differences_as_json(old, new))

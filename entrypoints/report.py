@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ranklaunch.command import asking, options, tables
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options, rank_tables
+from ranklaunch.cli.options import Option
+from ranklaunch.control import client
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import UsageError, nearest
 
@@ -28,18 +29,18 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if form not in FORMATS:
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
-    folder = one_folder(words, USAGE) or asking.own_logs(env)
+    folder = one_folder(words, USAGE) or client.own_logs(env)
     shown, output = _shown(folder, form), given.get("output")
     for piece in ("".join(shown),) if output else shown:
-        tables.write(piece, output)
+        rank_tables.write(piece, output)
     return 0
 
 
 def _shown(folder: str, form: str) -> Iterable[str]:
     """Pieces of one text."""
-    from ranklaunch.report import whole
+    from ranklaunch.report import assembly
 
-    report = whole.report(folder, time.time())
+    report = assembly.report(folder, time.time())
     if form == "trace":
         from ranklaunch.report.formats import trace
 

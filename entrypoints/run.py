@@ -12,6 +12,6 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     assert isinstance(signals, Signals), "run needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
     # Imported behind the division: the outer process, which only waits, stays small.
-    from ranklaunch.command import launch
+    from ranklaunch.cli import launch
 
     return launch.main(argv, env, signals, guard)

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch.command import asking, options
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.control import client
 from ranklaunch.entrypoints.status import one_folder
+from ranklaunch.env import parse
 from ranklaunch.errors import UsageError, WaitError, numbered
-from ranklaunch.read import parse
 
 USAGE = "ranklaunch save [LOG_DIR] [--deadline S]"
 OPTIONS = (Option("--deadline", "deadline", "seconds until this job is killed: it is stopped so that its grace ends before that"),)
@@ -21,9 +22,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     given, words = options.Parser("save", __doc__ or "", USAGE, OPTIONS).apart(argv)
     deadline = _seconds(given.get("deadline"))
     question = {"do": "save", **({} if deadline is None else {"deadline_s": deadline})}
-    answer = asking.ask(one_folder(words, USAGE), env, question)
-    sys.stdout.write(asking.lines(_text, answer))
-    failure = asking.lines(_failure, answer)
+    answer = client.ask(one_folder(words, USAGE), env, question)
+    sys.stdout.write(client.lines(_text, answer))
+    failure = client.lines(_failure, answer)
     if failure:
         raise WaitError(failure.rstrip())
     return 0

@@ -11,6 +11,6 @@ from ranklaunch.system.signals import Signals
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "simulate needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
-    from ranklaunch.command import simulation
+    from ranklaunch.cli import simulation
 
     return simulation.main(argv, env, signals, guard)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from ranklaunch.command import job_spec, options
+from ranklaunch.cli import job_spec, options
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import TEMPLATES
 from ranklaunch.errors import UsageError
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.render.templates import Templates
 from ranklaunch.specs import rendered
 from ranklaunch.specs.model import KINDS, JobSpec

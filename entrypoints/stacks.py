@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ranklaunch.command import asking, options
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.control import client
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import WaitError, numbered
 
@@ -27,11 +28,11 @@ LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|<frozen")
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     given, words = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).apart(argv)
     folder = one_folder(words, USAGE)
-    own = asking.ask(folder, env, {"do": "status"}).get("node")
-    answer = asking.ask(folder, env, {"do": "stacks"})
+    own = client.ask(folder, env, {"do": "status"}).get("node")
+    answer = client.ask(folder, env, {"do": "stacks"})
     show = _all if "all_nodes" in given else partial(_of, own)
-    text = asking.lines(lambda answer: _text(show(answer)["ranks"]), answer)
-    lacking = asking.lines(lambda answer: _lacking(show(answer)), answer)
+    text = client.lines(lambda answer: _text(show(answer)["ranks"]), answer)
+    lacking = client.lines(lambda answer: _lacking(show(answer)), answer)
     if lacking and not text:
         raise WaitError(lacking.rstrip())
     sys.stdout.write(text + lacking)

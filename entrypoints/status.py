@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from ranklaunch import errors
-from ranklaunch.command import asking, options
-from ranklaunch.command.options import Option
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.control import client
 from ranklaunch.errors import UsageError, counted, nearest, numbered
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
@@ -32,10 +33,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if form not in FORMATS:
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
-    answer = asking.ask(one_folder(words, USAGE), env, {"do": "status"})
-    asking.understood(_hide, answer)
-    text = asking.lines(_text, answer)
-    sys.stdout.write(asking.lines(_document, answer) if form == "json" else text)
+    answer = client.ask(one_folder(words, USAGE), env, {"do": "status"})
+    client.understood(_hide, answer)
+    text = client.lines(_text, answer)
+    sys.stdout.write(client.lines(_document, answer) if form == "json" else text)
     return 0
 
 

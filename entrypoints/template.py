@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.command import options
+from ranklaunch.cli import options
 from ranklaunch.errors import UsageError, nearest
 from ranklaunch.render.simple import OURS
 from ranklaunch.render.templates import SHIPPED, Templates

@@ -20,11 +20,11 @@ import pytest
 from ranklaunch.adapters import launchers
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.entrypoints import main as entrypoint
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Reader
 from ranklaunch.plan.agreement import is_of_ranks
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Reader
 from testbench.places import ROOT
 
 TESTS = ROOT / "tests"

@@ -15,7 +15,7 @@ from recorded_places import recorded_cases
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.command import options as command_line
+from ranklaunch.cli import options as command_line
 from ranklaunch.errors import EXIT_CODES, ConfigError
 from ranklaunch.plan import planning
 

@@ -20,17 +20,17 @@ from recorded_places import recorded_cases
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS, Platform
-from ranklaunch.command import options
+from ranklaunch.cli import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.env.job import Job
+from ranklaunch.env.notify import CHECK_VARIABLES
+from ranklaunch.env.settings import PLAN_VARIABLES, SET_FOR_RANKS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.fields import names as names_of
 from ranklaunch.plan import megatron
 from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read.job import Job
-from ranklaunch.read.settings import PLAN_VARIABLES, SET_FOR_RANKS
-from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import KINDS
 from ranklaunch.verdict import model as verdict
 from testbench import places

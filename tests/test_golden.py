@@ -31,8 +31,8 @@ from recorded_places import recorded_cases
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.place import rank
-from ranklaunch.plan import before
+from ranklaunch.plan import prelaunch
+from ranklaunch.rank_wrapper import rank
 from ranklaunch.system import bounded
 
 INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
@@ -47,7 +47,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
     monkeypatch.setattr(communication, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
-    monkeypatch.setattr(before, "MEASURE", "/opt/ranklaunch/programs/measure.py")
+    monkeypatch.setattr(prelaunch, "MEASURE", "/opt/ranklaunch/programs/measure.py")
 
     def plan(
         case: Path, *options: str, cwd: str = helpers.CWD, argv: list[str] | None = None, env: dict[str, str] | None = None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from ranklaunch import fields
-from ranklaunch.adapters.platforms.shared import own_rows
+from ranklaunch.adapters.platforms.shared import user_rows
 from ranklaunch.adapters.platforms.shared.row import Refusal, Row
 from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, ends, plan, record, verdict
@@ -37,7 +37,7 @@ DOCUMENTS: Mapping[str, Any] = {
     **record.DOCUMENTS,
     **answers.DOCUMENTS,
     "report": Report,
-    "platforms": own_rows.PlatformFile,
+    "platforms": user_rows.PlatformFile,
 }
 READ = (Row, Refusal)  # which people write: what has a default may be missing
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}

@@ -1,7 +1,7 @@
-"""Writes src/ranklaunch/secrets/patterns.py: what tokens and keys look like, by the rules of detect-secrets (pinned in pyproject.toml).
+"""Writes src/ranklaunch/redact/patterns.py: what tokens and keys look like, by the rules of detect-secrets (pinned in pyproject.toml).
 
 A rule finds a secret; here it must hide one, in bounded time: it repeats a bounded number of times, begins only where a word does, and
-hides the rest of the word with it. What a plan shows is first looked at by ranklaunch.secrets.redact, which knows how each of them begins.
+hides the rest of the word with it. What a plan shows is first looked at by ranklaunch.redact.redact, which knows how each of them begins.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
-PATH = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "secrets" / "patterns.py"
+PATH = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "redact" / "patterns.py"
 VERSION = version("detect-secrets")
 MOST = 256  # characters of what a rule repeats without a bound
-# Found by the name before it or by being in a URL, which ranklaunch.secrets.line does for all names, or by a wider rule; or no secret.
+# Found by the name before it or by being in a URL, which ranklaunch.redact.line does for all names, or by a wider rule; or no secret.
 LEFT_OUT = {
     "Artifactory Credentials", "Basic Auth Credentials", "Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key",
     "NPM tokens", "OpenAI Token", "Private Key", "Public IP (ipv4)", "SoftLayer Credentials",

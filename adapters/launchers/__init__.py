@@ -15,11 +15,11 @@ from ranklaunch.adapters.launchers.shared.base import (
     own_launcher,
     own_script,
 )
+from ranklaunch.env.settings import BY_MPI, METHOD
 from ranklaunch.modules import Modules
-from ranklaunch.read.settings import BY_MPI, METHOD
 
 if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.own import Script
+    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
     from ranklaunch.adapters.launchers.shared.starters import Found
 
 METHODS = (
@@ -95,9 +95,9 @@ def _problem(job: Job, reader: Reader, method: str) -> str:
 
 def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
     """Refuse a program that is a launcher if its ranks, or the job, would be started more than once."""
-    from ranklaunch.adapters.launchers.shared import against, own_place  # most programs are no launchers
+    from ranklaunch.adapters.launchers.shared import node_place, place_conflicts  # most programs are no launchers
 
-    wrong = against.reason(own, own_place.of(job, reader), reader.env) if not asked else ""
+    wrong = place_conflicts.reason(own, node_place.of(job, reader), reader.env) if not asked else ""
     if own.is_run_within(job.program):
         reader.problem(
             f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT "
@@ -114,16 +114,16 @@ def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
             "or choose method plain, which starts it as it is on each node"
         )
     elif not asked:
-        own_place.warn_of_ranks(job, reader, [own])
+        node_place.warn_of_ranks(job, reader, [own])
 
 
 def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
     """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for."""
-    from ranklaunch.adapters.launchers.shared import own_place  # most programs are no scripts that start ranks
+    from ranklaunch.adapters.launchers.shared import node_place  # most programs are no scripts that start ranks
 
     why = f"{script.path} starts ranks itself ({script.name})"
     name = "megatron" if asked == "megatron" else "plain"
-    place = own_place.of(job, reader)
+    place = node_place.of(job, reader)
     wrong = script.wrong(place)
     if wrong:
         reader.problem(
@@ -132,7 +132,7 @@ def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, st
             "choose method plain, which starts the script as it is on each node"
         )
     else:
-        own_place.warn_of_ranks(job, reader, script.starts, script.path)
+        node_place.warn_of_ranks(job, reader, script.starts, script.path)
     if not wrong and script.shows_when_it_runs(place):
         why = f"{why}{_ONLY_THE_RUN}"
     if not wrong and asked and name != asked:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
-from ranklaunch.adapters.launchers.shared.accelerate import usual
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
+from ranklaunch.adapters.launchers.shared.accelerate import default_file
 from ranklaunch.adapters.launchers.shared.base import (
     METHOD,
     File,
@@ -48,7 +48,7 @@ _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
-    options = words.options(extra, OPTIONS.spelled)
+    options = user_options.options(extra, OPTIONS.spelled)
     _lint(job, reader, options)
     counts = (
         contradictions.Count("--num_machines", len(job.nodes), contradictions.NODES),
@@ -72,10 +72,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         log_dir=outputs.folder if outputs else "",
         extra=extra,
     )
-    told = words.before(argv, shown.program.path)
-    if outputs and not words.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
+    told = user_options.before(argv, shown.program.path)
+    if outputs and not user_options.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
         outputs = None  # by a template of the user's
-    options = words.options(told, OPTIONS.spelled)
+    options = user_options.options(told, OPTIONS.spelled)
     argv = base.script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
     env = {"TORCHELASTIC_ERROR_FILE": join(base.attempt_dir(job), "accelerate_error.json")}
     if outputs:
@@ -88,7 +88,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
     """With what the user's own file says, where there is one."""
-    named = "".join(words.values(extra, _FILE, OPTIONS.spelled)[-1:])
+    named = "".join(user_options.values(extra, _FILE, OPTIONS.spelled)[-1:])
     if named:
         path, source = named, reader.source(EXTRA)
         where = f"{source}: {_FILE} {showing.clipped(path)}"
@@ -96,7 +96,7 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         path, source = reader.get(CONFIG), CONFIG.names[0]
         where = f"{source}={showing.clipped(path)}"
     else:
-        path = where = "" if "--cpu" in options else usual.path(reader)
+        path = where = "" if "--cpu" in options else default_file.path(reader)
         source = "accelerate's own place"
     if not path:
         return ours
@@ -163,7 +163,16 @@ class Accelerate(torchrun.Torchrun):
     """torch's agent, inside of `accelerate launch`."""
 
     NAME = NAME
-    VARIABLES = (base.MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, usual.HF_HOME, usual.CACHE, usual.HOME)
+    VARIABLES = (
+        base.MASTER_PORT,
+        EXTRA,
+        MIXED_PRECISION,
+        torchrun.SHUTDOWN,
+        CONFIG,
+        default_file.HF_HOME,
+        default_file.CACHE,
+        default_file.HOME,
+    )
     plan = staticmethod(plan)
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
 from ranklaunch.adapters.launchers.shared.base import (
     NOTHING,
@@ -32,8 +32,8 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.env.settings import NUMACTL
 from ranklaunch.plan import ds_config
-from ranklaunch.read.settings import NUMACTL
 from ranklaunch.showing import clipped
 
 NAME = "deepspeed"
@@ -77,7 +77,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
-    names = words.options(extra, options.spelled)
+    names = user_options.options(extra, options.spelled)
     tunes = "--autotuning" in names
     _refuse(job, reader, by)
     _lint(job, reader, by, extra)
@@ -94,7 +94,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
 
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
-    names = words.options(extra, options.spelled)
+    names = user_options.options(extra, options.spelled)
     tunes = "--autotuning" in names
     outputs = kept = None
     if not names & _WITHOUT_RANKS:  # each rank into a file, so that its lines can be told from the others'; launch.py alone mixes them
@@ -103,9 +103,9 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     hostfile = _hostfile(job, reader, templates)
     rank_logs = outputs.folder if outputs and _RANK_LOGS not in names else ""
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, rank_logs)
-    told = words.before(argv, job.program.path)
-    if outputs and not words.is_told(told, _RANK_LOGS, outputs.folder, options.spelled):  # or by the user's template
-        outputs, kept = None, outputs if _RANK_LOGS in words.options(told, options.spelled) else None
+    told = user_options.before(argv, job.program.path)
+    if outputs and not user_options.is_told(told, _RANK_LOGS, outputs.folder, options.spelled):  # or by the user's template
+        outputs, kept = None, outputs if _RANK_LOGS in user_options.options(told, options.spelled) else None
     behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
     env = options.expanded(options.read_env_files(job, reader), reader.env)
     return base.planned(
@@ -134,7 +134,7 @@ def _command(
         hostfile=hostfile.path,
         master_port=reader.get(base.MASTER_PORT),
         include=f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=by_hosts),
-        elastic=options.ELASTIC in words.options(extra, options.spelled),
+        elastic=options.ELASTIC in user_options.options(extra, options.spelled),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
@@ -202,7 +202,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
 
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
-    given, source = words.options(extra, options.spelled), reader.source(EXTRA)
+    given, source = user_options.options(extra, options.spelled), reader.source(EXTRA)
     several = len(job.nodes) > 1
     for name in ("--master_addr", "--master_port", "--no_ssh"):
         if several and name in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import user_options
 from ranklaunch.adapters.launchers.shared.base import (
     Job,
     Plan,
@@ -23,7 +23,7 @@ from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 
 if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.own import Script
+    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
 
 NAME = "megatron"
 
@@ -70,7 +70,7 @@ def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None,
         reader.warn(f"{script.path}: its layout is not checked: {unknown}")
         return None, {}
     for variable, flag in FLAGS.items():
-        if reader.given(variable) and not words.values(args, flag):
+        if reader.given(variable) and not user_options.values(args, flag):
             reader.record(variable)
             reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
     return _layout(replace(job, program=replace(job.program, args=args)), reader)
@@ -83,10 +83,12 @@ def _unknown(script: Script, job: Job) -> str:
     args = script.starts[0].words
     for before, word in zip(("", *args), args):
         name = word.partition("=")[0]
-        may_be_more = words.UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(words.UNKNOWN))
-        if words.is_unknown(word) and (before in _LAYOUT or name in _LAYOUT or may_be_more):
-            return f"what stands behind {showing.clipped(words.shown(before) or 'the launcher')!r} is known only when it runs"
-    nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
+        may_be_more = (
+            user_options.UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(user_options.UNKNOWN))
+        )
+        if user_options.is_unknown(word) and (before in _LAYOUT or name in _LAYOUT or may_be_more):
+            return f"what stands behind {showing.clipped(user_options.shown(before) or 'the launcher')!r} is known only when it runs"
+    nodes, slots = (user_options.first(args, option, user_options.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
     counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
     if len(counts) == 2 and counts[0] * counts[1] != job.world_size:
         return f"it starts {counts[0] * counts[1]} ranks, and this job has {job.world_size}"
@@ -96,13 +98,13 @@ def _unknown(script: Script, job: Job) -> str:
 def _with_flags(job: Job, reader: Reader) -> Job:
     """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
     options = _options(job)
-    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not words.values(options, flag)]
+    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not user_options.values(options, flag)]
     flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
     return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
 
 def _options(job: Job) -> tuple[str, ...]:
-    return tuple(words.before(job.program.args, "--"))
+    return tuple(user_options.before(job.program.args, "--"))
 
 
 def _layout(job: Job, reader: Reader) -> tuple[Layout, dict[str, str]]:
@@ -129,7 +131,7 @@ def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Rea
 
 def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     """The program's own value of a flag: the last one, which is the one that argparse takes."""
-    texts = words.values(args, flag)
+    texts = user_options.values(args, flag)
     if not texts:
         return None
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
 from ranklaunch.adapters.launchers.shared.base import (
     FEWER_RANKS,
     WHERE_IT_STANDS,
@@ -88,11 +88,11 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, argv: tuple
     """Refuse another number by a template of the user's: mpirun would end with 0, and ranks of other nodes are not seen. Several programs
     divide the ranks among them. A tool may stand before mpirun or behind its options, such as nice -n 5."""
     begin = next((i for i, word in enumerate(argv) if re.search(r"(^|/)(mpirun|mpiexec|orterun|prterun)(\.openmpi)?$", word)), 0)
-    own = words.before(argv[begin + 1 :], job.program.path)
+    own = user_options.before(argv[begin + 1 :], job.program.path)
     told = contradictions.told(own[:2], count, open_mpi.spelled) or contradictions.told(
         own, count, lambda name: name.replace("--np", "-np")
     )
-    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not words.values(reader.get(EXTRA), "-np"):
+    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not user_options.values(reader.get(EXTRA), "-np"):
         what = f"{templates.source(argv)} has -np {told[-1]}"
         reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
 
@@ -113,7 +113,7 @@ def _process(job: Job, reader: Reader, templates: Templates, ways: Mapping[str, 
     process = base.launcher_process(job, reader, NAME, (), {**_settings(job, reader), **meeting}, NAME)
     # Of the other recorders, paths hold on node 0 alone.
     recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, len(job.nodes) > 1))}
-    own = {value.partition("=")[0] for value in words.values(reader.get(EXTRA), "-x", lambda name: name.replace("--", "-"))}
+    own = {value.partition("=")[0] for value in user_options.values(reader.get(EXTRA), "-x", lambda name: name.replace("--", "-"))}
     # By name alone: so any value arrives as it is, and none is seen in a list of processes.
     names = from_node_0.forwarded(reader, {**reader.env, **process.env, **recorders, **dict.fromkeys(WHERE_IT_STANDS, "")})
     forwarded = sorted({*names, *meeting} - own.intersection(meeting))

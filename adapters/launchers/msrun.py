@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
 from ranklaunch.adapters.launchers.shared.base import (
     After,
     Failure,
@@ -33,9 +33,9 @@ from ranklaunch.adapters.launchers.shared.base import (
     replace,
     showing,
 )
-from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
 from ranklaunch.errors import numbered
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
 
 NAME = "msrun"
 
@@ -116,7 +116,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     waits = (*table_waits, *base.master_waits(job, reader, master))
     # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
     plan = base.planned(job, reader, NAME, (process,), files=files, waits=waits, by_address=len(job.nodes) > 1)
-    if ranks and _writes_into(log_dir, words.before(process.argv, job.program.path)):
+    if ranks and _writes_into(log_dir, user_options.before(process.argv, job.program.path)):
         plan = replace(plan, outputs=_outputs(job, reader, templates, log_dir))
     return plan if job.nodes[0].slots else _beside_scheduler(plan, reader)
 
@@ -139,8 +139,8 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
     """Whether msrun writes the files of ranks there, by what it is told."""
-    there = words.is_told(told, "--log_dir", log_dir, OPTIONS.spelled)
-    return there and "--worker_log_name" not in words.options(told, OPTIONS.spelled)
+    there = user_options.is_told(told, "--log_dir", log_dir, OPTIONS.spelled)
+    return there and "--worker_log_name" not in user_options.options(told, OPTIONS.spelled)
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
@@ -317,7 +317,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
             f"node{'s' if len(job.nodes) > 1 else ''}: unset it"
         )
-    given = words.options(extra, OPTIONS.spelled)
+    given = user_options.options(extra, OPTIONS.spelled)
     for name in (name for name in _EFFECTS if name in given):
         reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
 

@@ -25,7 +25,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
 
 NAME = "ranktable"
 

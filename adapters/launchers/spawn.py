@@ -16,7 +16,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_process,
 )
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
-from ranklaunch.read.settings import VISIBLE_GPUS, mig_devices
+from ranklaunch.env.settings import VISIBLE_GPUS, mig_devices
 
 NAME = "spawn"
 

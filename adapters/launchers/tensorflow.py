@@ -10,7 +10,7 @@ import json
 
 from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.base import Job, Launcher, Node, Plan, Process, Reader, Templates, Variable, join, parse, replace
-from ranklaunch.read.tasks import CONFIG, PS, WORKER
+from ranklaunch.env.tasks import CONFIG, PS, WORKER
 
 NAME = "tensorflow"
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, words
+from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
 from ranklaunch.adapters.launchers.shared.base import (
     GRACE_S,
     MASTER_ADDR,
@@ -119,8 +119,8 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
     shown = with_dollars_doubled(job)
     values = {"node_rank": node_rank, "master_addr": master, "master_port": reader.get(MASTER_PORT), "extra": extra}
     argv = templates.command(template, job=shown, **values)
-    told = (*words.long(words.before(argv, shown.program.path)), *extra)
-    options = words.options(told, OPTIONS.spelled)
+    told = (*user_options.long(user_options.before(argv, shown.program.path)), *extra)
+    options = user_options.options(told, OPTIONS.spelled)
     if job.place and _VIRTUAL in options:  # LOCAL_RANK is 0 then: place_rank gets the rank's number from torch's macro
         program = replace(shown.program, args=(_LOCAL_RANK, *shown.program.args))
         argv = templates.command(template, job=replace(shown, program=program), **values)
@@ -231,14 +231,14 @@ def _keeps_order(job: Job, told: Sequence[str]) -> bool:
 
 def _last_value(told: Sequence[str], option: str) -> str:
     """Return the value of an option: the last of equal ones wins; "" without the option."""
-    return next(reversed(words.values(told, option, OPTIONS.spelled)), "")
+    return next(reversed(user_options.values(told, option, OPTIONS.spelled)), "")
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, told: Sequence[str]) -> RankOutputs | None:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
     rank, so that nodes whose logs are in one place need a folder each. None if the user redirects the ranks' output, or if a rendezvous
     backend other than static numbers the nodes. told: words of torchrun's own, by whatever template."""
-    if words.options(told, OPTIONS.spelled).intersection(_OUTPUT) or not _keeps_order(job, told):
+    if user_options.options(told, OPTIONS.spelled).intersection(_OUTPUT) or not _keeps_order(job, told):
         return None
     place = join(attempt_dir(job), folder)
     place = folders.node(place, job.node_index) if len(job.nodes) > 1 else place
@@ -301,7 +301,7 @@ def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = words.options(extra, OPTIONS.spelled)
+    options = user_options.options(extra, OPTIONS.spelled)
     source, single = reader.source(EXTRA), len(job.nodes) == 1
     for name in () if single else sorted(options.intersection(("--master_addr", "--master_port"))):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
@@ -366,8 +366,8 @@ class Torchrun(Launcher):
         child.hold()
         signals.signal_ranks(child, number)
         signals.after(SETTLE_S, child.serve)
-        own = words.before(self.process.argv, self.planned.job.program.path)
-        if SHUTDOWN.names[0] not in self.process.env and _SHUTDOWN not in words.options(own, OPTIONS.spelled):
+        own = user_options.before(self.process.argv, self.planned.job.program.path)
+        if SHUTDOWN.names[0] not in self.process.env and _SHUTDOWN not in user_options.options(own, OPTIONS.spelled):
             self._hold_in_time(signals.after, child)
 
     def alone(self, signals: Signals, child: Started) -> None:

@@ -10,17 +10,17 @@ from typing import Any, Protocol, cast
 
 from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
 from ranklaunch.adapters.platforms.shared.row import Shipped, holds, made
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import PLATFORM
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import PLATFORM
 from ranklaunch.verdict import folders
 
 
 class Platform(Protocol):
     """A platform. A module of this folder offers the parts in which it differs from shared.place.Place.
 
-    VARIABLES: every variable it reads beyond those of ranklaunch.read.settings.
+    VARIABLES: every variable it reads beyond those of ranklaunch.env.settings.
     """
 
     NAME: str
@@ -79,7 +79,7 @@ def _module(name: str) -> Platform:
 
 
 def _place(of: Shipped) -> Platform:
-    from ranklaunch.adapters.platforms.shared.place import Place  # platforms with a module of their own do without
+    from ranklaunch.adapters.platforms.shared.row_platform import Place  # platforms with a module of their own do without
 
     if of.module != "batch":
         return Place(of, _module(of.name) if of.module else None)
@@ -100,9 +100,9 @@ def known(reader: Reader) -> Platforms:
     """Return the platforms that are shipped, behind those of the user's own file."""
     if not reader.given(PLATFORM_FILE):
         return PLATFORMS
-    from ranklaunch.adapters.platforms.shared import own_rows  # few users have places of their own
+    from ranklaunch.adapters.platforms.shared import user_rows  # few users have places of their own
 
-    return _with_own(own_rows.read(reader, PLATFORMS.rows))
+    return _with_own(user_rows.read(reader, PLATFORMS.rows))
 
 
 @functools.lru_cache(maxsize=4)
@@ -134,9 +134,9 @@ def _recognised(reader: Reader) -> Platform:
 def _named(reader: Reader) -> None:
     """Offer the hosts that a file or a command names."""
     if any(map(reader.given, NAMING)):
-        from ranklaunch.adapters.platforms.shared import named  # most have none
+        from ranklaunch.adapters.platforms.shared import host_command  # most have none
 
-        named.offer(reader)
+        host_command.offer(reader)
 
 
 def _asked(reader: Reader) -> str:

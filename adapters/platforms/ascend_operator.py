@@ -17,11 +17,11 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, make_nodes
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, make_nodes
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import show
 
 # Names of PyTorch, MindSpore and TensorFlow, in this order.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ranklaunch.adapters.platforms.shared import own_place
+from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 
 INDEX = Variable(
     "batch_index", ("AWS_BATCH_JOB_NODE_INDEX",), parse.count, 0,
@@ -30,7 +30,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
     if reader.given(INDEX):
         yield NODE_INDEX, Candidate(INDEX.names[0] if own == index else f"{INDEX.names[0]} from the main node", str(own))
     if (not own or not reader.given(INDEX)) and _ADDRESS not in reader.env and not reader.given(HOSTS):
-        yield FIRST, Candidate("this node's own address", own_place.address(reader) or "localhost")
+        yield FIRST, Candidate("this node's own address", self_index.address(reader) or "localhost")
 
 
 def finished(reader: Reader, job: Job) -> Job:
@@ -38,4 +38,4 @@ def finished(reader: Reader, job: Job) -> Job:
     is_main = reader.given(INDEX) and reader.get(INDEX) == reader.get(MAIN)
     if len(job.nodes) == 1 or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
         return job
-    return replace(job, own_address=own_place.address(reader))
+    return replace(job, own_address=self_index.address(reader))

@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ranklaunch.adapters.platforms.shared import base, batch, place
+from ranklaunch.adapters.platforms.shared import base, batch, row_platform
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import NODE_INDEX, NODES
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import NODE_INDEX, NODES
 
 
 def _config(value: str) -> tuple[tuple[str, ...], str]:
@@ -30,7 +30,7 @@ def _config(value: str) -> tuple[tuple[str, ...], str]:
 
 
 HOSTS: Variable[tuple[parse.Endpoint, ...]] = Variable(
-    "node_addresses", ("AZ_BATCH_HOST_LIST",), place.listed, (), "addresses of all nodes, in node order", "platform",
+    "node_addresses", ("AZ_BATCH_HOST_LIST",), row_platform.listed, (), "addresses of all nodes, in node order", "platform",
 )  # fmt: skip
 CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "distributed_config", ("AZUREML_CR_DISTRIBUTED_CONFIG",), _config, None,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from ranklaunch.adapters.platforms.shared import batch
-from ranklaunch.read import parse, settings
-from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.env import parse, settings
+from ranklaunch.env.reader import Reader, Variable
 
 JOB_ID = Variable(
     "flux_job", ("FLUX_JOB_ID", "FLUX_ENCLOSING_ID"), parse.text, "",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import NODES
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import NODES
 
 VARIABLES = (HOSTNAME,)
 

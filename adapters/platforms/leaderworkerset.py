@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS, NODE_INDEX, NODES
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES
 
 VARIABLES = (HOSTNAME,)
 

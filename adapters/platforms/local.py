@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from ranklaunch.adapters.platforms.shared import base, unrecognised
-from ranklaunch.read import tasks
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, PLATFORM, SLOTS, devices, make_job, spread
+from ranklaunch.env import tasks
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import (
+    HOSTS,
+    JOB_NAME,
+    MASTER_ADDR,
+    NODE_INDEX,
+    NODES,
+    PLATFORM,
+    SLOTS,
+    devices,
+    make_job,
+    spread,
+)
 from ranklaunch.verdict import folders
 
 NAME = "local"
@@ -40,9 +51,9 @@ def _job(reader: Reader, program: Program) -> Job:
         reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
         hosts = hosts[:1] * nodes
     if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
-        from ranklaunch.adapters.platforms.shared import named
+        from ranklaunch.adapters.platforms.shared import host_command
 
-        named.refuse_another(reader, hosts[0])
+        host_command.refuse_another(reader, hosts[0])
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
     own = base.index(reader, nodes, NODE_INDEX)

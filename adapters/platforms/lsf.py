@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import ATTEMPT, HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
 

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
-from ranklaunch.read import parse, settings, tasks
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.parse import Endpoint
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import LOG_DIR, make_job, spread
-from ranklaunch.read.tasks import Tasks
+from ranklaunch.env import parse, settings, tasks
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.parse import Endpoint
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import LOG_DIR, make_job, spread
+from ranklaunch.env.tasks import Tasks
 
 NAME = "modelarts"
 

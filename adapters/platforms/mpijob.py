@@ -12,11 +12,11 @@ from dataclasses import replace
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, make_nodes
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, make_nodes
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES
 from ranklaunch.showing import show
 
 HOST_FILE = kubernetes.MPI_HOST_FILE

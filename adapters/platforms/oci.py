@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR
 from ranklaunch.files import text_of
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR
 
 FILE = Variable(
     "oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), parse.text, "", "file with rank and address of each node, as JSON", "platform",

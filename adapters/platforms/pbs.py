@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODE_INDEX
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped, show
 
 OF_FIRST_HOST = "/var/spool/pbs/aux"  # OpenPBS's own folder of node files, by id: tasks have no variable that says so

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
 
 
 def facts(reader: Reader) -> Iterator[Fact]:

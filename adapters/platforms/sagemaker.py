@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.files import absolute, join
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")

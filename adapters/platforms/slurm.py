@@ -12,10 +12,10 @@ from typing import Any
 
 from ranklaunch.adapters.platforms.shared import batch, hostlist
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
-from ranklaunch.read import parse, settings
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODE_INDEX, NODES, SLOTS
+from ranklaunch.env import parse, settings
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import clipped, show
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import NODE_INDEX
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import NODE_INDEX
 
 VARIABLES = (HOSTNAME,)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import NODE_INDEX
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import NODE_INDEX
 from ranklaunch.showing import clipped
 
 _CLUSTER, _POOLS = "CLUSTER_SPEC", ("workerpool0", "workerpool1")

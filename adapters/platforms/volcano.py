@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
-from ranklaunch.read import parse, tasks
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
-from ranklaunch.read.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
+from ranklaunch.env import parse, tasks
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
+from ranklaunch.env.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
 
 _FOLDER = "/etc/volcano"
 INDEX = Variable(

@@ -167,9 +167,9 @@ def reason(text: str) -> str:
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
         return text  # whoever has just been told to end is not to wait for patterns
     try:
-        from ranklaunch.secrets import said  # large, and only failures need it
+        from ranklaunch.redact import output_text  # large, and only failures need it
 
-        return said.text(text, own=True)
+        return output_text.text(text, own=True)
     except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
         return LEFT_OUT.format(error)
 
@@ -185,7 +185,7 @@ def quoted(found: Sequence[str]) -> tuple[str, ...]:
     if not found:
         return ()
     try:
-        from ranklaunch.secrets import lines
+        from ranklaunch.redact import lines
 
         return lines.shown(found)
     except Exception as error:

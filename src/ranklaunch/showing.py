@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from ranklaunch.secrets import names, redact
+from ranklaunch.redact import names, redact
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 _LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte

@@ -19,12 +19,12 @@ from recorded_places import recorded_cases
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.platforms import PLATFORMS, Platform
+from ranklaunch.env import settings
+from ranklaunch.env.notify import CHECK_VARIABLES
+from ranklaunch.env.reader import Variable
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
-from ranklaunch.read import settings
-from ranklaunch.read.reader import Variable
-from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import METHODS
 from testbench import places
 

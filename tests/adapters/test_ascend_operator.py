@@ -8,11 +8,11 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.env.job import Program
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
-from ranklaunch.read.job import Program
 
 PYTORCH = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "MASTER_ADDR": "10.96.0.7", "MASTER_PORT": "2222"}
 MINDSPORE = {

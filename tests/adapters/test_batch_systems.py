@@ -5,10 +5,10 @@ from __future__ import annotations
 import helpers
 import pytest
 
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Arrived
 
 PBS = {"PBS_JOBID": "4711.pbs01", "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NODENUM": "1", "PBS_TASKNUM": "40000001", "RANKLAUNCH_SLOTS": "1"}
 LSF = {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "g1 16 g2 16", "LSF_PM_TASKID": "2", "HOSTNAME": "g2"}

@@ -8,10 +8,10 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared.deepspeed import options
+from ranklaunch.env.job import Node
 from ranklaunch.errors import ConfigError, MissingProgramError
 from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import Node
-from ranklaunch.supervise.ranks import start
+from ranklaunch.processes import start
 
 EXTRA = "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS"
 PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}

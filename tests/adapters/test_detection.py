@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.env.reader import Reader
 from ranklaunch.plan import planning
-from ranklaunch.read.reader import Reader
 
 # Cases that are about another platform than that of their folder, or about none.
 ELSEWHERE = {"modelarts/unknown-platform", "modelarts/no-program"}

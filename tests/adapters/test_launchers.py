@@ -7,12 +7,12 @@ import json
 import helpers
 import pytest
 
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Arrived
 
 TABLE = "/user/config/jobstart_hccl.json"
 TWO_PODS = helpers.group_table([("j-worker-0", "192.0.2.1", "01"), ("j-worker-1", "192.0.2.2", "01")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import helpers
 import pytest
 
+from ranklaunch.env.job import Job
 from ranklaunch.errors import ConfigError
-from ranklaunch.read.job import Job
 
 
 def job(files: dict[str, str] | None = None, **env: str) -> Job:

@@ -8,11 +8,11 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared import open_mpi
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Account, Arrived
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Account, Arrived
 from ranklaunch.verdict.model import Failure
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 made"

@@ -14,8 +14,8 @@ import pytest
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import sagemaker
+from ranklaunch.env.job import Job, Program
 from ranklaunch.errors import ConfigError
-from ranklaunch.read.job import Job, Program
 from ranklaunch.supervise.record import Record
 
 CONFIG = "/opt/ml/input/config"

@@ -9,8 +9,8 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.platforms import PLATFORMS, choose
+from ranklaunch.env.job import Job
 from ranklaunch.errors import ConfigError
-from ranklaunch.read.job import Job
 
 VOLCENGINE = {
     "MLP_TASK_ID": "t-1", "MLP_ROLE": "WORKER", "MLP_ROLE_INDEX": "1", "MLP_WORKER_NUM": "2", "MLP_WORKER_GPU": "8",

@@ -9,9 +9,9 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared import starters
+from ranklaunch.env.job import SHELLS, WRAPPERS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import SHELLS, WRAPPERS
 from testbench import places
 
 

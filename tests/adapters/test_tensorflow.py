@@ -10,13 +10,13 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.parse import Endpoint
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.parse import Endpoint
 
 JOB = helpers.JOB
 POD = "MA_CURRENT_INSTANCE_NAME"

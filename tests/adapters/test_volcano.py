@@ -8,9 +8,9 @@ from collections.abc import Callable
 import helpers
 import pytest
 
+from ranklaunch.env.job import Job
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import Job
 
 WORKERS = {"VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j", "VC_WORKER_NUM": "2"}
 MASTER = {"VC_MASTER_HOSTS": "j-master-0.j", "VC_MASTER_NUM": "1"}

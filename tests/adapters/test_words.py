@@ -5,25 +5,25 @@ from __future__ import annotations
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import user_options
 from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.verdict.model import Failure
 
 
 def test_options_are_what_begins_with_a_dash() -> None:
-    assert words.options(("--one", "1", "--two=2", "-r3", "three", "--a-b=c")) == {"--one", "--two", "-r3", "--a-b"}
-    assert words.options(("--a-b=c", "-r3"), words.with_underscores) == {"--a_b", "-r"}
+    assert user_options.options(("--one", "1", "--two=2", "-r3", "three", "--a-b=c")) == {"--one", "--two", "-r3", "--a-b"}
+    assert user_options.options(("--a-b=c", "-r3"), user_options.with_underscores) == {"--a_b", "-r"}
 
 
 def test_values_in_both_ways_of_writing() -> None:
     given = ("--n", "1", "--n=2", "--m-n=x=y", "--n")
-    assert words.values(given, "--n") == ["1", "2", ""]
-    assert words.first(given, "--n") == "1"
-    assert words.first(given, "--m_n", words.with_underscores) == "x=y"
-    assert words.first(given, "--m_n") == ""
+    assert user_options.values(given, "--n") == ["1", "2", ""]
+    assert user_options.first(given, "--n") == "1"
+    assert user_options.first(given, "--m_n", user_options.with_underscores) == "x=y"
+    assert user_options.first(given, "--m_n") == ""
 
 
-PARSER = words.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": "--module", "-t": "--tee"}, hyphens=True)
+PARSER = user_options.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": "--module", "-t": "--tee"}, hyphens=True)
 
 
 @helpers.for_each(
@@ -42,7 +42,7 @@ PARSER = words.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": 
     ]
 )
 def test_a_word_that_would_be_the_program(given: list[str], expected: str | None) -> None:
-    assert words.positional(given, PARSER.following) == expected
+    assert user_options.positional(given, PARSER.following) == expected
 
 
 @pytest.mark.parametrize(("returncode", "code", "signal"), [(3, 3, 0), (0, 0, 0), (-9, 137, 9), (137, 137, 0)])

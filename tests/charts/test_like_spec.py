@@ -12,7 +12,7 @@ import pytest
 from chart_refusals import BY_ENGINE, EVERY, REQUIRED, Bad, bad_id
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.read.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import documents, keys
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ranklaunch.command.launch import begin
+from ranklaunch.cli.launch import begin
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.companions import Attended, Companion
-from ranklaunch.supervise.given import Start
+from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.verdict.model import Verdict

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hang_cases import CASES, HANG_S, NODES, TIMES, Case
 
-from ranklaunch.supervise.taking.folder import MOST_BYTES
+from ranklaunch.evidence.folder import MOST_BYTES
 from testbench.hosts import Host, Hosts
 from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child

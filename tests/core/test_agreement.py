@@ -8,12 +8,12 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.muster.node_0.roll import Entry, Roll
+from ranklaunch.env.job import Job, Program, make_nodes
+from ranklaunch.muster.membership import Entry, Roll
 from ranklaunch.plan import agreement
 from ranklaunch.plan.agreement import Agreement, Teller
 from ranklaunch.plan.facts import LONGEST
 from ranklaunch.plan.model import Limits, Plan, Process
-from ranklaunch.read.job import Job, Program, make_nodes
 
 
 def plan(*args: str, env: dict[str, str] | None = None, unset: tuple[str, ...] = ()) -> Plan:

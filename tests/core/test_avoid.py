@@ -7,19 +7,19 @@ from typing import Any
 
 import helpers
 
-from ranklaunch.muster.node_0 import gone
+from ranklaunch.hangs import suspicion
+from ranklaunch.muster import liveness
 from ranklaunch.verdict import avoid
 from ranklaunch.verdict.model import Culprit, KnownError, Verdict
-from ranklaunch.watch import who
 
 HOSTS = ("h0", "h1", "h2")
 ERROR = KnownError("ecc", "cause", "a line", "memory of the device is broken", "replace it", "a source", "elsewhere")
 CULPRIT = Culprit(1, 4, 12, 1, None, False, (), "rank 4", "h1", "", ERROR)
 FAILED = Verdict("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT, (), "", "")
-LOST = replace(FAILED, culprit=None, reason=gone.suspect(2, "h2", True, 0.0, " for 30 s").reason)
-CUT_OFF = replace(FAILED, culprit=None, reason=gone.cut_off(0, "h0", 2, 0.0, 1.0, 20.0).reason)
-KILLED = replace(FAILED, reason=gone.suspect(2, "h2", False, 0.0).reason, culprit=gone.suspect(2, "h2", False, 0.0).culprit)
-RAISED = [who.Known(0, 0), who.Known(1, 1, raised=who.Raised(1, 9.0, False, "Traceback ...", "ValueError: label 1003"))]
+LOST = replace(FAILED, culprit=None, reason=liveness.suspect(2, "h2", True, 0.0, " for 30 s").reason)
+CUT_OFF = replace(FAILED, culprit=None, reason=liveness.cut_off(0, "h0", 2, 0.0, 1.0, 20.0).reason)
+KILLED = replace(FAILED, reason=liveness.suspect(2, "h2", False, 0.0).reason, culprit=liveness.suspect(2, "h2", False, 0.0).culprit)
+RAISED = [suspicion.Known(0, 0), suspicion.Known(1, 1, raised=suspicion.Raised(1, 9.0, False, "Traceback ...", "ValueError: label 1003"))]
 HUNG = replace(FAILED, culprit=None, reason="the job hangs")
 
 
@@ -50,7 +50,7 @@ CASES = {
     "a stack of the program": (HUNG, HOSTS, hang(2, rule="outside-collective"), None, before(2)),
     "a stack of the program before": (HUNG, HOSTS, hang(2), None, before(2, rule="outside-collective")),
     "a hang by an exception": (
-        HUNG, HOSTS, {"suspects": [who.suspects(RAISED)[0]._asdict()]}, None,
+        HUNG, HOSTS, {"suspects": [suspicion.suspects(RAISED)[0]._asdict()]}, None,
     ),
     "a success": (replace(HUNG, outcome="succeeded"), HOSTS, hang(1), None),
     "a node that there is not": (replace(LOST, reason="node 7 does not answer: it is down"), HOSTS, None, None),

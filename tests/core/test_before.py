@@ -12,8 +12,8 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan.before import MEASURE
 from ranklaunch.plan.model import Plan
+from ranklaunch.plan.prelaunch import MEASURE
 
 
 def plan(index: int, nodes: int = 2, files: dict[str, str] | None = None, **env: str) -> Plan:

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.catalogue import shipped
-from ranklaunch.muster import wire
-from ranklaunch.muster.node_0 import gone
+from ranklaunch.muster import liveness, wire
 from ranklaunch.verdict import blame, endings, reading
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note
@@ -270,7 +269,7 @@ def test_what_ranks_had_said_that_were_still_there_counts_where_the_first_had_lo
 
 def test_a_node_that_is_lost_and_did_not_decide_is_noted() -> None:
     """Its host may have brought about what a rank has failed of."""
-    lost = gone.suspect(0, "h0", True, 5.0)
+    lost = liveness.suspect(0, "h0", True, 5.0)
     judged = blame.judge([suspect(1, 1, CAUSE), lost])
     assert (judged.culprit and judged.culprit.rank, judged.notes) == (1, ("node 0 (h0) does not answer",))
     assert not blame.judge([lost]).notes

@@ -12,8 +12,8 @@ from pathlib import Path
 import helpers
 import pytest
 
+from ranklaunch.env.job import Node, Program, make_nodes
 from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.read.job import Node, Program, make_nodes
 from ranklaunch.render.templates import Templates
 from ranklaunch.system import bounded
 

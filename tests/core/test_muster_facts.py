@@ -12,8 +12,8 @@ from helpers import MemoryFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ranklaunch.env.job import Job, Program, make_nodes
 from ranklaunch.plan import facts
-from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.system.disk import DiskFiles
 
 CWD = "/workspace"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll, spans
+from ranklaunch.muster.membership import NAMED, Entry, Roll, spans
 from ranklaunch.plan.agreement import ALL
 
 SAME = {"method": "torchrun", "torch": "2.6.0"}

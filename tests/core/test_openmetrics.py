@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.notify import metrics
 from ranklaunch.openmetrics import COUNTER, Family, text
-from ranklaunch.supervise.telling import metrics
 
 RANKS = [
     {"rank": 0, "state": "running", "cpu_s": 12.5, "rss_kb": 2, "output_bytes": 7, "last_output_s": None},

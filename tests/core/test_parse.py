@@ -8,7 +8,7 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.read import parse
+from ranklaunch.env import parse
 
 LONG_HOST = ".".join(["a" * 60] * 4)
 

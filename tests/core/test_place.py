@@ -8,9 +8,9 @@ import shlex
 import helpers
 import pytest
 
+from ranklaunch.env import parse
 from ranklaunch.errors import ConfigError
-from ranklaunch.place.cores import ranges
-from ranklaunch.read import parse
+from ranklaunch.rank_wrapper.cores import ranges
 
 
 def machine(allowed: str, cpus: int = 0, threads: int = 1, nodes: int = 1) -> dict[str, str]:

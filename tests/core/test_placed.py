@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import helpers
 
-from ranklaunch.placed import rules, success
-from ranklaunch.placed.model import OURS, Head, Key, Launcher, placed
-from ranklaunch.placed.rules import Job
-from ranklaunch.placed.success import Node
+from ranklaunch.placement import rules, success
+from ranklaunch.placement.model import OURS, Head, Key, Launcher, placed
+from ranklaunch.placement.rules import Job
+from ranklaunch.placement.success import Node
 
 SHELL, AGENT = (10, 1), (11, 1)  # the program, and a torchrun that it started
 

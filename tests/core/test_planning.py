@@ -12,12 +12,12 @@ from helpers import for_each
 
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.env import settings
+from ranklaunch.env.job import Job, Program, make_nodes
 from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.plan import planning
 from ranklaunch.plan.hints import behind, own_templates
 from ranklaunch.plan.planning import Request
-from ranklaunch.read import settings
-from ranklaunch.read.job import Job, Program, make_nodes
 
 NODES = 10_000
 

@@ -7,10 +7,10 @@ import time
 import helpers
 import pytest
 
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate, Reading
+from ranklaunch.env.reader import Variable
 from ranklaunch.errors import ConfigError, UsageError
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate, Reading
-from ranklaunch.read.reader import Variable
 
 NODES = Variable(
     "nodes", ("RANKLAUNCH_NODES", "MA_NUM_HOSTS", "VC_WORKER_NUM"), parse.positive, 1, "number of nodes", "platform", "--nodes"

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from ranklaunch.secrets import names, patterns, redact
+from ranklaunch.redact import names, patterns, redact
 
 SECRET_OF_SERVICES = """
     S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID CREDENTIAL_PROFILES_FILE
@@ -323,6 +323,6 @@ NO_TOKENS = (
 
 
 def test_what_is_no_token_loads_no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ranklaunch.secrets.patterns", None)
+    monkeypatch.setitem(sys.modules, "ranklaunch.redact.patterns", None)
     assert redact.argv(NO_TOKENS) == NO_TOKENS
     assert redact.environment(dict(zip(NO_TOKENS, NO_TOKENS))) == dict(zip(NO_TOKENS, NO_TOKENS))

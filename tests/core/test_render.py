@@ -14,8 +14,8 @@ import pytest
 from jinja2 import Environment, meta
 
 from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.env.job import Job, Program, make_nodes
 from ranklaunch.errors import ConfigError
-from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.render import templates
 from ranklaunch.render.templates import SHIPPED, Templates
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import helpers
 import pytest
 
-import ranklaunch.secrets
+import ranklaunch.redact
 from ranklaunch import errors, showing
-from ranklaunch.secrets import lines, redact, said
+from ranklaunch.redact import lines, output_text, redact
 
 GOLDEN = helpers.ROOT / "tests" / "golden"
 MEGABYTE = 1 << 20
@@ -38,7 +38,7 @@ TOKENS = [
 @helpers.for_each(list(TOKENS))
 def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     for line in (token, f"HTTPError: 401 for {token}, bad", f"'{token}'", f"x={token}", f"\x1b[31m{token}\x1b[0m"):
-        assert token not in said.text(line), line
+        assert token not in output_text.text(line), line
     for line in (token, f"x={token}", f"--pass={token}", f'{{"a": ["{token}", 1]}}', f"/data/{token}"):
         assert token not in " ".join((*redact.argv([line]), redact.text(line), redact.environment({"A": line})["A"])), line
 
@@ -196,8 +196,8 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
-    assert said.text(line) == shown
-    assert said.text(shown) == shown
+    assert output_text.text(line) == shown
+    assert output_text.text(shown) == shown
 
 
 @helpers.for_each(
@@ -279,7 +279,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
     ]
 )
 def test_other_lines_are_as_they_were(line: str) -> None:
-    assert said.text(line) == line
+    assert output_text.text(line) == line
 
 
 # Of the outputs in tests/corpus. OpenSSH's function is no secret, and the word behind it neither: the price of hiding what is behind auth.
@@ -306,7 +306,7 @@ def test_where_a_secret_is_may_be_said() -> None:
     for text in ("RANKLAUNCH_SECRET_FILE=/run/key: No such file", "RANKLAUNCH_SECRET_FILE: /run/key: a FIFO is there", "--token-file ./a"):
         assert errors.reason(text) == text
     assert errors.reason("env.HF_TOKEN: expected text") == "env.HF_TOKEN: expected text"
-    assert said.text("HF_TOKEN: hunter2") == "HF_TOKEN: ***"
+    assert output_text.text("HF_TOKEN: hunter2") == "HF_TOKEN: ***"
     assert errors.reason("TOKEN_FILE=hunter2, or TOKEN=/hunter2") == "TOKEN_FILE=***, or TOKEN=***"
 
 
@@ -337,7 +337,7 @@ def test_a_private_key_is_hidden() -> None:
     ],
 )
 def test_a_private_key_is_hidden_in_one_line_and_behind_tags(text: str, shown: str) -> None:
-    assert said.text(text) == shown
+    assert output_text.text(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -367,11 +367,11 @@ def test_a_private_key_is_hidden_in_one_line_and_behind_tags(text: str, shown: s
     ],
 )
 def test_a_secret_that_goes_on_in_the_next_line_is_hidden(text: str, shown: str) -> None:
-    assert said.text(text) == shown
+    assert output_text.text(text) == shown
 
 
 def test_control_characters_do_nothing() -> None:
-    assert said.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
+    assert output_text.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
     assert showing.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
 
 
@@ -450,7 +450,7 @@ PIECES = [
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     """Twice as much of it takes about twice as long: no pattern goes over it again and again."""
     text = (piece * (32768 // len(piece) + 1))[:32768]
-    said.text(text[:10])
+    output_text.text(text[:10])
     assert any(_seconds(text) < 3 * _seconds(text[:16384]) + 0.005 for _ in range(5)), piece
 
 
@@ -462,7 +462,7 @@ def test_padded_cells_take_no_longer_than_others() -> None:
 
 
 @pytest.mark.one_python
-@pytest.mark.parametrize("show", [said.text, redact.text])
+@pytest.mark.parametrize("show", [output_text.text, redact.text])
 def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
     """Whatever follows what in it: time grows with its length, not with the square of it."""
     for number in range(2):
@@ -478,12 +478,12 @@ def test_short_words_hold_no_secret() -> None:
     draw = random.Random(1)
     for _ in range(2000):
         text = " ".join("".join(draw.choices(string.ascii_letters + string.digits, k=draw.randint(1, 12))) for _ in range(4))
-        assert errors.reason(text) == said.text(text) == text
+        assert errors.reason(text) == output_text.text(text) == text
 
 
 def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ranklaunch.secrets.said", None)
-    monkeypatch.delattr(ranklaunch.secrets, "said", raising=False)
+    monkeypatch.setitem(sys.modules, "ranklaunch.redact.output_text", None)
+    monkeypatch.delattr(ranklaunch.redact, "output_text", raising=False)
     assert errors.reason("stopped by SIGTERM") == "stopped by SIGTERM"
     assert errors.reason("bad --token hunter2").startswith("(left out: ")
     assert "hunter2" not in "".join((errors.reason("bad --token hunter2"), *errors.quoted(["a", "--token hunter2"])))
@@ -491,7 +491,7 @@ def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPat
 
 def _seconds(text: str) -> float:
     began = time.thread_time()
-    said.text(text)
+    output_text.text(text)
     return time.thread_time() - began
 
 
@@ -502,4 +502,4 @@ def test_the_patterns_are_those_of_the_pinned_rules() -> None:
     made = subprocess.run(
         [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(path)!r})['module'](), end='')"], capture_output=True, check=True
     )
-    assert made.stdout.decode() == (helpers.ROOT / "src" / "ranklaunch" / "secrets" / "patterns.py").read_text(encoding="utf-8")
+    assert made.stdout.decode() == (helpers.ROOT / "src" / "ranklaunch" / "redact" / "patterns.py").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ranklaunch import showing
-from ranklaunch.read import parse, reader
+from ranklaunch.env import parse, reader
 
 
 @pytest.mark.parametrize(

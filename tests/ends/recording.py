@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.ends import collect
 from ranklaunch.ends.model import as_json
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.ends import collect
 from ranklaunch.system import tree
 from ranklaunch.verdict import blame
 

@@ -10,13 +10,13 @@ from ends import cases
 from ranklaunch.diagnose.suspects import diagnose
 from ranklaunch.ends import model
 from ranklaunch.ends.model import NodeEnds
+from ranklaunch.env.job import Job, Node, Program
 from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
-from ranklaunch.read.job import Job, Node, Program
-from ranklaunch.supervise import closing, judge
+from ranklaunch.restarts.decision import Decider
+from ranklaunch.supervise import judge, teardown
+from ranklaunch.supervise.diagnosis import Catalogue
 from ranklaunch.supervise.judge import Circumstances, Ending
-from ranklaunch.supervise.rounds.deciding import Decider
-from ranklaunch.supervise.words import Catalogue
 from ranklaunch.system.memory import UNKNOWN
 from ranklaunch.verdict import blame, reading
 from ranklaunch.verdict.blame import Judgement, Suspect
@@ -69,7 +69,7 @@ class JobReplay:
             again, decided = answer.again, answer.judgement
         if alone and decided is own:
             node = found[0]
-            decided = closing.alone(own, node.state if self._decider else {}, node.plan, node.ending, node.circumstances)
+            decided = teardown.alone(own, node.state if self._decider else {}, node.plan, node.ending, node.circumstances)
         return {node.index: decided if alone or not _is_cut_off(node) else _without_node_0(node) for node in found}, again
 
     def _alone(self, node: NodeReplay) -> Judgement:

@@ -13,7 +13,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.command import machine
+from ranklaunch.cli import machine
 from ranklaunch.system import disk, interfaces
 from testbench.waiting import free_port
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.command import options
+from ranklaunch.cli import options
 from ranklaunch.errors import ConfigError
 from ranklaunch.system import disk
 

@@ -18,12 +18,12 @@ import pytest
 
 from ranklaunch import __version__
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.command import named, options, usage
+from ranklaunch.cli import host_command, options, usage
 from ranklaunch.entrypoints import main as entrypoint
+from ranklaunch.env import console, save, settings
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Variable
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
-from ranklaunch.read import consoles, saving, settings
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Variable
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"]])
@@ -172,7 +172,7 @@ def test_help_has_groups_defaults_methods_and_examples() -> None:
 
 
 def test_every_common_option_is_in_a_group() -> None:
-    common = (*settings.VARIABLES, *consoles.VARIABLES, *saving.VARIABLES)
+    common = (*settings.VARIABLES, *console.VARIABLES, *save.VARIABLES)
     assert {variable.option for variable in common if variable.option} == {n for names in usage.GROUPS.values() for n in names}
 
 
@@ -291,7 +291,7 @@ def test_an_error_that_cannot_be_said_keeps_its_code(argv: list[str], code: int,
 
 def test_a_console_that_takes_nothing_does_not_end_the_wait_for_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Full())
-    named._say("the command of hosts has named none yet")
+    host_command._say("the command of hosts has named none yet")
 
 
 @pytest.mark.processes

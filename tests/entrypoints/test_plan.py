@@ -12,7 +12,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.plan import fold, show
+from ranklaunch.plan import compact_text, show
 from ranklaunch.plan.model import as_json
 
 ENV = helpers.modelarts(3, 2, 1)
@@ -180,7 +180,7 @@ def test_ranks_that_differ_in_numbers_alone_are_one() -> None:
     ]
 )
 def test_folding(blocks: list[tuple[str, ...]], expected: list[tuple[str, ...]]) -> None:
-    assert list(fold.folded(blocks)) == expected
+    assert list(compact_text.folded(blocks)) == expected
 
 
 def test_what_is_of_this_machine_is_said_of_another_ones_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.adapters.launchers.shared import parsers, words
+from ranklaunch.adapters.launchers.shared import parsers, user_options
 from testbench.places import child
 
-PARSERS: dict[str, words.Parser] = {
+PARSERS: dict[str, user_options.Parser] = {
     "torch.distributed.run": parsers.TORCHRUN,
     "accelerate.commands.launch": parsers.ACCELERATE,
     "deepspeed.launcher.runner": parsers.DEEPSPEED,
@@ -73,7 +73,7 @@ def test_what_takes_the_place_of_the_program(module: str) -> None:
         pytest.skip(f"{module} is not installed")
     lists = [given for _, given in EXTRA[module]]
     assert read(module, lists)["programs"] == [program for program, _ in EXTRA[module]]
-    found = [words.positional(given, PARSERS[module].following) for given in lists]
+    found = [user_options.positional(given, PARSERS[module].following) for given in lists]
     assert ["PROGRAM" if word is None else word for word in found] == [program for program, _ in EXTRA[module]]
 
 

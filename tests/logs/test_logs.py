@@ -10,9 +10,9 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.command.logs import merging, reading
-from ranklaunch.command.logs.found import Folder
-from ranklaunch.command.logs.merging import Node
+from ranklaunch.logs import merging, reading
+from ranklaunch.logs.merging import Node
+from ranklaunch.logs.search import Folder
 
 DAY = 1_795_000_000_000_000  # microseconds since 1970
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.supervise.output import logs
-from ranklaunch.supervise.output.logs import COARSE_S, MOST_PARTS, Times
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.output import logs
+from ranklaunch.output.logs import COARSE_S, MOST_PARTS, Times
+from ranklaunch.output.pipe import Output
 from ranklaunch.system.loop import Loop
 
 

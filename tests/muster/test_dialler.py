@@ -14,9 +14,8 @@ from muster_helpers import CUT, HUB, KEY, Bench, Clock
 from muster_machines import FACTS, STAMP, muster, suspect
 
 from ranklaunch.fields import names
-from ranklaunch.muster import wire
+from ranklaunch.muster import liveness, wire
 from ranklaunch.muster.driver import Calls, MemberDriver
-from ranklaunch.muster.node_0 import gone
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import reading
 from testbench.waiting import DEADLINE_S
@@ -241,7 +240,7 @@ def test_why_a_node_that_says_too_much_is_not_with_node_0_is_said() -> None:
     ],
 )
 def test_an_error_without_a_number_has_words_too(error: OSError, why: str) -> None:
-    assert gone.words(error) == why
+    assert liveness.words(error) == why
 
 
 def test_what_is_said_of_a_word_comes_before_what_follows_from_the_next_message() -> None:

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 from muster_machines import EPOCH, FACTS, Bench, Peer, finish, suspect
 
-from ranklaunch.muster import events
+from ranklaunch.muster import events, liveness
 from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
-from ranklaunch.muster.node_0 import gone
 from ranklaunch.verdict import blame
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
@@ -399,10 +398,10 @@ def test_a_connection_that_breaks_and_is_opened_again_is_nothing() -> None:
     members = b.released(2)
     for _ in range(3):
         members[1].cut(RESET)
-        b.time.run(0.9 * gone.RESET_S)
+        b.time.run(0.9 * liveness.RESET_S)
         members[1] = b.member(1)
         assert members[1].types() == ["welcome", "release"]
-    b.time.run(gone.RESET_S + 0.3)
+    b.time.run(liveness.RESET_S + 0.3)
     assert b.hub.state == RUNNING
     assert b.said == []
     b.fails(members)
@@ -542,7 +541,7 @@ def test_whose_silence_it_is_is_waited_for_where_the_limit_is_short() -> None:
     b.time.run(1)
     assert b.hub.state == RUNNING
     members[1].send(type="ping", sent=0.0, heard=0)
-    b.time.run(gone.LOOK_S)
+    b.time.run(liveness.LOOK_S)
     assert b.hub.state == ENDING
     assert members[0].of("stop")[0]["judgement"]["reason"].startswith("node 2 (127.1.0.3) does not answer")
 
@@ -592,7 +591,7 @@ def test_each_break_has_a_second_of_its_own() -> None:
     again.cut()
     second = b.time.clock
     b.time.until(second + 5, lambda: b.hub.state == ENDING)
-    assert b.time.clock == second + gone.RETURN_S
+    assert b.time.clock == second + liveness.RETURN_S
 
 
 def test_a_timer_that_comes_too_early_ends_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from muster_machines import muster
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
-from ranklaunch.muster.secrets import secret
+from ranklaunch.muster.secret import secret
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.system.loop import Loop
 

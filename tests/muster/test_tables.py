@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import helpers
 import pytest
 
-from ranklaunch.muster import events, hub, member
-from ranklaunch.muster import words as of_words
+from ranklaunch.muster import connections, events, hub, member
+from ranklaunch.muster import topics as of_words
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, Heard, Key, Machine
-from ranklaunch.muster.node_0 import reception
 
 MACHINES = {"hub": (hub.Hub, hub.STATES, hub.TABLE), "member": (member.Member, member.STATES, member.TABLE)}
 PAGE = helpers.ROOT / "docs" / "muster.md"
@@ -73,7 +72,7 @@ def test_each_event_stands_in_a_table() -> None:
 def test_what_one_side_says_is_what_the_other_hears() -> None:
     """By the text of the modules."""
     for name, other in (("hub", member.TABLE), ("member", hub.TABLE)):
-        modules = (hub, reception, events, of_words) if name == "hub" else (member, events, of_words)
+        modules = (hub, connections, events, of_words) if name == "hub" else (member, events, of_words)
         text = "".join(map(inspect.getsource, modules))
         for kind in (key for key in other if isinstance(key, str)):
             assert f'"type": "{kind}"' in text or f'told("{kind}"' in text, kind

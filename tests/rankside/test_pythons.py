@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.ends import records
+from ranklaunch.env import settings
 from ranklaunch.files import rankside
-from ranklaunch.read import settings
-from ranklaunch.supervise.ranks.recorded import Records
+from ranklaunch.processes.records import Records
 
 pytestmark = [pytest.mark.processes, pytest.mark.one_python]
 

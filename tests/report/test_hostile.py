@@ -10,9 +10,9 @@ import helpers
 import pytest
 from left_behind import LeftBehind
 
-from ranklaunch.report import reading, told, whole
+from ranklaunch.report import assembly, node_events, reading
 from ranklaunch.report.formats import prom, text
-from ranklaunch.report.told import Told
+from ranklaunch.report.node_events import Told
 from testbench.judges import formats
 
 EVIL = "\x1b[2J\x1b]0;evil\x07</script>\u202e\x00 HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz"
@@ -35,7 +35,7 @@ def test_what_is_written_cannot_move_a_terminal_and_tells_no_secret(left: LeftBe
         "hang": {"signals": [EVIL], "suspects": [{"rank": 1, "node": 0, "why": EVIL, "file": EVIL}]},
     }  # fmt: skip
     (node.folder / "verdict.json").write_text(json.dumps(verdict))
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     whole_of_it = helpers.call("report", str(left.folder), "--format", "json").json
     formats.check("report", whole_of_it)
     found = [text.shown(report), prom.shown(report), *strings(whole_of_it)]
@@ -57,7 +57,7 @@ WRONG = (
 
 
 def test_of_very_many_steps_some_are_passed_over_and_the_last_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "MOST_ADDED", 1000)
+    monkeypatch.setattr(node_events, "MOST_ADDED", 1000)
     found = Told()
     for number in range(5000):
         found.feed(event(number, "steps", ranks=[[0, 99, 0, number, 0, 0.0]]))
@@ -82,7 +82,7 @@ def test_lines_that_are_no_events_are_counted() -> None:
 def test_events_with_other_values_than_theirs() -> None:
     values: tuple[object, ...] = (None, True, -1, 10**400, "", [], {}, [[1]], [[0, 10**9, 0, 1, 0, 0]], [[9, 0, 0, 1, 0, 0]], [["a"] * 6])
     names = ("kind", "what", "late", "clock_s", "name", "rank", "pid", "ranks", "seconds", "ago_s", "signal", "text", "since", "by")
-    for name in told._HEARD:
+    for name in node_events._HEARD:
         for value in values:
             found = Told()
             found.feed(event(100, name, **dict.fromkeys(names, value)))
@@ -93,7 +93,7 @@ def test_a_clock_that_cannot_be(left: LeftBehind) -> None:
     """As a node tells it that has written anything: times beyond the calendar's end."""
     for number in (0, 1):
         left.node(number).tell(0.0, "read").tell(1.0, "released", clock_s=1e300 if number else -1e300).ends(2.0, 3.0)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert 0 < report.began < report.ended < report.began + 10
     assert {node.clock_s for node in report.attempts[0].rounds[0].nodes} == {0.0}
 
@@ -108,7 +108,7 @@ def test_a_plan_with_other_values_than_its_own(left: LeftBehind) -> None:
     for odd in (None, True, -1, 1e300, "", "\x1b", [], {}, [[1]], {"a": 1}):
         for changed in changed_once(plan, odd):
             path.write_text(json.dumps(changed), encoding="utf-8")
-            assert len(whole.report(str(left.folder)).attempts) == 1
+            assert len(assembly.report(str(left.folder)).attempts) == 1
 
 
 def changed_once(value: object, odd: object) -> list[object]:
@@ -121,8 +121,8 @@ def changed_once(value: object, odd: object) -> list[object]:
 
 
 def test_of_very_many_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "MOST_NAMES", 100)
-    monkeypatch.setattr(told, "MOST", 20)
+    monkeypatch.setattr(node_events, "MOST_NAMES", 100)
+    monkeypatch.setattr(node_events, "MOST", 20)
     found = Told()
     for number in range(3000):
         for name in ("spawn", "first output", "exit", "wait", "hang", "trouble", "signal", "evidence"):
@@ -134,7 +134,7 @@ def test_of_very_many_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(map(len, (found.spawned, found.wrote, found.exits, found.steps))) == 100
     assert len(found.saved) <= 800
     steps = [seen.step for seen in found.steps[0].all()]
-    assert (steps[0], steps[-1], steps == sorted(steps), len(steps) <= told.MOST_STEPS + 1) == (0, 2999, True, True)
+    assert (steps[0], steps[-1], steps == sorted(steps), len(steps) <= node_events.MOST_STEPS + 1) == (0, 2999, True, True)
 
 
 def test_of_files_too_large_the_beginning_and_the_end_are_read(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_of_files_too_large_the_beginning_and_the_end_are_read(left: LeftBehind,
         file.writelines(event(500_000 + number, "first output", name=f"rank {number}") + b"\n" for number in range(3000))
     node.ends(9.0, 10.0).verdict()
     monkeypatch.setattr(reading, "EVENTS", 256 * 1024)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.attempts[0].rounds[0].released is not None, report.attempts[0].rounds[0].ended is not None) == (
         "succeeded", True, True,
     )  # fmt: skip
@@ -160,6 +160,6 @@ def test_what_is_no_file_is_not_waited_for(left: LeftBehind, tmp_path: Path) -> 
     (other / "plan.json").symlink_to("/dev/zero")
     (other / "verdict.json").mkdir()
     (left.folder / "again").symlink_to(left.folder)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert report.outcome == "succeeded"
     assert sum("a FIFO" in each or "a link" in each or "a folder" in each for each in report.troubles) == 3

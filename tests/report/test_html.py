@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import reports
 
-from ranklaunch.report import whole
+from ranklaunch.report import assembly
 from ranklaunch.report.formats import html
 from ranklaunch.report.formats.page import axis, markup
 
@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", reports.JOBS)
 def test_a_page_says_what_there_is_to_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Page(html.shown(whole.report(str(reports.made(name, tmp_path, monkeypatch)))))
+    page = Page(html.shown(assembly.report(str(reports.made(name, tmp_path, monkeypatch)))))
     assert [words for words in reports.SAID[name] if words not in page.text] == []
 
 

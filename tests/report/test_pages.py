@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import reports
 
-from ranklaunch.report import whole
+from ranklaunch.report import assembly
 from ranklaunch.report.formats import html
 
 pytestmark = [pytest.mark.launchers, pytest.mark.processes, pytest.mark.one_python]
@@ -47,7 +47,7 @@ def axe() -> Any:
 
 @pytest.mark.parametrize("name", [*reports.JOBS, "large"])
 def test_pages_are_whole_and_can_be_used(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any, axe: Any) -> None:
-    report = reports.large(64, 8) if name == "large" else whole.report(str(reports.made(name, tmp_path, monkeypatch)))
+    report = reports.large(64, 8) if name == "large" else assembly.report(str(reports.made(name, tmp_path, monkeypatch)))
     file = tmp_path / "report.html"
     file.write_text(html.shown(report), encoding="utf-8")
     for width, scheme in WIDTHS.values():

@@ -8,7 +8,7 @@ from typing import Any
 import helpers
 from left_behind import BEGAN, LeftBehind, OnNode
 
-from ranklaunch.report import whole
+from ranklaunch.report import assembly
 from ranklaunch.report.formats import html, text
 from testbench.judges import formats
 
@@ -38,7 +38,7 @@ def raises(
 
 
 def block(left: LeftBehind) -> list[str]:
-    lines = text.shown(whole.report(str(left.folder))).splitlines()
+    lines = text.shown(assembly.report(str(left.folder))).splitlines()
     begin = lines.index("exceptions:")
     return lines[begin : lines.index("", begin)]
 
@@ -65,7 +65,7 @@ def test_who_raised_and_when(left: LeftBehind) -> None:
         "  torchrun (pid 90) on node 0, 14:13:23: ValueError: failed at train.py:88 in step; caused by KeyError: 'loss'",
         "  (written down by the processes themselves; an exception explains an end only together with its exit code)",
     ]
-    page = html.shown(whole.report(str(left.folder)))
+    page = html.shown(assembly.report(str(left.folder)))
     assert all(each in page for each in ("Exceptions</h2>", "ValueError: loss is nan", "caused by KeyError", "ranks 0-2, first"))
     found = helpers.call("report", str(left.folder), "--format", "json").json
     formats.check("report", found)

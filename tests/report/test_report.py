@@ -13,7 +13,7 @@ import pytest
 from left_behind import BEGAN, LeftBehind, culprit
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.report import model, verdicts, whole
+from ranklaunch.report import assembly, model, verdicts
 from ranklaunch.report.formats import html, prom, text, words
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
@@ -39,7 +39,7 @@ def succeeded(left: LeftBehind) -> None:
 
 
 def shown(folder: Path) -> str:
-    return text.shown(whole.report(str(folder)))
+    return text.shown(assembly.report(str(folder)))
 
 
 def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,22 +56,22 @@ def test_of_a_search_its_own_end_is_told(left: LeftBehind, monkeypatch: pytest.M
     shutil.copy(experiment / "logs" / "attempt_1" / "verdict.json", experiment)
     (experiment / folders.COMMAND).touch()
     shutil.copytree(experiment, experiment.with_name("z2_mbs2"))
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason) == ("failed", 7, "none of 3 configurations worked")
     assert any("tune: a search's experiments are left out" in trouble for trouble in report.troubles)
-    assert whole.report(str(left.folder / "run")).exit_code == 0
+    assert assembly.report(str(left.folder / "run")).exit_code == 0
     with pytest.raises(ConfigError, match=f"experiments of a search, each a job of its own; name one of them, such as {experiment}"):
-        whole.report(str(experiment.parent))
+        assembly.report(str(experiment.parent))
 
 
 def test_attempts_that_have_another_job_name_are_told_of(left: LeftBehind) -> None:
     for attempt in (1, 2):
         node = left.node(0, attempt).starts(10.0 * attempt, 10.0 * attempt + 1, 10.0 * attempt + 2)
         node.ends(10.0 * attempt + 3, 10.0 * attempt + 4, "failed", 1, "rank 0").verdict("failed", 1, "rank 0 exited with code 1")
-    assert not any("job name" in trouble for trouble in whole.report(str(left.folder)).troubles)
+    assert not any("job name" in trouble for trouble in assembly.report(str(left.folder)).troubles)
     plan = left.folder / "node_0" / "attempt_1" / "plan.json"
     plan.write_text(plan.read_text().replace('"bert"', '"gpt"'))
-    troubles = whole.report(str(left.folder)).troubles
+    troubles = assembly.report(str(left.folder)).troubles
     assert any(trouble.startswith("attempt 1 has another job name (gpt), and may be of another job") for trouble in troubles)
 
 
@@ -79,7 +79,7 @@ def test_a_success(left: LeftBehind) -> None:
     succeeded(left)
     for path in left.folder.rglob("events.jsonl"):
         assert [wrong for line in path.read_text().splitlines() for wrong in misfits(json.loads(line))] == []
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason, report.culprit, report.troubles) == ("succeeded", 0, "all is well", None, ())
     assert (report.job.name, report.job.method, [node.host for node in report.job.nodes]) == ("bert", "spawn", ["h0", "h1"])
     (attempt,) = report.attempts
@@ -102,7 +102,7 @@ def test_a_failure_says_who_why_and_what_to_do(left: LeftBehind) -> None:
     (node.folder / "rank_1.log").write_text("one\ntwo\nModuleNotFoundError: No module named 'x'\n")
     last = ("Traceback ...", "ModuleNotFoundError: No module named 'x'")
     node.verdict("failed", 1, "rank 1 exited with code 1", culprit=culprit(1, host="h0", last_lines=last, error=IMPORT))
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert report.culprit
     assert (report.culprit.log, report.tails[0].lines[:2]) == ("node_0/attempt_1/rank_1.log", ("one", "two"))
     screen = shown(left.folder)
@@ -141,7 +141,7 @@ def test_rounds_before_are_told(left: LeftBehind, set_by: float) -> None:
 def test_the_rounds_that_a_verdict_alone_tells(tmp_path: Path) -> None:
     restarts = [{"round": number, "reason": f"loss {number}", "decision": "again", "lost_s": 5.0} for number in (0, 1)]
     (tmp_path / "verdict.json").write_text(json.dumps({"outcome": "failed", "exit_code": 1, "reason": "it died", "restarts": restarts}))
-    report = whole.report(str(tmp_path / "verdict.json"))
+    report = assembly.report(str(tmp_path / "verdict.json"))
     assert [(each.number, each.outcome, each.reason) for each in report.attempts[0].rounds] == [
         (0, "failed", "loss 0"), (1, "failed", "loss 1"), (2, "failed", "it died"),
     ]  # fmt: skip
@@ -161,7 +161,7 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     rules = [{"rule": "own-decision", "says": "ranklaunch ended the job: failed", "of": {"node": 0, "rank": None, "file": "", "line": 0}}]
     ended = node.ends(41.0, 42.0, "failed", 75, "the job hangs")
     ended.verdict("failed", 75, "the job hangs", hang=hang, suspect_host=host, because=rules)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     (told,) = report.attempts[0].hangs
     assert (told.since, told.signals, told.text) == (BEGAN + 6, ("output", "CPU"), "the job hangs; rank 1: stopped")
     assert [each.ranks for each in report.attempts[0].stacks] == [(0,), (1,)]
@@ -178,7 +178,7 @@ def test_a_node_that_had_succeeded_before_others_were_stopped(left: LeftBehind) 
     node_0 = left.node(0).starts(0.0, 1.0, 2.0).ends(5.0, 6.0, "succeeded", 0)
     node_0.verdict("succeeded", 0, "all 2 ranks of node 0 succeeded; SIGTERM came while the other nodes were still running")
     left.node(1).starts(0.0, 1.0, 2.0).ends(40.0, 41.0, "stopped", 143).verdict("stopped", 143, "node 1 (h1): stopped by SIGTERM")
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.reason) == ("stopped", 143, "node 1 (h1): stopped by SIGTERM")
 
 
@@ -218,7 +218,7 @@ def test_a_second_cause_is_told_by_its_own_words_apart_from_victims(left: LeftBe
     lost = KnownError("gloo-peer-connection-lost", "consequence", "Connection closed by peer", "", "", "")
     failures = (culprit(2, error=second), culprit(3, error=lost), culprit(0, error=cause))
     left.node().starts(0.0, 1.0, 2.0).ends(5.0, 6.0, "failed", 1).verdict("failed", 1, culprit=culprit(1, error=cause), failures=failures)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     screen = text.shown(report).splitlines()
     assert "  a second cause: rank 2 on node 0, exit code 1: FileNotFoundError: /data/x" in screen
     assert "  failed too: rank 3 on node 0, rank 0 on node 0" in screen
@@ -232,7 +232,7 @@ def test_killed_in_the_middle(left: LeftBehind) -> None:
     node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3).steps(9.0, 7)
     with (node.folder / "events.jsonl").open("a") as file:
         file.write('{"event": "steps", "monot')
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, report.accounting.interruptions) == ("unfinished", None, 0)
     assert report.ended == pytest.approx(BEGAN + 9)
     assert report.troubles == ("node_0/attempt_1: 1 line of events.jsonl is no event, and left out",)
@@ -245,7 +245,7 @@ def test_what_nodes_do_not_have_in_common(left: LeftBehind) -> None:
     plan = json.loads(path.read_text())
     plan["muster"]["facts"]["torch"] = "2.8.0"
     path.write_text(json.dumps(plan))
-    (found,) = whole.report(str(left.folder)).differences
+    (found,) = assembly.report(str(left.folder)).differences
     assert (found.name, found.values) == ("torch", (("", (0,)), ("2.8.0", (1,))))
     assert "  torch: (nothing) on node 0; 2.8.0 on node 1" in shown(left.folder).splitlines()
 
@@ -260,7 +260,7 @@ def test_what_steers_ranks_is_not_missed_of_a_node_that_starts_none(left: LeftBe
         plan["muster"]["facts"].pop("arguments")
         plan["muster"]["facts"].update(facts)
         path.write_text(json.dumps(plan))
-    assert whole.report(str(left.folder)).differences == ()
+    assert assembly.report(str(left.folder)).differences == ()
 
 
 def test_a_node_that_stopped_telling(left: LeftBehind) -> None:
@@ -276,7 +276,7 @@ def test_what_may_not_be_read_is_told_and_nothing_is_concluded_from_it(left: Lef
         left.node(number, restart=1).starts(5.0, 6.0, 7.0).ends(8.0, 9.0, "failed", 1).verdict("failed", 1, "it died")
         left.node(number, attempt=2).starts(20.0, 21.0, 22.0).ends(23.0, 24.0).verdict()
     helpers.refuse(monkeypatch, left.folder / "node_1" / "attempt_2")
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert report.troubles == ("node_1/attempt_2: Permission denied",)
     assert [each.state for each in report.attempts[1].rounds[0].nodes] == ["ended", "unread"]
     assert (report.differences, report.attempts[1].missing) == ((), ())
@@ -292,7 +292,7 @@ def test_a_folder_that_may_not_be_read(left: LeftBehind, monkeypatch: pytest.Mon
         left.node(number).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1)
         left.node(number, restart=1).starts(5.0, 6.0, 7.0).ends(8.0, 9.0, "failed", 1).verdict("failed", 1, "it died")
     helpers.refuse(monkeypatch, left.folder / below)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert report.troubles == (f"{below}: Permission denied",)
     assert "stopped telling" not in shown(left.folder)
 
@@ -301,7 +301,7 @@ def test_a_log_folder_that_may_not_be_read(left: LeftBehind, monkeypatch: pytest
     succeeded(left)
     helpers.refuse(monkeypatch, left.folder)
     with pytest.raises(ConfigError) as refused:
-        whole.report(str(left.folder))
+        assembly.report(str(left.folder))
     assert refused.value.problems == (f"{left.folder}: Permission denied",)
 
 
@@ -311,11 +311,11 @@ def test_an_attempt_of_which_nothing_may_be_read(left: LeftBehind, monkeypatch: 
         path.unlink(missing_ok=True)
         os.mkfifo(path)  # which is not read, as what may not be
     with pytest.raises(ConfigError) as refused:
-        whole.report(str(left.folder))
+        assembly.report(str(left.folder))
     assert refused.value.problems[0] == f"{left.folder}: nothing of the job can be read"
     helpers.refuse(monkeypatch, folder)
     with pytest.raises(ConfigError) as refused:
-        whole.report(str(left.folder))
+        assembly.report(str(left.folder))
     assert refused.value.problems[1:] == (f"{folder.relative_to(left.folder)}: Permission denied",)
 
 
@@ -366,7 +366,7 @@ def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None
         (copied, [1, 2], [0, 1], "failed"),
         (tmp_path / "logs", [1, 2], [0, 1], "failed"),
     ):
-        report = whole.report(str(folder))
+        report = assembly.report(str(folder))
         found = [node.node for node in report.attempts[0].rounds[0].nodes]
         assert ([each.number for each in report.attempts], found, report.outcome) == (attempts, nodes, outcome), folder
 
@@ -375,14 +375,14 @@ def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None
 def test_a_file_that_is_no_verdict_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "README.md").write_text(text)
     with pytest.raises(ConfigError, match=r"README\.md: no verdict; expected a log folder of ranklaunch.*; ranklaunch explain "):
-        whole.report(str(tmp_path / "README.md"))
+        assembly.report(str(tmp_path / "README.md"))
 
 
 def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:
     for name, reason in (("old", "one"), ("new", "two")):
         left.folder = tmp_path / "logs" / f"job_{name}"
         left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1).verdict("failed", 1, reason)
-    report = whole.report(str(tmp_path / "logs"))
+    report = assembly.report(str(tmp_path / "logs"))
     assert (report.reason, report.other_jobs) == ("two", ("job_old",))
 
 
@@ -409,11 +409,11 @@ def test_a_start_that_failed_before_there_was_a_plan_is_no_attempt_of_the_job(le
     left.at = 100.0
     for number in (0, 1):
         left.node(number).starts(100.0, 101.0, 102.0).tell(103.0, "done").ends(104.0, 105.0).verdict()
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, len(report.attempts)) == ("succeeded", 1)
     assert any("attempt_1: a start that failed before there was a plan is no attempt of this job" in each for each in report.troubles)
     refused_before_a_plan(left, 2, 200.0)
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.outcome, report.exit_code, len(report.attempts)) == ("failed", 78, 2)
 
 
@@ -424,7 +424,7 @@ def test_a_node_that_comes_anew_while_the_others_end_does_not_decide(left: LeftB
     again = left.node(1, attempt=2)
     again.tell(35.0, "read", platform="local", method="spawn", why="", attempt=2, container_s=None)
     again.ends(36.0, 37.0, "failed", 75).verdict("failed", 75, "node 1 came when the job had already started without it")
-    report = whole.report(str(left.folder))
+    report = assembly.report(str(left.folder))
     assert (report.exit_code, report.reason) == (137, "rank 3 was killed")
 
 
@@ -444,7 +444,7 @@ def test_formats(left: LeftBehind, tmp_path: Path) -> None:
     assert (tmp_path / "out.txt").read_text() == shown(left.folder)
     wrong = helpers.call("report", str(left.folder), "--format", "jsn")
     assert (wrong.code, "did you mean 'json'?" in wrong.err) == (2, True)
-    lines = prom.shown(whole.report(str(left.folder))).splitlines()
+    lines = prom.shown(assembly.report(str(left.folder))).splitlines()
     assert lines[-1] == "# EOF"
     assert 'ranklaunch_report_bucket_seconds{job="bert",bucket="productive"} 13' in lines
     families = [line.split()[2] for line in lines if line.startswith("# TYPE ")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import reports
 
-from ranklaunch.report import whole
+from ranklaunch.report import assembly
 from ranklaunch.report.formats import trace
 from ranklaunch.report.model import Report
 
@@ -48,11 +48,11 @@ def judged(found: list[Event]) -> None:
 
 @pytest.mark.parametrize("name", reports.JOBS)
 def test_events_have_their_form(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged(events(whole.report(str(reports.made(name, tmp_path, monkeypatch)))))
+    judged(events(assembly.report(str(reports.made(name, tmp_path, monkeypatch)))))
 
 
 def test_rounds_follow_each_other_on_the_threads_of_their_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = events(whole.report(str(reports.made("restarts", tmp_path, monkeypatch))))
+    found = events(assembly.report(str(reports.made("restarts", tmp_path, monkeypatch))))
     names = {event["tid"]: event["args"]["name"] for event in found if event["name"] == "thread_name"}
     lives = [
         (each["ts"], each["dur"], each["args"]["restart"]) for each in found if each["name"] == "rank 3" and names[each["tid"]] == "rank 3"

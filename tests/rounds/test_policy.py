@@ -9,8 +9,8 @@ import helpers
 import pytest
 
 from ranklaunch.errors import WaitError
-from ranklaunch.rounds import progress
-from ranklaunch.rounds.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
+from ranklaunch.restarts import progress
+from ranklaunch.restarts.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 
-from ranklaunch.supervise.output.aborted import WithoutStacks
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.output.abort_stacks import WithoutStacks
+from ranklaunch.output.pipe import Output
 
 CODE = "import threading, time, os; threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); os.abort()"
 

@@ -22,17 +22,16 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.command import asking
+from ranklaunch.control import client, server
+from ranklaunch.control.all_nodes import ANSWER_S
+from ranklaunch.control.desk import Asked, Desk
+from ranklaunch.control.server import Counter
+from ranklaunch.control.stacks import Stacked
 from ranklaunch.entrypoints import save, stacks, status
 from ranklaunch.errors import WaitError
-from ranklaunch.evidence.gathered import Gathered, OfRank
+from ranklaunch.evidence.all_nodes import Gathered, OfRank
 from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.supervise.desk import counter
-from ranklaunch.supervise.desk.circle import ANSWER_S
-from ranklaunch.supervise.desk.counter import Counter
-from ranklaunch.supervise.desk.desk import Asked, Desk
-from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.users import as_user, needs_root, open_to_all
@@ -482,7 +481,7 @@ def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -
     assert os.stat(os.path.dirname(asked.path)).st_mode & 0o777 == 0o700
     assert os.stat(asked.path).st_mode & 0o777 == 0o600
     (tmp_path / "plan.json").write_text(json.dumps({"socket": asked.path}))
-    assert [*asking._sockets(str(tmp_path))] == [asked.path]
+    assert [*client._sockets(str(tmp_path))] == [asked.path]
     asked.close()
     assert not os.path.exists(os.path.dirname(asked.path))
 
@@ -499,7 +498,7 @@ def test_a_private_folder_that_others_change(change: Callable[[Path], object]) -
 
 def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr(counter.tempfile, "mkdtemp", made.append)
+    monkeypatch.setattr(server.tempfile, "mkdtemp", made.append)
     with pytest.raises(FileNotFoundError):
         Counter(str(tmp_path / "gone"), "node_0.sock", Loop(), lambda question, answer: answer({}))
     assert made == []
@@ -551,13 +550,13 @@ def test_an_attempt_that_ends_before_it_answers_is_not_waited_for() -> None:
 
 def test_who_does_not_answer_is_said_to_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its socket takes questions all the same."""
-    monkeypatch.setattr(asking, "ANSWER_S", 0.2)
+    monkeypatch.setattr(client, "ANSWER_S", 0.2)
     (tmp_path / "attempt_1").mkdir()
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "attempt_1" / "node_0.sock"))
         mute.listen()
         with pytest.raises(WaitError, match=r"has not answered for 0\.2 s: its ranklaunch is stopped, or waits for a file system"):
-            asking.ask(str(tmp_path), {}, {"do": "status"})
+            client.ask(str(tmp_path), {}, {"do": "status"})
 
 
 WATCHED = {**ANSWER, "time": "2026-11-29T19:50:10.000+00:00", "ranks": [{**RANK, "last_output_s": 48.0}]}

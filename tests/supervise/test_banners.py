@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ranklaunch.supervise.waits import banners
-from ranklaunch.supervise.waits.banners import Banners
+from ranklaunch.supervise.waits import ssh_banners
+from ranklaunch.supervise.waits.ssh_banners import Banners
 from ranklaunch.system.loop import Loop
 from testbench.waiting import DEADLINE_S, free_port
 
@@ -118,7 +118,7 @@ def test_a_server_of_another_kind_is_named_until_it_is_one(loop: Loop, serve: Se
 
 
 def test_a_silent_server_is_not_waited_for_for_ever(loop: Loop, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banners, "ANSWER_S", 0.2)
+    monkeypatch.setattr(ssh_banners, "ANSWER_S", 0.2)
     silent = serve(None, SSH)
     found = Banners([silent], loop)
     wait(loop, lambda: found.missing() == f"{silent} (no SSH banner)")
@@ -134,7 +134,7 @@ def test_a_name_that_does_not_resolve_is_named(loop: Loop) -> None:
 
 
 def test_more_servers_than_are_asked_at_once(loop: Loop, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banners, "AT_ONCE", 2)
+    monkeypatch.setattr(ssh_banners, "AT_ONCE", 2)
     found = Banners([serve(SSH) for _ in range(7)], loop)
     wait(loop, lambda: not found.missing())
     found.close()
@@ -147,6 +147,6 @@ def test_closed_while_it_asks(loop: Loop, serve: Serve) -> None:
     found.close()
     before = found.missing()
     passed: list[bool] = []
-    loop.after(3 * banners.RETRY_S, lambda: passed.append(True))
+    loop.after(3 * ssh_banners.RETRY_S, lambda: passed.append(True))
     wait(loop, lambda: bool(passed))
     assert found.missing() == before

@@ -18,8 +18,8 @@ from typing import NoReturn
 
 import pytest
 
-from ranklaunch.supervise.output import console
-from ranklaunch.supervise.output.console import HIGH, LOW, Console
+from ranklaunch.output import console
+from ranklaunch.output.console import HIGH, LOW, Console
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter

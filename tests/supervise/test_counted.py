@@ -13,9 +13,9 @@ import pytest
 
 from ranklaunch.adapters.launchers import started
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.ranks import counted
-from ranklaunch.supervise.ranks.below import Announced, Watcher
-from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
+from ranklaunch.processes import rank_count
+from ranklaunch.processes.child import LAUNCHER, RANK, Child, Success
+from ranklaunch.processes.child_ranks import Announced, Watcher
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.tree import Identity
 
@@ -41,7 +41,7 @@ def said(found: Plan, files: int, most_ranks: int = 0) -> Success:
         path.touch()
     child = Child(found.processes[0], Identity(1, 1), LAUNCHER, helpers.launcher(found))
     child.most_ranks = most_ranks
-    return counted.success(found, [child])
+    return rank_count.success(found, [child])
 
 
 @pytest.mark.parametrize("method", FILES)
@@ -81,12 +81,12 @@ def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: P
     children: Any = [
         SimpleNamespace(process=process, role=RANK, most_ranks=0, launcher=started(process, found)) for process in found.processes
     ]
-    assert counted.success(found, children) == Success(f"{text} succeeded")
+    assert rank_count.success(found, children) == Success(f"{text} succeeded")
 
 
 def test_whether_mpiruns_ranks_ran_is_not_known_where_it_may_start_fewer(tmp_path: Path) -> None:
     found = plan(tmp_path, "mpirun", RANKLAUNCH_FEWER_RANKS="true")
-    assert counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, helpers.launcher(found))]) == Success(
+    assert rank_count.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, helpers.launcher(found))]) == Success(
         "mpirun succeeded; 0 of 2 ranks were seen, and whether the others ran is not known", 2
     )
 
@@ -96,7 +96,7 @@ def unannounced(found: Plan, *argv: str) -> Success:
     process = replace(found.processes[0], argv=argv) if argv else found.processes[0]
     child = Child(process, Identity(1, 1), LAUNCHER, started(process, found))
     child.below = Announced(Watcher(Loop(), print), child.launcher.STARTS, [0, 1]) if child.launcher.STARTS else None
-    return counted.success(found, [child])
+    return rank_count.success(found, [child])
 
 
 def test_a_launcher_that_was_killed_before_it_started_ranks(tmp_path: Path) -> None:
@@ -124,5 +124,5 @@ def test_what_the_launcher_had_started_tells_that_it_has_ended(tmp_path: Path, w
         proof.write_text(written)
     found = plan(tmp_path, "spawn")
     launcher = Mock(proof=str(proof), DEPTH=0, CARRIERS=())
-    success = counted.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, launcher)])
+    success = rank_count.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, launcher)])
     assert (success.code, bool(success.fewer)) == (code, code == 137)

@@ -13,14 +13,14 @@ import pytest
 
 from ranklaunch import spans
 from ranklaunch.errors import ConfigError
+from ranklaunch.output import dedupe
+from ranklaunch.output.console import OF_RANKS, Terminal, colourful
+from ranklaunch.output.console_filter import Crowd
+from ranklaunch.output.dedupe import MOST_S, QUIET_S, Alike
+from ranklaunch.output.logs import Logs
+from ranklaunch.output.pipe import Output
 from ranklaunch.plan.model import Console, as_json
 from ranklaunch.plan.show import as_text
-from ranklaunch.supervise.output import alike
-from ranklaunch.supervise.output.alike import MOST_S, QUIET_S, Alike
-from ranklaunch.supervise.output.console import OF_RANKS, Terminal, colourful
-from ranklaunch.supervise.output.crowd import Crowd
-from ranklaunch.supervise.output.logs import Logs
-from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from testbench.judges import formats
@@ -145,11 +145,11 @@ def test_those_who_come_one_after_the_other_are_waited_for_until_a_limit() -> No
 
 
 def test_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "MOST_COST", 100_000)
+    monkeypatch.setattr(dedupe, "MOST_COST", 100_000)
     shown = Shown(Console(merge=True), 2)
     for i in range(2000):
         shown.outputs[0].feed(b"%d\n" % i)
-    assert 2000 - 100_000 // alike.OF_LINE - 1 <= shown.data.count(b"\n") < 2000
+    assert 2000 - 100_000 // dedupe.OF_LINE - 1 <= shown.data.count(b"\n") < 2000
     assert shown.lines == [f"[rank 0] {i}" for i in range(2000)]
 
 

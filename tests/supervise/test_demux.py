@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranklaunch.adapters.launchers.mpirun import TAGGED
-from ranklaunch.supervise.output.demux import OWN_RULE, Demux, Errors
-from ranklaunch.supervise.output.pipe import TAIL, Output
+from ranklaunch.output.demux import OWN_RULE, Demux, Errors
+from ranklaunch.output.pipe import TAIL, Output
 
 RANKS = 3
 TAG = {"4": b"[1,%d]<std%s>:", "5": b"[1,%d]<std%s>: "}

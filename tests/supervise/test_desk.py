@@ -17,10 +17,10 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.control.desk import Desk
+from ranklaunch.control.server import MOST_ASKED, Counter
+from ranklaunch.control.stops import Stops
 from ranklaunch.entrypoints import save
-from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
-from ranklaunch.supervise.desk.desk import Desk
-from ranklaunch.supervise.desk.stops import Stops
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict

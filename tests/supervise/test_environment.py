@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ranklaunch.read.settings import RANK_HEAD
-from ranklaunch.supervise.ranks.start import MARK
+from ranklaunch.env.settings import RANK_HEAD
+from ranklaunch.processes.start import MARK
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged

@@ -14,7 +14,7 @@ import pytest
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Process
-from ranklaunch.supervise.ranks import start
+from ranklaunch.processes import start
 from ranklaunch.system import memory, signals
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter

@@ -12,8 +12,8 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.supervise import closing
-from ranklaunch.supervise.output.pipe import TAIL, Output
+from ranklaunch.output.pipe import TAIL, Output
+from ranklaunch.supervise import teardown
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, Verdict
 from testbench.jobs.job import Job, Starter, codes
@@ -192,7 +192,7 @@ def shows(node: int, culprit: int | None, *, lost: Sequence[int] = (), agreed: b
     plan = helpers.plan(helpers.local(nodes, index=node), method="spawn")
     who = Culprit(culprit, None, None, 1, None, False, (), "x") if culprit is not None else None
     verdict = Verdict("failed", 1, "", who, (), "", "")
-    return closing.shows_all(plan, verdict, [Suspect(each, 0.0, "failed", 1, "") for each in lost], agreed)
+    return teardown.shows_all(plan, verdict, [Suspect(each, 0.0, "failed", 1, "") for each in lost], agreed)
 
 
 @helpers.for_each(

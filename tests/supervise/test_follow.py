@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ranklaunch.supervise.output import follow, pipe
-from ranklaunch.supervise.output.follow import Follower
-from ranklaunch.supervise.output.pipe import READ, TAIL, Output
+from ranklaunch.output import follow, pipe
+from ranklaunch.output.follow import Follower
+from ranklaunch.output.pipe import READ, TAIL, Output
 from ranklaunch.system.loop import Loop
 
 PATTERN = r".*/([0-9]+)/std(?:out|err)\.log"

@@ -17,10 +17,10 @@ from helpers import for_each
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.diagnose.excerpt import last_lines
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise import closing, judge, words
+from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
+from ranklaunch.processes.child_ranks import Below, Watched
+from ranklaunch.supervise import diagnosis, judge, teardown
 from ranklaunch.supervise.judge import Circumstances, Ending
-from ranklaunch.supervise.ranks.below import Below, Watched
-from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
@@ -126,8 +126,8 @@ def test_a_culprit_is_no_victim() -> None:
 def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status: int, waits: bool) -> None:
     child = Child(helpers.plan(helpers.local(), method="spawn").processes[0], tree.identify(os.getpid()), role)
     child.end = End(status, 1.0)
-    assert closing.failure(child)
-    assert closing.may_be_stopped(child) == waits
+    assert teardown.failure(child)
+    assert teardown.may_be_stopped(child) == waits
 
 
 @for_each(
@@ -139,14 +139,14 @@ def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status
     }
 )
 def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
-    known = words.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
+    known = diagnosis.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
     assert known
     assert known.line == "OSError: [Errno 5] Input/output error"
 
 
 def test_that_mpirun_has_lost_the_words_explains_more_than_that_a_rank_lost_its_peer() -> None:
     """As of a rank on one of two hosts that calls MPI_Abort without a word."""
-    known = words.known(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
+    known = diagnosis.known(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
     assert known
     assert known.name == "mpi-words-lost"
 
@@ -188,14 +188,14 @@ def test_what_is_short_or_is_no_traceback_stays() -> None:
 
 def test_a_remedy_tells_the_settings_that_it_is_about() -> None:
     plan = helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_MASTER_PORT": "29501"})
-    error = words.known(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
+    error = diagnosis.known(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
     assert error
     assert error.remedy.endswith("(--master-port). Now: master_port 29501 (RANKLAUNCH_MASTER_PORT).")
     assert "again: to start the job anew may be enough" in blame.advice(replace(Culprit(0, 1, 7, 1, None, False, ()), error=error))
 
 
 def test_another_host_is_named_where_this_one_is_at_fault() -> None:
-    error = words.known(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
+    error = diagnosis.known(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
     assert error
     culprit = Culprit(1, 9, 7, 1, None, False, (), host="n7", error=error)
     assert [*blame.advice(culprit)][-1] == "again: start the job on other hosts, without n7"
@@ -208,7 +208,7 @@ def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: 
     (tmp_path / "own.json").write_text(json.dumps({"family": "Ours", "entry": [entry]}))
     plan = replace(helpers.plan({}), known_errors=str(tmp_path))
     for _ in range(2):
-        error = words.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
+        error = diagnosis.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
         assert error
         assert error.name == name
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ranklaunch.ends.collect import memory_kills
 from ranklaunch.ends.model import DIES_S, MemoryKills
-from ranklaunch.supervise.ends.collect import memory_kills
 from ranklaunch.system import memory
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.memory import LOOK_S, Kills, Memory

@@ -11,8 +11,8 @@ import pytest
 from helpers import plan
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.processes.start import MARK, marked
 from ranklaunch.supervise import nested
-from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.system import tree
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import RANKLAUNCH, Starter

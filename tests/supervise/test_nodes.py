@@ -16,7 +16,7 @@ import helpers
 import pytest
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.muster.node_0 import gone
+from ranklaunch.muster import liveness
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, code_of, codes
 from testbench.places import child
@@ -454,7 +454,7 @@ def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: 
     jobs, may_end = saving(as_process, tmp_path, signal.SIGINT)
     jobs[0].send(signal.SIGINT)
     assert code_of(jobs[0]) == 130
-    time.sleep(2 * gone.RETURN_S)  # a node 0 that has said nothing is given up then
+    time.sleep(2 * liveness.RETURN_S)  # a node 0 that has said nothing is given up then
     may_end.touch()
     assert check_same(jobs, 130)["reason"] == "node 0 (127.0.0.1): stopped by SIGINT"
     assert "saved" in jobs[1].out.text
@@ -465,7 +465,7 @@ def test_a_node_0_that_is_lost_while_all_stop_is_not_why(as_process: Starter, tm
     os.kill(jobs[0].supervisor, signal.SIGKILL)
     os.kill(jobs[0].pid, signal.SIGKILL)
     jobs[0].end_killed()
-    time.sleep(2 * gone.RETURN_S)  # then it is given up
+    time.sleep(2 * liveness.RETURN_S)  # then it is given up
     may_end.touch()
     assert jobs[1].end() == 143
     assert verdict(jobs[1])["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.processes.orphans import Leftovers, apart_from
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.ranks.left import Leftovers, apart_from
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.hearing import is_pending

@@ -10,7 +10,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.supervise.output.pipe import BAR_S, LONGEST_LINE, Output
+from ranklaunch.output.pipe import BAR_S, LONGEST_LINE, Output
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter
 from testbench.jobs.streams import tagged

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.report import whole
+from ranklaunch.report import assembly
 from ranklaunch.report.formats import html
 from ranklaunch.report.model import BUCKETS, Report
 from testbench.jobs.job import Starter
@@ -23,7 +23,7 @@ def told(report: Report, name: str) -> float:
 def test_buckets_are_what_the_trainer_says(as_process: Starter, tmp_path: Path) -> None:
     job = as_process.spawn(2, child("paced.py"), tmp_path / "when", env={"RANKLAUNCH_MAX_RESTARTS": "1"})
     assert job.end() == 0
-    report = whole.report(str(job.attempt))
+    report = assembly.report(str(job.attempt))
     one, two = (json.loads(Path(f"{tmp_path}/when.{number}.1").read_text()) for number in (0, 1))
     (attempt,) = report.attempts
     first, second = attempt.rounds

@@ -14,7 +14,7 @@ import pytest
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Process
-from ranklaunch.supervise.given import After
+from ranklaunch.supervise.context import After
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.system.loop import Loop
 
@@ -72,7 +72,7 @@ def test_a_wait_in_vain_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("code", "said"), [('echo "$@" of $WHOSE', "-L of the job\n"), ("echo half; kill -STOP $$", "")])
 def test_a_tool_has_what_processes_get_and_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
     if not said:
-        monkeypatch.setattr("ranklaunch.supervise.watching.tool.LIMIT_S", 0.2)
+        monkeypatch.setattr("ranklaunch.hangs.device_tool.LIMIT_S", 0.2)
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{code}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     begun = phases(Nodes(), {"PATH": str(tmp_path), "WHOSE": "the job"})

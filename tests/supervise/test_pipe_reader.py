@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from ranklaunch.supervise.ends import collect
-from ranklaunch.supervise.output import pipe
-from ranklaunch.supervise.output.pipe import Output, PipeReader, hold_up
+from ranklaunch.ends import collect
+from ranklaunch.output import pipe
+from ranklaunch.output.pipe import Output, PipeReader, hold_up
 from ranklaunch.system.loop import Loop
 
 MOST = 64 * 1024 * 1024

@@ -12,7 +12,7 @@ import helpers
 import pytest
 
 from ranklaunch.plan.model import TABLE
-from ranklaunch.supervise.waits.renewed import Renewed
+from ranklaunch.supervise.waits.table_renewal import Renewed
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end

@@ -17,10 +17,10 @@ import pytest
 from ranklaunch.adapters.launchers import deepspeed, torchrun
 from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
-from ranklaunch.supervise.ranks.below import Announced, ByFiles, Watched, Watcher
-from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
-from ranklaunch.supervise.ranks.child import SILENT_S, Child, End, Lone
-from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
+from ranklaunch.processes.child import LAUNCHER as IS_LAUNCHER
+from ranklaunch.processes.child import SILENT_S, Child, End, Lone
+from ranklaunch.processes.child_ranks import Announced, ByFiles, Watched, Watcher
+from ranklaunch.processes.launchers import TELL_S, Launchers
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.waiting import sleep_until

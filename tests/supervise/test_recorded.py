@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.control import rank_records
 from ranklaunch.ends import records
-from ranklaunch.supervise.desk import recorded
-from ranklaunch.supervise.ranks.recorded import Records
+from ranklaunch.processes.records import Records
 from ranklaunch.system.tree import Identity
 from testbench.jobs.job import Job, Starter, attempts
 from testbench.jobs.users import needs_root
@@ -267,10 +267,10 @@ def test_only_new_files_are_read_and_few_at_once(tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_has_ended_and_ranks_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "MOST_S", 60.0)
+    monkeypatch.setattr(rank_records, "MOST_S", 60.0)
     for kind, pid in (("launcher", 4_194_305), ("exit", 4_194_305), ("rank", 4_194_306)):  # no pid is as large
         written(tmp_path, kind, pid)
-    found = recorded.Recorded(str(tmp_path))
+    found = rank_records.Recorded(str(tmp_path))
     found.look()
     assert found.launchers() == [{"name": "torchrun", "pid": 4_194_305, "argv": ["torchrun", "--token", "***"], "alive": False, "ended": 3}]
     assert found.of_ranks([4_194_306], {4_194_306: Identity(1, 1)}) == {}

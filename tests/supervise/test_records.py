@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.command.launch import begin
+from ranklaunch.cli.launch import begin
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import record

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from training_jobs import STEPS, undisturbed
 
-from ranklaunch.supervise.rounds import cleaning
-from ranklaunch.supervise.rounds.cleaning import Held
+from ranklaunch.restarts import cleaning
+from ranklaunch.restarts.cleaning import Held
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import state_of

@@ -13,8 +13,8 @@ import pytest
 
 from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Rounds
-from ranklaunch.supervise.rounds import seen
-from ranklaunch.supervise.rounds.deciding import Decider
+from ranklaunch.restarts import round_facts
+from ranklaunch.restarts.decision import Decider
 from ranklaunch.system import bounded
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
@@ -25,12 +25,12 @@ FAILED = Judgement("failed", 7, "rank 1 failed")
 def test_the_highest_step_of_some_logs(tmp_path: Path) -> None:
     for rank, steps in enumerate((range(1, 8), range(1, 6))):
         (tmp_path / str(rank)).write_text("".join(f"step: {step} loss: 1.0\n" for step in steps) + "Traceback\nValueError: 99\n")
-    assert seen.highest([str(tmp_path / "0"), str(tmp_path / "1"), str(tmp_path / "none")]) == (0, 7)
-    assert seen.highest([str(tmp_path / "none")]) is None
+    assert round_facts.highest([str(tmp_path / "0"), str(tmp_path / "1"), str(tmp_path / "none")]) == (0, 7)
+    assert round_facts.highest([str(tmp_path / "none")]) is None
     (tmp_path / "guessed").write_text("".join(f"tick {number}\n" for number in range(100, 110)))
-    assert seen.highest([str(tmp_path / "guessed")]) == (0, 109)
+    assert round_facts.highest([str(tmp_path / "guessed")]) == (0, 109)
     (tmp_path / "known").write_text(" iteration        5/     500 |\n")
-    assert seen.highest([str(tmp_path / "guessed"), str(tmp_path / "known")]) == (0, 5)
+    assert round_facts.highest([str(tmp_path / "guessed"), str(tmp_path / "known")]) == (0, 5)
 
 
 def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_path: Path) -> None:
@@ -40,18 +40,18 @@ def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_p
     os.utime(tmp_path / "checkpoint-100", (1000, 1000))
     os.utime(tmp_path / "latest", (2000, 2000))
     patterns = [str(tmp_path / "checkpoint-*"), str(tmp_path / "latest")]
-    assert seen.marks(patterns, 1500) == (True, 200, 2000)
-    assert seen.marks(patterns, 2500) == (True, None, None)
-    assert seen.marks([str(tmp_path / "release"), str(tmp_path / "none")], 0) == (False, None, None)
+    assert round_facts.marks(patterns, 1500) == (True, 200, 2000)
+    assert round_facts.marks(patterns, 2500) == (True, None, None)
+    assert round_facts.marks([str(tmp_path / "release"), str(tmp_path / "none")], 0) == (False, None, None)
 
 
 def test_markers_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A FIFO among them, or a mount that does not answer."""
     os.mkfifo(tmp_path / "latest")
-    assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
+    assert round_facts.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
     monkeypatch.setattr(bounded, "LOOK_S", 0.2)
-    monkeypatch.setattr(seen.glob, "glob", lambda pattern: time.sleep(60))
-    assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
+    monkeypatch.setattr(round_facts.glob, "glob", lambda pattern: time.sleep(60))
+    assert round_facts.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
 
 
 def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +59,8 @@ def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: 
     (tmp_path / "latest").write_text("global_step200")
     plan = helpers.plan({"RANKLAUNCH_PROGRESS_FILE": str(tmp_path / "latest"), "RANKLAUNCH_MAX_RESTARTS": "1"})
     os.utime(tmp_path / "latest", (2000, 2000))
-    monkeypatch.setattr(seen.time, "time", lambda: 1999.0)
-    state = seen.state(plan, (), 100.0, 105.0, finished=False)
+    monkeypatch.setattr(round_facts.time, "time", lambda: 1999.0)
+    state = round_facts.state(plan, (), 100.0, 105.0, finished=False)
     assert (state["seconds"], state["mark"], state["since_mark_s"]) == (5.0, 200, 0.0)
 
 

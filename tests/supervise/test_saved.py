@@ -8,8 +8,8 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.supervise.desk import saving
-from ranklaunch.supervise.desk.saved import Look, Marks, saved
+from ranklaunch.control import save
+from ranklaunch.control.checkpoints import Look, Marks, saved
 from ranklaunch.system import tree
 from testbench.waiting import sleep_until
 
@@ -58,9 +58,9 @@ def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path
 
 def test_a_file_to_touch_on_a_mount_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "save")
-    assert saving._touched(path) == ""
+    assert save._touched(path) == ""
     assert os.path.exists(path)
-    assert saving._touched(f"{path}/x") == f"{path}/x: Not a directory"
-    monkeypatch.setattr(saving, "TOUCH_S", 0.1)
-    monkeypatch.setattr(saving, "_touch", lambda path: str(os.read(os.pipe()[0], 1)))
-    assert saving._touched(path) == f"{path}: its file system did not answer within 0.1 s"
+    assert save._touched(f"{path}/x") == f"{path}/x: Not a directory"
+    monkeypatch.setattr(save, "TOUCH_S", 0.1)
+    monkeypatch.setattr(save, "_touch", lambda path: str(os.read(os.pipe()[0], 1)))
+    assert save._touched(path) == f"{path}: its file system did not answer within 0.1 s"

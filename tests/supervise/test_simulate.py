@@ -14,7 +14,7 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.command import options, simulation
+from ranklaunch.cli import options, simulation
 from ranklaunch.errors import UsageError
 from ranklaunch.plan.planning import every_variable
 from testbench.jobs.ends import checked_verdict

@@ -12,11 +12,11 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.hangs.pace_record import Pacing
+from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
+from ranklaunch.hangs.steps import Place
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise.watching.pacing import Pacing
-from ranklaunch.supervise.watching.slowness import ASK_S, SLOW, Slowness
 from ranklaunch.system.loop import Loop
-from ranklaunch.watch.steps import Place
 from testbench.jobs.job import Starter
 from testbench.judges import formats
 from testbench.judges.events import misfits

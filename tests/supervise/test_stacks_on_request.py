@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.evidence import stacks
+from ranklaunch.evidence import stack_requests, stacks
 from ranklaunch.files import rankside
-from ranklaunch.supervise.taking import asking
 
 pytestmark = pytest.mark.processes
 
@@ -58,7 +57,7 @@ def test_a_process_writes_its_stacks_and_goes_on(started: Started) -> None:
     child = started(WAITS)
     assert line_of(child) == str(child.pid)
     for _ in range(2):  # the second answer has nothing of the first
-        text = asking.stacks([child.pid])[child.pid].decode()
+        text = stack_requests.stacks([child.pid])[child.pid].decode()
         assert [frame.function for frame in stacks.main(text)] == ["waits", "<module>"]
         assert text.count("most recent call first") == 1
     assert child.poll() is None
@@ -70,7 +69,7 @@ def test_a_process_without_it_is_never_signalled(started: Started) -> None:
     closed = WAITS.replace("os.write(", "os.closerange(3, 20); os.write(")
     for child in (started(WAITS, stacks=False), started(catches, stacks=False), started(closed)):
         assert line_of(child) == str(child.pid)
-        assert asking.stacks([child.pid]) == {}
+        assert stack_requests.stacks([child.pid]) == {}
         assert child.poll() is None
 
 
@@ -78,14 +77,14 @@ def test_a_process_that_is_stopped_is_not_waited_for_for_ever(started: Started) 
     child = started(WAITS)
     line_of(child)
     child.send_signal(signal.SIGSTOP)
-    assert asking.stacks([child.pid]) == {}
+    assert stack_requests.stacks([child.pid]) == {}
 
 
 def test_what_python_forks_has_a_file_of_its_own(started: Started) -> None:
     child = started(FORKS)
     pids = {int(line_of(child)) for _ in range(2)}
     try:
-        texts = asking.stacks(pids)
+        texts = stack_requests.stacks(pids)
         assert {pid: text.count(b"most recent call first") for pid, text in texts.items()} == dict.fromkeys(pids, 1)
     finally:
         for pid in pids - {child.pid}:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.supervise.output.pipe import Output
-from ranklaunch.supervise.watching.heard import Heard
-from ranklaunch.supervise.watching.step_reader import READ, step_reader
-from ranklaunch.watch.pace import Saves
-from ranklaunch.watch.shapes import Place
-from ranklaunch.watch.steps import Steps
+from ranklaunch.hangs.pace import Saves
+from ranklaunch.hangs.rank_lines import Heard
+from ranklaunch.hangs.shapes import Place
+from ranklaunch.hangs.step_reader import READ, step_reader
+from ranklaunch.hangs.steps import Steps
+from ranklaunch.output.pipe import Output
 
 
 def make_output(at: float = 5.0) -> Output:

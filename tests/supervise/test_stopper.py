@@ -12,8 +12,8 @@ from ranklaunch.adapters.launchers import msrun
 from ranklaunch.adapters.launchers.shared import ssh
 from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
 from ranklaunch.plan.model import Process
+from ranklaunch.processes.child import LONE_S, Lone
 from ranklaunch.supervise import stop
-from ranklaunch.supervise.ranks.child import LONE_S, Lone
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 

@@ -21,19 +21,18 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.evidence import flight
-from ranklaunch.evidence.gathered import Gathered, Gathering
+from ranklaunch.evidence import collector, flight
+from ranklaunch.evidence import dumps as dumps_of_nodes
+from ranklaunch.evidence import tools as tools_of_nodes
+from ranklaunch.evidence.all_nodes import Gathered, Gathering
+from ranklaunch.evidence.collection import TAKEN, Taking, _messages
+from ranklaunch.evidence.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
+from ranklaunch.evidence.recorders import kept
+from ranklaunch.hangs.frames import own
 from ranklaunch.plan.model import Recorder, Recorders
-from ranklaunch.supervise import words
+from ranklaunch.supervise import diagnosis
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.taking import dumps as dumps_of_nodes
-from ranklaunch.supervise.taking import taker
-from ranklaunch.supervise.taking import tools as tools_of_nodes
-from ranklaunch.supervise.taking.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
-from ranklaunch.supervise.taking.recorders import kept
-from ranklaunch.supervise.taking.taking import TAKEN, Taking, _messages
 from ranklaunch.system import tree
-from ranklaunch.watch.frames import own
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -92,13 +91,13 @@ def dump(*finished: bool) -> bytes:
 
 def take(tmp_path: Path, ranks: dict[int, int], **env: str) -> dict[str, Any]:
     processes = {rank: tree.identify(pid) for rank, pid in ranks.items()}
-    order = taker.Order(1, "a test", str(tmp_path / "evidence" / "node_0" / "1"), processes, env, time.time() - 1, MOST_BYTES)
-    return json.loads(json.dumps(taker.take(order)))
+    order = collector.Order(1, "a test", str(tmp_path / "evidence" / "node_0" / "1"), processes, env, time.time() - 1, MOST_BYTES)
+    return json.loads(json.dumps(collector.take(order)))
 
 
 def test_devices_recorders_and_ras(tmp_path: Path, ras: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools_of_nodes, "TOOL_S", 60.0)  # whatever else this machine does
-    monkeypatch.setattr(taker, "TAKE_S", 60.0)
+    monkeypatch.setattr(collector, "TAKE_S", 60.0)
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("nvidia-smi", "npu-smi"):
@@ -236,7 +235,7 @@ DIES_OF_IT = "import os, sys; os.mkfifo(sys.argv[1]); print('ready', flush=True)
 
 
 def test_of_a_rank_that_dies_before_it_has_dumped_no_dump_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taker, "TAKE_S", 600.0)
+    monkeypatch.setattr(collector, "TAKE_S", 600.0)
     env = {"PATH": os.environ["PATH"], "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(tmp_path / "pipe_")}
     rank = subprocess.Popen([sys.executable, "-c", DIES_OF_IT, str(tmp_path / "pipe_0.pipe")], env=env, stdout=subprocess.PIPE, text=True)
     assert rank.stdout
@@ -349,7 +348,7 @@ def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
 )
 def test_whose_words_say_that_others_may_be_to_blame(tail: bytes, error: str) -> None:
     """For these evidence is taken, and the stop waits for it: a report of a launcher's is worth no second."""
-    assert words.of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error
+    assert diagnosis.of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error
 
 
 def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.fields import NOTHING
+from ranklaunch.notify import metrics_file, notifications, trainjob
+from ranklaunch.notify.hook import MOST_BYTES, Hook
+from ranklaunch.notify.notifications import POST, Telling
 from ranklaunch.plan.model import Tell
-from ranklaunch.supervise.given import Seen
-from ranklaunch.supervise.ranks.children import Children
-from ranklaunch.supervise.telling import metrics_file, telling, trainjob
-from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
-from ranklaunch.supervise.telling.telling import POST, Telling
+from ranklaunch.processes.children import Children
+from ranklaunch.supervise.context import Seen
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.model import Verdict, as_json
@@ -183,7 +183,7 @@ def test_metrics_that_cannot_be_written_are_told_of_once(tmp_path: Path) -> None
 
 def test_metrics_on_a_mount_that_does_not_answer_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which cannot be had everywhere: a write that never ends stands for it."""
-    monkeypatch.setattr(telling, "EVERY_S", 0.05)
+    monkeypatch.setattr(notifications, "EVERY_S", 0.05)
     monkeypatch.setattr(metrics_file, "LAST_S", 0.1)
     monkeypatch.setattr(metrics_file.disk, "write", lambda *_: time.sleep(600))
     world = World(tmp_path, 1, Tell(metrics_file=str(tmp_path / "m.prom")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from ranklaunch.supervise.ranks.unnamed import Unnamed
+from ranklaunch.processes.unnamed import Unnamed
 from ranklaunch.system import tree
 from testbench.waiting import sleep_until
 

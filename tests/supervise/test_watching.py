@@ -18,26 +18,26 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.command import launch
+from ranklaunch.cli import launch
 from ranklaunch.ends.records import SCHEMA
+from ranklaunch.hangs import monitor
+from ranklaunch.hangs import rank_lines as heard_
+from ranklaunch.hangs import uncaught as uncaught_
+from ranklaunch.hangs.device_tool import Tool
+from ranklaunch.hangs.expect import parse
+from ranklaunch.hangs.frames import Rule
+from ranklaunch.hangs.rank_lines import Heard
+from ranklaunch.hangs.sample import Look
+from ranklaunch.hangs.sampler import Sampler
+from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.supervise.companions import Attended
+from ranklaunch.output.pipe import Output
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import Stopper
-from ranklaunch.supervise.watching import heard as heard_
-from ranklaunch.supervise.watching import uncaught as uncaught_
-from ranklaunch.supervise.watching import watching
-from ranklaunch.supervise.watching.heard import Heard
-from ranklaunch.supervise.watching.sampler import Sampler
-from ranklaunch.supervise.watching.tool import Tool
-from ranklaunch.supervise.watching.uncaught import Uncaught
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.watch.expect import parse
-from ranklaunch.watch.frames import Rule
-from ranklaunch.watch.sample import Look
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job as StartedJob
 from testbench.jobs.job import Starter
@@ -135,7 +135,7 @@ def test_a_tool_that_answers(tool: Callable[[str], list[str]]) -> None:
 
 
 def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ranklaunch.supervise.watching.tool.LIMIT_S", 0.2)
+    monkeypatch.setattr("ranklaunch.hangs.device_tool.LIMIT_S", 0.2)
     assert tool("echo half; exec sleep 600") == []
 
 
@@ -420,8 +420,8 @@ class Job:
     that tests move."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, **env: str) -> None:
-        monkeypatch.setattr(watching, "Sampler", Still)
-        monkeypatch.setattr(watching, "traffic", lambda: None)
+        monkeypatch.setattr(monitor, "Sampler", Still)
+        monkeypatch.setattr(monitor, "traffic", lambda: None)
         self.now = 0.0
         self.said: list[str] = []
         self.failed: list[Ending] = []
@@ -440,7 +440,7 @@ class Job:
             stopper=Stopper(loop, 1.0, list, self.said.append), ended=(), explained=lambda child, tail: None,
             take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[], taking=lambda: self.taking,
         )  # fmt: skip
-        self.watching = watching.Watching(attended)
+        self.watching = monitor.Watching(attended)
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds
@@ -474,7 +474,7 @@ def test_devices_are_asked_once_nothing_else_moves(job: Callable[..., Job], monk
             asked.append(self._clock())
             self._hear(f"{use}\n")
 
-    monkeypatch.setattr(watching, "Tool", Answers)
+    monkeypatch.setattr(monitor, "Tool", Answers)
     watched = job(RANKLAUNCH_ACCELERATOR="gpu")
     watched.wait(30)
     watched.output.feed(b"step: 4\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.read import tuning
+from ranklaunch.env import tuning
 from ranklaunch.system import memory
 
 NPU = "\tNPU ID                         : 0\n\tHBM Capacity(MB)               : 65536\n\tHBM Usage Rate(%)              : 3\n"

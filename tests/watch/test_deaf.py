@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import helpers
 
-from ranklaunch.watch.deaf import Deaf
-from ranklaunch.watch.frames import Frame, packed, unpacked
-from ranklaunch.watch.sample import Seen
+from ranklaunch.hangs.deaf import Deaf
+from ranklaunch.hangs.frames import Frame, packed, unpacked
+from ranklaunch.hangs.sample import Seen
 
 
 def frame(hears: bool | None, step: int = 5) -> Frame:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.watch.detector import ALARM, OVER, WARNING, Change, Detector, Limits
-from ranklaunch.watch.expect import parse
-from ranklaunch.watch.frames import Frame, Rule
-from ranklaunch.watch.sample import Seen
-from ranklaunch.watch.who import Raised
+from ranklaunch.hangs.detector import ALARM, OVER, WARNING, Change, Detector, Limits
+from ranklaunch.hangs.expect import parse
+from ranklaunch.hangs.frames import Frame, Rule
+from ranklaunch.hangs.sample import Seen
+from ranklaunch.hangs.suspicion import Raised
 
 LIMITS = Limits(hang_s=300, first_step_s=1800)
 STILL = Seen(0, "S", 0, 0, 0.01, False, False, False, 0.0, step=7)

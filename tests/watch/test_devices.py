@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.watch.devices import ascend, nvidia
-from ranklaunch.watch.sample import Device
+from ranklaunch.hangs.devices import ascend, nvidia
+from ranklaunch.hangs.sample import Device
 
 NPU_SMI = """
 +------------------------------------------------------------------------------------------------+

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.watch.expect import Expected, parse
-from ranklaunch.watch.limits import LEAST_VALUES, MOST_VALUES, Breach, Limit, OnNode, number
+from ranklaunch.hangs.expect import Expected, parse
+from ranklaunch.hangs.limits import LEAST_VALUES, MOST_VALUES, Breach, Limit, OnNode, number
 
 Reported = Optional[tuple[int, Breach]]
 

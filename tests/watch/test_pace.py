@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.watch.pace import Pace, Saves
-from ranklaunch.watch.steps import Steps
+from ranklaunch.hangs.pace import Pace, Saves
+from ranklaunch.hangs.steps import Steps
 
 
 def line(step: int) -> bytes:

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from ranklaunch.watch.expect import NUMBER, parse
-from ranklaunch.watch.frames import Frame, Rule, packed, unpacked
-from ranklaunch.watch.sample import Device, Look, Place, Said, Seen, Traffic, Window, flows, moving, works
-from ranklaunch.watch.who import Raised
+from ranklaunch.hangs.expect import NUMBER, parse
+from ranklaunch.hangs.frames import Frame, Rule, packed, unpacked
+from ranklaunch.hangs.sample import Device, Look, Place, Said, Seen, Traffic, Window, flows, moving, works
+from ranklaunch.hangs.suspicion import Raised
 
 BEGUN = Look("1", "S", output=100, io=1000, cpu_s=5.0, wanted_s=5.0)
 

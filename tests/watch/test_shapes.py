@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ranklaunch.watch import shapes
-from ranklaunch.watch.shapes import Place
-from ranklaunch.watch.steps import Steps
+from ranklaunch.hangs import shapes
+from ranklaunch.hangs.shapes import Place
+from ranklaunch.hangs.steps import Steps
 
 
 class Row(NamedTuple):

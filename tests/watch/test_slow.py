@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ranklaunch.watch.shapes import Place
-from ranklaunch.watch.slow import Change, Slow, median, slowest
-from ranklaunch.watch.steps import Step
+from ranklaunch.hangs.shapes import Place
+from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.straggler import Change, Slow, median, slowest
 
 SEEDS = range(5)
 Takes = Callable[[int, random.Random], float]  # the seconds of a step, by its number from 1

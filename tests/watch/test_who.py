@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.watch.frames import own
-from ranklaunch.watch.waiting import inside
-from ranklaunch.watch.who import NOBODY, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
+from ranklaunch.hangs.frames import own
+from ranklaunch.hangs.suspicion import NOBODY, Known, Missing, Raised, Suspect, groups, outside, sentence, suspects
+from ranklaunch.hangs.waiting_stacks import inside
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)

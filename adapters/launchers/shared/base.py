@@ -20,14 +20,10 @@ from ranklaunch.adapters.launchers.shared.launcher import (
     Signals,
     Started,
 )
-from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
-from ranklaunch.fields import NOTHING
-from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
-from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
-from ranklaunch.read import parse
-from ranklaunch.read.job import SHELLS, Job, Node, Program, make_nodes
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import (
+from ranklaunch.env import parse
+from ranklaunch.env.job import SHELLS, Job, Node, Program, make_nodes
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import (
     DEBUG,
     DEBUG_SWITCHES,
     FEWER_RANKS,
@@ -42,12 +38,16 @@ from ranklaunch.read.settings import (
     WHERE_IT_STANDS,
     spread,
 )
+from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
+from ranklaunch.fields import NOTHING
+from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
+from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.render.templates import Templates
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.own import Script
+    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
     from ranklaunch.adapters.launchers.shared.starters import Found, Starters
 
 
@@ -91,9 +91,9 @@ def own_script(job: Job, reader: Reader) -> Script | None:
     program = job.program
     if not program.is_shell and (program.module or program.name not in SHELLS):
         return None
-    from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
+    from ranklaunch.adapters.launchers.shared.scripts import rank_scripts  # most programs are none
 
-    return own.find(job, reader, starters(reader), lambda: place_by_env(job, reader))
+    return rank_scripts.find(job, reader, starters(reader), lambda: place_by_env(job, reader))
 
 
 def starters(reader: Reader) -> Starters:

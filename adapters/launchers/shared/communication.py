@@ -11,12 +11,12 @@ import re
 from dataclasses import replace
 from typing import TypeVar
 
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import BELOW, RECORDS_DIR
 from ranklaunch.files import absolute, join, rankside, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
-from ranklaunch.read import parse
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import BELOW, RECORDS_DIR
 from ranklaunch.verdict import folders
 
 INTERFACE = Variable(

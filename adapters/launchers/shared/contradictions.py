@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import RANK_PREFIX, SLOTS
+from ranklaunch.adapters.launchers.shared import user_options
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import RANK_PREFIX, SLOTS
 
 RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
 RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
@@ -49,7 +49,7 @@ def refuse(
     for count in counts:
         for text in told(extra, count, parser.spelled):
             reader.problem(contradiction(f"{source} has {count.option} {showing.clipped(text)}", count))
-    word = words.positional(extra, parser.following)
+    word = user_options.positional(extra, parser.following)
     if word is not None:
         reader.problem(
             f"{source} has the word {showing.clipped(repr(word))}, which is no option: {launcher} would start it in place of the program: "
@@ -57,13 +57,13 @@ def refuse(
         )
 
 
-def told(argv: Sequence[str], count: Count, spell: words.Spell = str) -> list[str]:
+def told(argv: Sequence[str], count: Count, spell: user_options.Spell = str) -> list[str]:
     """Return the numbers that a launcher is told in place of the plan's.
 
     A word for "as many as there are" is none, and what is no number the launcher itself refuses.
     """
     found = []
-    for text in words.values(argv, count.option, spell):
+    for text in user_options.values(argv, count.option, spell):
         numbers = text.split(":") if count.as_range else [text]
         if all(map(NUMBER.fullmatch, numbers)) and any(int(number) != count.expected for number in numbers):
             found.append(text)

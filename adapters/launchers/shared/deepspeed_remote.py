@@ -35,9 +35,9 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import options
-from ranklaunch.read.settings import RESTART_COUNT, RUN
-from ranklaunch.secrets import redact
-from ranklaunch.secrets.names import is_secret
+from ranklaunch.env.settings import RESTART_COUNT, RUN
+from ranklaunch.redact import redact
+from ranklaunch.redact.names import is_secret
 
 ENDS = own_program("end_as_rank.py")
 

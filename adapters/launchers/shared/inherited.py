@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import OF_KEY
 from ranklaunch.plan.model import Process
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import OF_KEY
 
 # Names, or with * at the end all that begin so; and why they go.
 MISLEADING = {

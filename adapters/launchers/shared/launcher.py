@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.read.job import Job
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.verdict.model import Failure
 
@@ -72,7 +72,7 @@ class Signals(Protocol):
 
 class Launcher:
     """NAME: of the method; METHOD.VARIANT for another class of the same method. VARIABLES: those that plan() reads beyond
-    ranklaunch.read.settings. The others are facts about the program."""
+    ranklaunch.env.settings. The others are facts about the program."""
 
     NAME = ""
     VARIABLES: tuple[Variable[Any], ...] = ()

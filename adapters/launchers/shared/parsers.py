@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import user_options
 
 # Of torch 1.11 to 2.13.
 _TORCHRUN_WITH_VALUE = (
@@ -14,7 +14,7 @@ _TORCHRUN_WITH_VALUE = (
     "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
 )  # fmt: skip
 _TORCHRUN_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
-TORCHRUN = words.Parser(
+TORCHRUN = user_options.Parser(
     _TORCHRUN_WITH_VALUE, _TORCHRUN_SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
 )  # fmt: skip
 
@@ -22,7 +22,7 @@ TORCHRUN = words.Parser(
 DEVICE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu", "mlu", "musa", "hpu", "privateuseone")
 
 # Of MindSpore 2.10.
-MSRUN = words.Parser(
+MSRUN = user_options.Parser(
     (
         "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
         "--bind_core", "--bind_numa", "--sim_level", "--sim_rank_id", "--rank_table_file", "--worker_log_name", "--tail_worker_log",
@@ -42,7 +42,7 @@ _DEEPSPEED_SWITCHES = """
     --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid --bind_cores_to_rank --quiet --elastic_training
     --detect_nvlink_pairs --help
 """
-DEEPSPEED = words.Parser(tuple(_DEEPSPEED_WITH_VALUE.split()), tuple(_DEEPSPEED_SWITCHES.split()), _DEEPSPEED_SHORT)
+DEEPSPEED = user_options.Parser(tuple(_DEEPSPEED_WITH_VALUE.split()), tuple(_DEEPSPEED_SWITCHES.split()), _DEEPSPEED_SHORT)
 
 # Of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here.
 _ACCELERATE_WITH_VALUE = """
@@ -81,7 +81,7 @@ _ACCELERATE_SWITCHES = """
     --tpu_cluster --tpu_use_sudo
     --fp8_use_autocast_during_eval
 """
-ACCELERATE = words.Parser(
+ACCELERATE = user_options.Parser(
     tuple(_ACCELERATE_WITH_VALUE.split()),
     tuple(_ACCELERATE_SWITCHES.split()),
     {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"},
@@ -89,4 +89,4 @@ ACCELERATE = words.Parser(
 )
 
 # By the names that rows of starters.toml have.
-PARSERS: Mapping[str, words.Parser] = {"torchrun": TORCHRUN, "msrun": MSRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
+PARSERS: Mapping[str, user_options.Parser] = {"torchrun": TORCHRUN, "msrun": MSRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE}

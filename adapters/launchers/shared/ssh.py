@@ -34,7 +34,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.read.settings import WAIT_S
+from ranklaunch.env.settings import WAIT_S
 
 PORT = Variable(
     "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import user_options
 from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
-from ranklaunch.adapters.launchers.shared.words import PIECE, UNKNOWN
+from ranklaunch.adapters.launchers.shared.user_options import PIECE, UNKNOWN
+from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
-from ranklaunch.read.job import SHELLS, WRAPPERS, Program
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 MOST_BYTES = 1024 * 1024  # of a script, or of a file of rows
 MOST_DEPTH = 3  # scripts that call each other
@@ -51,7 +51,7 @@ class Starter:
         """Return True if the command starts ranks with these words behind its name, and these variables."""
         if rest and rest[0] in _ASKS:
             return False
-        given = {*words.options(rest), *(name for name, value in env.items() if value)}
+        given = {*user_options.options(rest), *(name for name, value in env.items() if value)}
         return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
 
 
@@ -73,7 +73,7 @@ class Found:
     def instead(self) -> str:
         """The line that starts the same program by a method of ranklaunch, as far as that can be made out."""
         at = next((i for i, word in enumerate(self.words) if word in ("-m", "--module") or word.endswith((".py", ".sh"))), None)
-        shown = [words.shown(word) for word in self.words[at or 0 :]]
+        shown = [user_options.shown(word) for word in self.words[at or 0 :]]
         program = ["PROGRAM", "[ARGS...]"] if at is None else [shlex.quote(word) for word in redact.argv(shown)]
         method = f"--method {self.starter.method} " if self.starter.method else ""
         return f"ranklaunch run {method}-- {' '.join(program)}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ranklaunch.env import parse, settings
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import ATTEMPT, LOG_DIR
 from ranklaunch.files import join
-from ranklaunch.read import parse, settings
-from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, LOG_DIR
 from ranklaunch.verdict import folders
 
 USUAL_HOSTFILE = "/job/hostfile"  # where DeepSpeed looks

@@ -8,16 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ranklaunch.adapters.platforms.shared import base, own_place, unrecognised
+from ranklaunch.adapters.platforms.shared import base, self_index, unrecognised
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
-from ranklaunch.adapters.platforms.shared.place import Place
+from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.env import parse, settings
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import (
+    HOSTS,
+    JOB_NAME,
+    LOG_DIR,
+    NODE_INDEX,
+    NODES,
+    PLACING,
+    SLOTS,
+    VISIBLE_GPUS,
+    devices,
+    make_job,
+)
 from ranklaunch.errors import counted as number_of
 from ranklaunch.files import absolute, text_of
-from ranklaunch.read import parse, settings
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, LOG_DIR, NODE_INDEX, NODES, PLACING, SLOTS, VISIBLE_GPUS, devices, make_job
 
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -143,7 +154,7 @@ def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]
 
 def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     """Yield the index of this node among the hosts, by its name or address."""
-    places = own_place.find(reader, hosts)
+    places = self_index.find(reader, hosts)
     if len(places) == 1:
         yield NODE_INDEX, Candidate(f"place of {hosts[places[0]]} among the hosts", str(places[0]))
 

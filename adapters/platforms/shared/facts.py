@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Variable
-from ranklaunch.read.settings import HOSTS, NODES, SLOTS
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Variable
+from ranklaunch.env.settings import HOSTS, NODES, SLOTS
 
 Fact = tuple[Variable[Any], Candidate]
 FIRST = Variable("first_host", (), parse.text, "", "host of node 0", "platform")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch.adapters.platforms.shared import own_place
+from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import HOSTS, NODE_INDEX, SLOTS
 from ranklaunch.files import absolute
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS, NODE_INDEX, SLOTS
 from ranklaunch.showing import clipped
 
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
@@ -79,12 +79,12 @@ def _wrong(match: re.Match[str] | None, before: dict[str, int]) -> str:
 
 
 def _offer_own(reader: Reader, path: str, hosts: Sequence[str]) -> None:
-    found = own_place.find(reader, hosts)
+    found = self_index.find(reader, hosts)
     if not found and len(hosts) == 1 and parse.is_loopback(hosts[0]):
         found = [0]
     if len(found) != 1:
         which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"
-        reader.problem(f"{path}: {clipped(which)} {clipped(own_place.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
+        reader.problem(f"{path}: {clipped(which)} {clipped(self_index.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
         reader.check()
     else:
         reader.offer(NODE_INDEX.value, Candidate(f"{path} has {hosts[found[0]]}", str(found[0])))

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from ranklaunch.read import parse
+from ranklaunch.env import parse
 
 MOST = 65_536  # hosts: as many as Slurm itself expands of one range
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX
 from ranklaunch.files import text_of
-from ranklaunch.read import parse
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.read import tasks
-from ranklaunch.read.job import Job, Program
-from ranklaunch.read.parse import Endpoint
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
-from ranklaunch.read.tasks import PS, PS_HOSTS, STAND_IN, TASK, WORKER_HOSTS, Tasks
+from ranklaunch.env import tasks
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.parse import Endpoint
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
+from ranklaunch.env.tasks import PS, PS_HOSTS, STAND_IN, TASK, WORKER_HOSTS, Tasks
 
 
 def job(reader: Reader, program: Program, platform: str, attempt: Callable[[Reader, int, int], int], pod: str = "") -> Job | None:

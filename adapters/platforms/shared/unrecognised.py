@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ranklaunch import ranktable, showing
+from ranklaunch.env import parse
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import text_of
-from ranklaunch.read import parse
-from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 
 # What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
 # have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
@@ -143,9 +143,9 @@ def _listed(reader: Reader, signs: Signs) -> Shown:
     """A list of nodes that names the master, as a variable of the same prefix does, or this machine."""
     yield from (pair for pair in _pairs(signs, "list", "master") if pair[0].hosts & pair[1].hosts)
     for nodes in signs["list"]:
-        from ranklaunch.adapters.platforms.shared import own_place  # most have no such list
+        from ranklaunch.adapters.platforms.shared import self_index  # most have no such list
 
-        if re.search("NODE|HOST_?LIST", nodes.name) and own_place.find(reader, sorted(nodes.hosts)):
+        if re.search("NODE|HOST_?LIST", nodes.name) and self_index.find(reader, sorted(nodes.hosts)):
             yield (nodes, "this machine among them")
 
 

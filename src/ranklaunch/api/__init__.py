@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Union
 
 from ranklaunch.catalogue import answer as answers
 from ranklaunch.catalogue.answer import Answer
-from ranklaunch.command import options
+from ranklaunch.cli import options
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError, WaitError, reason
 from ranklaunch.plan import model as plans
 from ranklaunch.plan import planning
@@ -64,7 +64,7 @@ def make_spec(kind: str, values: Mapping[str, object]) -> str:
 
     Raises UsageError for an unknown kind, and ConfigError with all problems of the values.
     """
-    from ranklaunch.command import job_spec
+    from ranklaunch.cli import job_spec
     from ranklaunch.render.templates import Templates
     from ranklaunch.specs import rendered, warn
     from ranklaunch.specs.model import KINDS
@@ -86,10 +86,10 @@ def read_report(folder: Union[str, os.PathLike[str]]) -> Report:  # noqa: UP007 
 
     Raises ConfigError if there is no such folder, or nothing of a job in it that can be read.
     """
-    from ranklaunch.report import whole
+    from ranklaunch.report import assembly
 
     with _fit_to_show():
-        return whole.report(os.fspath(folder), time.time())
+        return assembly.report(os.fspath(folder), time.time())
 
 
 def explain_log(text: str) -> Answer:

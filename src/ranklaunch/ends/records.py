@@ -15,7 +15,7 @@ from typing import Any
 
 from ranklaunch import errors
 from ranklaunch.fields import defaults, names
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 SCHEMA = "ranklaunch.record/1"
 RANK, LAUNCHER, EXCEPTION, EXIT = "rank", "launcher", "exception", "exit"

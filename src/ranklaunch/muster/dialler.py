@@ -10,9 +10,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from ranklaunch.muster import wire
+from ranklaunch.muster import liveness, wire
 from ranklaunch.muster.events import Broken, Event, Greeted, Heard, Reached, Unreached
-from ranklaunch.muster.node_0 import gone
 from ranklaunch.muster.wire import Codec, Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.system import lookup
@@ -116,8 +115,8 @@ class Dialler:
         if others:
             self._connect(others)
         else:
-            why = f"no answer on port {self._muster.port} ({gone.words(error).lower()})"
-            self._feed(Unreached(why, refused=True, silent=gone.silence(error)))
+            why = f"no answer on port {self._muster.port} ({liveness.words(error).lower()})"
+            self._feed(Unreached(why, refused=True, silent=liveness.silence(error)))
 
     def _begin(self, sock: socket.socket) -> None:
         self._greeting.clear()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.muster import events, words
+from ranklaunch.muster import events, topics
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
 from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
@@ -124,7 +124,7 @@ class HubDriver(Driver):
 
     def say(self, topic: str, body: object, nodes: Iterable[int] = ()) -> None:
         """To these nodes, or to all. Raises WireError, TypeError or ValueError where no frame can hold it."""
-        words.require_room(topic, body)
+        topics.require_room(topic, body)
         self.feed(events.Word(topic, body, tuple(nodes)))
 
     def hurry(self) -> None:
@@ -286,7 +286,7 @@ class MemberDriver(Driver):
 
     def say(self, topic: str, body: object) -> None:
         """To node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
-        words.require_room(topic, body)
+        topics.require_room(topic, body)
         self.feed(events.Word(topic, body))
 
     def leave(self) -> None:

@@ -7,12 +7,11 @@ A machine without input or output: events go in, actions come out, and TABLE say
 from __future__ import annotations
 
 from ranklaunch.errors import WaitError
-from ranklaunch.muster import events, wire
+from ranklaunch.muster import events, liveness, wire
+from ranklaunch.muster.barrier import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
+from ranklaunch.muster.connections import Reception
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Row
-from ranklaunch.muster.node_0 import gone
-from ranklaunch.muster.node_0.gathering import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
-from ranklaunch.muster.node_0.reception import Reception
-from ranklaunch.muster.node_0.reports import Node, Reports, told
+from ranklaunch.muster.reports import Node, Reports, told
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
@@ -255,8 +254,8 @@ class Hub(Reception):
             node.renew()
             self._roll.renew(node.entry)
             if node.link is None:
-                node.gone_at, node.back_by = self._now.clock, self._now.clock + gone.RESET_S
-                self._do(events.Wake(events.Overdue(node.entry.instance), gone.RESET_S))
+                node.gone_at, node.back_by = self._now.clock, self._now.clock + liveness.RESET_S
+                self._do(events.Wake(events.Overdue(node.entry.instance), liveness.RESET_S))
         self._gathering = Gathering(self._muster, self._roll, later=True)
         self._reports = Reports(self.here, self._muster.hosts, self._grace_s, self._muster.lost_after_s)
         self._broadcast(self._again)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
-from ranklaunch.muster import events, wire
+from ranklaunch.muster import events, liveness, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Row
-from ranklaunch.muster.node_0 import gone
+from ranklaunch.muster.topics import Kept, Speaker
 from ranklaunch.muster.wire import Message
-from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame, reading
 
@@ -95,7 +94,7 @@ class Member(Speaker):
         self._broken_by: OSError | None = None
         self._best: tuple[float, float] | None = None  # round trip, when it was measured
         self._pings = 0
-        self._ping_s = gone.beat_s(len(muster.hosts), muster.lost_after_s)
+        self._ping_s = liveness.beat_s(len(muster.hosts), muster.lost_after_s)
 
     @property
     def over(self) -> bool:
@@ -164,13 +163,13 @@ class Member(Speaker):
         """Comes again, while node 0 may still be there. One that was killed closes its connections; what a reset and then silence tell of
         is a host that has given this one up, or was cut off from it."""
         self._answered = self._answered and not event.refused
-        if event.silent and gone.reset(self._broken_by):
+        if event.silent and liveness.reset(self._broken_by):
             self._broken_by = OSError(errno.ETIMEDOUT, event.why)
         self._come_later_or_lose(event.why)
 
     def _come_later_or_lose(self, why: str, again: bool = False) -> None:
         waited = 0.0 if self._broken_since is None else self._now.clock - self._broken_since
-        if self._broken_since is not None and (waited >= gone.RETURN_S or gone.silence(self._broken_by)):
+        if self._broken_since is not None and (waited >= liveness.RETURN_S or liveness.silence(self._broken_by)):
             self._explain(why)
             self._lose()
         else:
@@ -196,7 +195,7 @@ class Member(Speaker):
         self._do(events.Rest(events.PingDue()))
         again = self.joined
         self._answered, self.joined, self._greeted = True, False, False
-        why = gone.words(event.error) if event.error else f"what answers at port {self._muster.port} is not ranklaunch"
+        why = liveness.words(event.error) if event.error else f"what answers at port {self._muster.port} is not ranklaunch"
         if again:
             self._broken_since, self._broken_by = self._now.clock, event.error
             why = why if event.error else "it was closed"
@@ -216,7 +215,7 @@ class Member(Speaker):
         since = self._now.clock if self._broken_since is None else self._broken_since
         at = self._now.wall_of(since) if self.offset is None else since + self.offset
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._do(events.Lost(gone.suspect(0, self._muster.hosts[0], gone.silence(self._broken_by), at)))
+        self._do(events.Lost(liveness.suspect(0, self._muster.hosts[0], liveness.silence(self._broken_by), at)))
 
     # What node 0 says
 

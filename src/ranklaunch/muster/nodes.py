@@ -97,10 +97,10 @@ class Nodes:
         muster = self._plan.muster
         if not muster or self._member:
             return
-        from ranklaunch.muster import secrets, wire  # sockets, which one node does not need
+        from ranklaunch.muster import secret, wire  # sockets, which one node does not need
         from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
 
-        key, attempt = wire.job_key(secrets.secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
+        key, attempt = wire.job_key(secret.secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
         if muster.node == 0:
             success = f"{everything(self._plan, of_job=True)} succeeded"
             hear = lambda node, topic, body: self._on_word(node, topic, body, at_node_0=True)  # noqa: E731
@@ -108,7 +108,7 @@ class Nodes:
                 muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear, self._decide, self.run_id
             )  # fmt: skip
             if not muster.secret:
-                self._say(f"muster: {secrets.guessed(handed=bool(self._plan.offers))}")
+                self._say(f"muster: {secret.guessed(handed=bool(self._plan.offers))}")
         word = lambda topic, body: self._on_word(0, topic, body)  # noqa: E731
         calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word, self._on_again)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)

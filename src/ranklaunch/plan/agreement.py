@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar, Union
 
 from ranklaunch import errors
+from ranklaunch.env import settings
+from ranklaunch.env.reader import Reader
 from ranklaunch.files import absolute
 from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
-from ranklaunch.read import settings
-from ranklaunch.read.reader import Reader
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 ARGUMENTS = "arguments"
 PROGRAM = "program"  # whose arguments are its own, where nodes may have different ones

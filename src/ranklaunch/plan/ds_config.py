@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ranklaunch.env.job import Job
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, absolute
-from ranklaunch.read.job import Job
 from ranklaunch.showing import clipped
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"

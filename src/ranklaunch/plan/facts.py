@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from ranklaunch.env import settings
+from ranklaunch.env.job import Job, Node, hosts_of, remembered
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import CANN_FOLDERS
 from ranklaunch.files import Files, absolute, folder_of, join, text_of, which
 from ranklaunch.plan.model import TABLE, Plan, Watch
-from ranklaunch.read import settings
-from ranklaunch.read.job import Job, Node, hosts_of, remembered
-from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import CANN_FOLDERS
 from ranklaunch.verdict import folders
 
 PACKAGES = (

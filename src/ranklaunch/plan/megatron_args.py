@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import user_options
 from ranklaunch.errors import counted
 from ranklaunch.plan.megatron import Layout, Stages
 
@@ -32,7 +32,7 @@ def problems(args: Sequence[str], layout: Layout) -> Iterator[str]:
 def stages(args: Sequence[str], pp: int) -> Stages | None:
     """How the layers are divided, where that is said by numbers."""
     layers = number(args, LAYERS)
-    if layers is None or LAYOUT in words.options(args):
+    if layers is None or LAYOUT in user_options.options(args):
         return None
     layers += sum(name in args for name in COUNTED_AS_LAYERS)
     of_chunk = number(args, CHUNK_LAYERS)
@@ -42,7 +42,7 @@ def stages(args: Sequence[str], pp: int) -> Stages | None:
 
 def number(args: Sequence[str], name: str) -> int | None:
     """The last one counts, as for argparse."""
-    text = ["", *words.values(args, name)][-1]
+    text = ["", *user_options.values(args, name)][-1]
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) else None
 
 
@@ -68,7 +68,7 @@ def _heads(args: Sequence[str], tp: int) -> Iterator[str]:
 def _batch(args: Sequence[str], layout: Layout) -> Iterator[str]:
     micro, whole = number(args, MICRO), number(args, GLOBAL)
     step = (micro or 0) * layout.dp
-    if not (step and whole and whole % step) or RAMPUP in words.options(args):
+    if not (step and whole and whole % step) or RAMPUP in user_options.options(args):
         return
     below, above = whole // step * step, (whole // step + 1) * step
     nearest = " or ".join(str(size) for size in (below, above) if size)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ranklaunch.env.job import Job, Node
+from ranklaunch.env.provenance import Candidate, Reading
 from ranklaunch.errors import counted
 from ranklaunch.fields import as_dict
-from ranklaunch.read.job import Job, Node
-from ranklaunch.read.provenance import Candidate, Reading
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 if TYPE_CHECKING:
     from ranklaunch.plan.megatron import Layout

@@ -12,13 +12,13 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.launcher import PYTHON, Launcher, Need
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
+from ranklaunch.env import settings, tasks
+from ranklaunch.env.job import Job, Program, hosts_of
+from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.errors import ConfigError, RanklaunchError, UsageError
 from ranklaunch.files import Files, folder_of, join
-from ranklaunch.plan import seldom
+from ranklaunch.plan import optional_features
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
-from ranklaunch.read import settings, tasks
-from ranklaunch.read.job import Job, Program, hosts_of
-from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.showing import show
 
@@ -63,7 +63,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
-    seldom.settle_grace(reader, known)
+    optional_features.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -77,13 +77,13 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _warn_of_mig(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
-    rare = seldom.of(plan, reader)
+    rare = optional_features.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(replace(communication.recorded(_in_folder(plan), reader), **rare), job, reader, args)
     if reader.awaits_hosts:
-        from ranklaunch.plan import before
+        from ranklaunch.plan import prelaunch
 
-        plan = before.without_hosts(plan, reader)
+        plan = prelaunch.without_hosts(plan, reader)
     reader.check()
     plan = replace(
         plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), noted=tuple(reader.noted)
@@ -105,7 +105,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
 def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Templates) -> Plan:
     if not any(map(reader.given, settings.PLACING)):
         return launcher.plan(job, reader, templates)
-    from ranklaunch.place import rank  # nothing stands before most ranks
+    from ranklaunch.rank_wrapper import rank  # nothing stands before most ranks
 
     placed = rank.placed(job, reader, templates, launcher, launcher.NAME in launchers.ONCE)
     return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
@@ -233,12 +233,12 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import again, consoles, hangs, saving, telling, trusting, tuning  # of few jobs, and of one command
+    from ranklaunch.env import console, hang, notify, restart, save, trust, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, telling.VARIABLES),
-        *(trusting.VARIABLES, tuning.VARIABLES),
-        *(settings.PLAN_VARIABLES, telling.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, restart.VARIABLES, console.VARIABLES, hang.VARIABLES, save.VARIABLES, notify.VARIABLES),
+        *(trust.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, notify.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -273,9 +273,9 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     of_platform = not (job.program.module or job.is_idle) and reader.get(settings.PRE_START) and any(map(reader.files.exists, beside))
     if job.is_idle or not (of_platform or reader.given(settings.ONCE) or reader.given(settings.SAME)):
         return ()
-    from ranklaunch.plan import before  # most have none
+    from ranklaunch.plan import prelaunch  # most have none
 
-    return before.steps(job, reader)
+    return prelaunch.steps(job, reader)
 
 
 def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
@@ -304,7 +304,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, before, facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, facts, prelaunch  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -328,7 +328,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
-            **(before.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
+            **(prelaunch.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
             "ranklaunch": __version__,
             **agreement.of_ranks(plan, reader.env, args),
         },

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ranklaunch.env.reader import Reader
 from ranklaunch.files import join
 from ranklaunch.plan import facts
 from ranklaunch.plan.model import Plan, Recorder, Recorders
-from ranklaunch.read.reader import Reader
 
 BUFFER = "2000"  # collectives; PyTorch's own default since 2.6
 RENAMED = "2.8"  # of torch: since then the recorder's names are no library's

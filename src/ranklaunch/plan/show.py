@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from ranklaunch import showing
+from ranklaunch.env.job import Node
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
-from ranklaunch.plan import fold
+from ranklaunch.plan import compact_text
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import Console, File, Plan, Process, Tell
-from ranklaunch.read.job import Node
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line
@@ -101,7 +101,7 @@ def _listed(names: Iterable[str], verbose: bool) -> Iterable[str]:
 
 def _blocks(processes: Iterable[Process], verbose: bool) -> Iterator[str]:
     blocks = (tuple(_shown(process)) for process in processes)
-    for block in blocks if verbose else fold.folded(blocks):
+    for block in blocks if verbose else compact_text.folded(blocks):
         yield from block
 
 

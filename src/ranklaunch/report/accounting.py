@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ranklaunch.report import model
+from ranklaunch.report.layers import painted
 from ranklaunch.report.model import Accounting, Buckets, Gap, Span
-from ranklaunch.report.painting import painted
 from ranklaunch.report.rounds import Place, Together, best_of, regained
 
 WAITING, STARTUP, PRODUCTIVE, REPEATED, SAVING, STALLED, STOPPING, GATE, RUNNING, UNKNOWN = model.BUCKETS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ranklaunch.fields import NOTHING
-from ranklaunch.report import given, model, nodes, rounds, verdicts
+from ranklaunch.report import checked, model, nodes, rounds, verdicts
 from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
 from ranklaunch.report.nodes import ENDED, MISSING, UNFINISHED, UNREAD
 from ranklaunch.report.reading import Left
@@ -50,7 +50,9 @@ def _round_of(left: Left) -> int:
 
 def _restarts(verdict: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     """What it says of each round before the last."""
-    told = ((given.index(each.get("round"), MOST_ROUNDS), each) for each in map(given.mapping, given.each_of(verdict.get("restarts"))))
+    told = (
+        (checked.index(each.get("round"), MOST_ROUNDS), each) for each in map(checked.mapping, checked.each_of(verdict.get("restarts")))
+    )
     return {number: each for number, each in told if number is not None}
 
 
@@ -89,7 +91,7 @@ def ended(found: Gathered) -> float | None:
 def _by_verdicts(found: Gathered, name: str, but: Collection[int] = ()) -> Iterator[float]:
     for each in found.lefts.values():
         for node, left in each.items():
-            at = given.time(left.verdict.get(name))
+            at = checked.time(left.verdict.get(name))
             if at is not None and node not in but:
                 yield at + found.shift[node]
 
@@ -101,7 +103,7 @@ def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
     for number in sorted({*together, *restarts}):
         each, lefts = together.get(number, Together(number)), found.lefts.get(number, {})
         verdict = verdict_of(found) if number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
-        again = given.mapping(verdict.get("restart")) or restarts.get(number, NOTHING)
+        again = checked.mapping(verdict.get("restart")) or restarts.get(number, NOTHING)
         known = tuple(_on_nodes(found, number, job, most_steps)) if lefts else ()
         made = _round(each, verdict, again, known, followed=number != last)
         unread = not (verdict or made.reason or made.outcome == model.SUCCEEDED) and any(left.unread for left in lefts.values())
@@ -109,14 +111,14 @@ def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
 
 
 def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:
-    code = given.whole(verdict.get("exit_code"))
+    code = checked.whole(verdict.get("exit_code"))
     return Round(
-        each.number, given.outcome(verdict.get("outcome")) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
+        each.number, checked.outcome(verdict.get("outcome")) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
         each.first_output, each.first_step, each.failed, each.ended, each.exit_code if code is None else code,
-        given.text(verdict.get("reason")) or given.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
+        checked.text(verdict.get("reason")) or checked.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
         tuple(filter(None, (with_log(one, known) for one in verdicts.culprits(verdict.get("failures"))))),
-        given.texts(verdict.get("notes")),
-        given.text(again.get("decision")), given.number(again.get("lost_s")), each.late, each.last, each.best, known, each.output,
+        checked.texts(verdict.get("notes")),
+        checked.text(again.get("decision")), checked.number(again.get("lost_s")), each.late, each.last, each.best, known, each.output,
     )  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def evidence(found: Gathered) -> Iterator[Evidence]:
     count = 0
     for each in found.lefts.values():
         for node, left in each.items():
-            why = {given.whole(told.get("number")): given.text(told.get("why")) for told in left.told.evidence}
+            why = {checked.whole(told.get("number")): checked.text(told.get("why")) for told in left.told.evidence}
             for folder, files in left.evidence:
                 number = os.path.basename(folder)
                 count += 1
@@ -198,6 +200,6 @@ def evidence(found: Gathered) -> Iterator[Evidence]:
 
 
 def outcome(found: Gathered) -> Outcome:
-    verdict = given.outcome(verdict_of(found).get("outcome"))
+    verdict = checked.outcome(verdict_of(found).get("outcome"))
     last = found.together[-1].outcome if found.together else None
     return verdict or last or model.UNFINISHED

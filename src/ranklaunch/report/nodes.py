@@ -6,10 +6,10 @@ import os.path
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ranklaunch.report import given, model
+from ranklaunch.report import checked, model
+from ranklaunch.report.layers import painted
 from ranklaunch.report.model import Mark, OnNode, Process, Seen, Span
-from ranklaunch.report.painting import painted
-from ranklaunch.report.told import Told
+from ranklaunch.report.node_events import Told
 from ranklaunch.verdict import folders
 
 ENDED: Final = "ended"  # states of a node
@@ -69,7 +69,7 @@ def began_of(told: Told) -> float | None:
 
 def launched_of(told: Told, plan: Mapping[str, Any]) -> float | None:
     """When the first of the ranks, or of their launchers, was started; not a preparing step or a service."""
-    planned = {str(given.mapping(each).get("name")) for each in given.each_of(plan.get("processes"))}
+    planned = {str(checked.mapping(each).get("name")) for each in checked.each_of(plan.get("processes"))}
     waited = max((wait.ended or 0.0 for wait in told.waits), default=0.0)
     tiers = (
         [at for name, (at, rank, _) in told.spawned.items() if rank is not None or name in planned],
@@ -174,8 +174,9 @@ def _processes(node: int, told: Told, plan: Mapping[str, Any], logs: Mapping[str
         ended, end = told.exits.get(name, (None, {}))
         steps = _thin(told.steps[rank].all(), most) if rank is not None and rank in told.steps else []
         yield Process(
-            name, rank, node, pid if pid is not None else given.whole(end.get("pid")), clock(at), clock(told.wrote.get(name)), clock(ended),
-            given.whole(end.get("exit_code")), given.text(end.get("signal"), 40), given.whole(end.get("max_rss_kb")),
+            name, rank, node, pid if pid is not None else checked.whole(end.get("pid")), clock(at), clock(told.wrote.get(name)),
+            clock(ended),
+            checked.whole(end.get("exit_code")), checked.text(end.get("signal"), 40), checked.whole(end.get("max_rss_kb")),
             clock.steps(steps), _step_s(steps), _log(path, name, rank, logs),
         )  # fmt: skip
 
@@ -183,9 +184,9 @@ def _processes(node: int, told: Told, plan: Mapping[str, Any], logs: Mapping[str
 def _planned(plan: Mapping[str, Any]) -> Iterator[tuple[str, int | None, str]]:
     """name, rank, log."""
     for key in ("processes", "rank_logs"):
-        for each in map(given.mapping, given.each_of(plan.get(key))[:65536]):
-            rank = given.index(each.get("rank"))
-            name = given.text(each.get("name"), 80) or ("" if rank is None else f"rank {rank}")
+        for each in map(checked.mapping, checked.each_of(plan.get(key))[:65536]):
+            rank = checked.index(each.get("rank"))
+            name = checked.text(each.get("name"), 80) or ("" if rank is None else f"rank {rank}")
             log = each.get("log")
             if name:
                 yield name, rank, log if isinstance(log, str) else ""

@@ -17,8 +17,8 @@ from ranklaunch.ends.records import Record
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import NOTHING
 from ranklaunch.logs.written import Point, Written
-from ranklaunch.report import given
-from ranklaunch.report.told import Told
+from ranklaunch.report import checked
+from ranklaunch.report.node_events import Told
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 
@@ -154,7 +154,7 @@ class Reader:
         behind = data.partition(b"\n")[2] if size > TAIL else b""
         whole = behind or data
         written = whole.decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
-        return given.lines(line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")) if written else ()
+        return checked.lines(line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")) if written else ()
 
     def json_of(self, below: str, most: int = MOST_VERDICT) -> Any:
         """None where there is none; what cannot be read is told."""
@@ -172,8 +172,8 @@ class Reader:
             return None
 
     def trouble(self, text: str) -> None:
-        shown = given.text(text, 400)
-        if len(self.troubles) < given.MOST_LINES and shown not in self.troubles:
+        shown = checked.text(text, 400)
+        if len(self.troubles) < checked.MOST_LINES and shown not in self.troubles:
             self.troubles.append(shown)
 
     def _unread(self, below: str, error: Exception) -> None:
@@ -252,8 +252,8 @@ class Reader:
         unread = unread or (self._verdict in known and values[self._verdict] is None)
         return Left(
             place, restart, below,
-            plan=given.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
-            verdict=given.mapping(values[self._verdict]), round=given.mapping(values[folders.ROUND]), told=told,
+            plan=checked.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
+            verdict=checked.mapping(values[self._verdict]), round=checked.mapping(values[folders.ROUND]), told=told,
             logs=frozenset(name for name in known if name.endswith((".log", ".txt"))),
             evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
             written=tuple(self._written([os.path.join(below, name) for name in sorted(known) if _TIMES.fullmatch(name)])),

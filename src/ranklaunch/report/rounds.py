@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
 from ranklaunch.report.model import Outcome, Seen, Span
+from ranklaunch.report.node_events import Told
 from ranklaunch.report.reading import Left
-from ranklaunch.report.told import Told
 
 MOST_CLOCK_S = 1.0  # by which clocks of nodes differ that count as the same
 LATE_S = 1.0  # after the first, for a node that was waited for

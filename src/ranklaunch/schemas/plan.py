@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
+from ranklaunch.env.provenance import Reading
 from ranklaunch.plan.model import Console, File, Limits, Recorders, Save, Tell
-from ranklaunch.read.provenance import Reading
 
 
 class _OfAnyNode(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ranklaunch.read.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whole, wholes
 

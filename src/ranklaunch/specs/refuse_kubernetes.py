@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.read.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec

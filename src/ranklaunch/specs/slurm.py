@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ranklaunch.read.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from ranklaunch.env.parse import flag
 from ranklaunch.errors import nearest
-from ranklaunch.read.parse import flag
 from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys
 from ranklaunch.specs.keys import Key

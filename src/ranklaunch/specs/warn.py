@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from ranklaunch.errors import NO_PROGRESS, counted, number
-from ranklaunch.secrets.redact import argv, environment
+from ranklaunch.redact.redact import argv, environment
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
 from ranklaunch.specs.places import hpc

@@ -15,20 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
+from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
+from ranklaunch.output.logs import Logs
 from ranklaunch.plan.model import PROGRAM, Plan, Process
-from ranklaunch.read.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, RUN
-from ranklaunch.supervise import closing, judge
-from ranklaunch.supervise.companions import Attended, Companions
-from ranklaunch.supervise.given import Start, Surroundings
+from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
+from ranklaunch.processes.children import Children, OfChildren
+from ranklaunch.processes.launchers import Launchers
+from ranklaunch.processes.record_folder import Recording
+from ranklaunch.processes.start import lift_limit
+from ranklaunch.supervise import judge, teardown
+from ranklaunch.supervise.context import Start, Surroundings
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases
-from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
-from ranklaunch.supervise.ranks.children import Children, OfChildren
-from ranklaunch.supervise.ranks.launchers import Launchers
-from ranklaunch.supervise.ranks.recording import Recording
-from ranklaunch.supervise.ranks.start import lift_limit
+from ranklaunch.supervise.plugins import Attended, Companions
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import memory, tree
@@ -40,9 +40,9 @@ from ranklaunch.verdict.model import Note, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
-    from ranklaunch.supervise.ranks.left import Leftovers
-    from ranklaunch.supervise.ranks.whole import Whole
-    from ranklaunch.supervise.rounds.cleaning import Held
+    from ranklaunch.processes.orphans import Leftovers
+    from ranklaunch.processes.program_end import Whole
+    from ranklaunch.restarts.cleaning import Held
     from ranklaunch.system.bounded import Apart
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
@@ -121,23 +121,23 @@ class Attempt:
         assert self.ending is not None
         self._hear_of_stop()
         circumstances = self._circumstances()
-        needed = self.ending.outcome != "succeeded" or closing.has_exceptions(self.record, self.plan)
+        needed = self.ending.outcome != "succeeded" or teardown.has_exceptions(self.record, self.plan)
         node = self._node_ends(circumstances) if needed else None
         verdict = judge.verdict(self.plan, self._agree(circumstances, node), self.ending, self.children.ended, circumstances, self._started)
         left = (
             *self._launchers.notes,
             *(self._whole.notes if self._whole else ()),
             *(self._left.notes if self._left else ()),
-            *(closing.of_success(self.plan, node) if node else ()),
+            *(teardown.of_success(self.plan, node) if node else ()),
         )
         left = left if verdict.outcome == "succeeded" else ()
-        unsignalled = tuple(closing.unsignalled(self.stopper.stuck))
+        unsignalled = tuple(teardown.unsignalled(self.stopper.stuck))
         notes = (*verdict.notes, *left, *self.plan.noted, *unsignalled)
-        verdict = replace(verdict, notes=notes, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
+        verdict = replace(verdict, notes=notes, more=teardown.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict, unsignalled)
         node = node or self._node_ends(circumstances)
         if node:
-            closing.keep_ends(self.record, self.say, node, self._state_said, self.nodes.lost, self.nodes.run_id)
+            teardown.keep_ends(self.record, self.say, node, self._state_said, self.nodes.lost, self.nodes.run_id)
         return verdict
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class Attempt:
         self.children.start(self.plan.services, SERVICE, self.plan)
         for wait in self.plan.waits:
             if wait.kind == "port" and not self.ending:
-                from ranklaunch.supervise.waits.banners import Banners
+                from ranklaunch.supervise.waits.ssh_banners import Banners
 
                 self._phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
         if not self.ending:
@@ -204,7 +204,7 @@ class Attempt:
             say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self._launchers.explained,
             take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, slow=self._around.teller().slow, taking=self.companions.taking,
-            said=lambda: closing.remember_ranks(self.children, self.logs),
+            said=lambda: teardown.remember_ranks(self.children, self.logs),
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -223,16 +223,16 @@ class Attempt:
         self.loop.run_until(lambda: not self.companions.hold_the_stop)
         if self.ending and self.ending.outcome == "succeeded":
             self._around.teller().all_done()
-            self._left = closing.leftovers(self.children, self.loop, self.say, self.plan.limits.grace_s)
+            self._left = teardown.leftovers(self.children, self.loop, self.say, self.plan.limits.grace_s)
         self.stopper.begin(signal.SIGTERM)
         self.loop.after(OWN_WORDS_S, self._remember)
         self.loop.run_until(self.stopper.done)
         self.stopper.finish()
         if self.stopper.unread and self.stopper.unread.found:
             self.children.hear_out()
-        for text in closing.stuck(self.stopper.stuck):
+        for text in teardown.stuck(self.stopper.stuck):
             self.logs.say_at_end(text)
-        closing.remove_sessions(self.children)
+        teardown.remove_sessions(self.children)
         self.logs.finish()
         self.companions.stopped()
 
@@ -272,7 +272,7 @@ class Attempt:
             self.stopper.kill_all()
         if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
             self.logs.unfold(None)
-        if self.ending and not self._heard and closing.is_stop_too(self.plan, self.ending, number, self.loop.clock()):
+        if self.ending and not self._heard and teardown.is_stop_too(self.plan, self.ending, number, self.loop.clock()):
             self.companions.on_stop_request(number)
             if number != signal.SIGINT:
                 self._say_stopping(number)
@@ -343,8 +343,8 @@ class Attempt:
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
-        failed = closing.failure(child)
-        if failed and closing.may_be_stopped(child):
+        failed = teardown.failure(child)
+        if failed and teardown.may_be_stopped(child):
             self.loop.after(blame.OF_A_STOP_S, partial(self.fail, failed))
         elif failed:
             self.fail(failed)
@@ -356,11 +356,11 @@ class Attempt:
     def _complete(self) -> None:
         """All processes of this node ended with 0, which may be less than the job's success: ranks may be left at work."""
         is_rank = self.plan.job.program.is_python and self.plan.runs != PROGRAM
-        if is_rank or not (tree.has_children() or closing.has_records(self.record, self.plan)):
+        if is_rank or not (tree.has_children() or teardown.has_records(self.record, self.plan)):
             self._succeed()
             return
         try:
-            from ranklaunch.supervise.ranks.whole import Whole
+            from ranklaunch.processes.program_end import Whole
 
             self._whole = Whole(self)
         except (OSError, ImportError):  # no descriptor left
@@ -376,7 +376,7 @@ class Attempt:
         """End with node 0 if nothing works here but what keeps this node for it, in two looks. before: what the last look found."""
         if self.ending or self._success:
             return
-        text = closing.keeps_node(self.children.running.values())
+        text = teardown.keeps_node(self.children.running.values())
         if text and before:
             self._take(Success(text))
         else:
@@ -412,7 +412,7 @@ class Attempt:
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
         assert self.ending
-        self.held = closing.held(self._phases.shared, self.held) if self.plan.rounds else None
+        self.held = teardown.held(self._phases.shared, self.held) if self.plan.rounds else None
         self.companions.before_stop(self.ending, self._tell_all)
 
     def _tell_all(self) -> None:
@@ -469,7 +469,7 @@ class Attempt:
     def _node_ends(self, circumstances: judge.Circumstances) -> NodeEnds | None:
         assert self.ending
         failing = [child.identity.pid for child in self.children.ended if child.failing]
-        return closing.node_ends(self.record, self.plan, self.ending, self.children.ended, circumstances, failing)
+        return teardown.node_ends(self.record, self.plan, self.ending, self.children.ended, circumstances, failing)
 
     def _agree(self, circumstances: judge.Circumstances, node: NodeEnds | None) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
@@ -484,18 +484,20 @@ class Attempt:
         )
         own = judge.judgement(self.ending, suspects, self.finishes, seen, circumstances)
         agreed = self.nodes.agree(own, suspects, self.finishes, seen, self.ending, self._state)
-        return closing.alone(own, self._state(), self.plan, self.ending, circumstances) if agreed is own else agreed
+        return teardown.alone(own, self._state(), self.plan, self.ending, circumstances) if agreed is own else agreed
 
     def _state(self) -> Mapping[str, Any]:
         """For whoever decides whether the ranks start again."""
         if not self.plan.rounds or not self.ending or self.ending.outcome == "succeeded":
             return {}
-        from ranklaunch.supervise.rounds import seen
+        from ranklaunch.restarts import round_facts
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
         well = self._success is not None or any(finish.at < self.nodes.wall(first) for finish in self.finishes)
-        state = seen.state(self.plan, self.logs.kept, self._launched_at, self.loop.clock(), finished=well, failure=self.record.failure)
-        self._state_said = {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
+        state = round_facts.state(
+            self.plan, self.logs.kept, self._launched_at, self.loop.clock(), finished=well, failure=self.record.failure
+        )
+        self._state_said = {**state, **round_facts.asked(self.plan, self.ending, self._around.asked())}
         return self._state_said
 
     def _circumstances(self) -> judge.Circumstances:
@@ -512,15 +514,15 @@ class Attempt:
             self._work.close()
         culprit = verdict.culprit
         rank = culprit.rank if culprit and culprit.node == self.plan.job.node_index else None
-        most = blame.LINES if rank is None or self.logs.hides(rank) else closing.AGAIN
-        if not closing.shows_all(self.plan, verdict, self.nodes.lost, self.nodes.judged):
+        most = blame.LINES if rank is None or self.logs.hides(rank) else teardown.AGAIN
+        if not teardown.shows_all(self.plan, verdict, self.nodes.lost, self.nodes.judged):
             most = 0
         self.logs.unfold(self._shown_of_victims(verdict, rank))
         self.logs.end()
         if self.nodes.again:
-            closing.report_round(verdict, self.nodes.again.next.get("restart", {}), self.record, self.say, most)
+            teardown.report_round(verdict, self.nodes.again.next.get("restart", {}), self.record, self.say, most)
             return
-        closing.report(self.plan, verdict, self.record, self.say, self._began, most, own)
+        teardown.report(self.plan, verdict, self.record, self.say, self._began, most, own)
         self._around.terminal.flush_own()
 
 
@@ -530,14 +532,14 @@ def _preload() -> None:
     try:
         from ranklaunch import catalogue
         from ranklaunch.diagnose import stopped, suspects
-        from ranklaunch.secrets import said
-        from ranklaunch.supervise import words
-        from ranklaunch.supervise.ends import collect
-        from ranklaunch.supervise.ranks import left, wrapped
-        from ranklaunch.supervise.taking import taking
+        from ranklaunch.ends import collect
+        from ranklaunch.evidence import collection
+        from ranklaunch.processes import orphans, wrappers
+        from ranklaunch.redact import output_text
+        from ranklaunch.supervise import diagnosis
         from ranklaunch.system import bounded
-        from ranklaunch.verdict import avoid, decided, endings
+        from ranklaunch.verdict import avoid, endings, reasons
     except (OSError, ImportError, MemoryError):
         return
-    del avoid, bounded, collect, decided, endings, left, said, stopped, suspects, taking, words, wrapped
+    del avoid, bounded, collect, collection, diagnosis, endings, orphans, output_text, reasons, stopped, suspects, wrappers
     catalogue.find("RuntimeError: no failure yet\n")

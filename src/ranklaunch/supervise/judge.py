@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional
 
 from ranklaunch import errors
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.supervise.ranks.child import UNJUDGED, Child
+from ranklaunch.processes.child import UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.memory import Memory
@@ -23,8 +23,8 @@ from ranklaunch.verdict.model import WHOLE, Because, Culprit, Failure, Note, Ver
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds, RankEnd
-    from ranklaunch.supervise.ranks.below import Watched
-    from ranklaunch.supervise.ranks.children import Daemon
+    from ranklaunch.processes.child_ranks import Watched
+    from ranklaunch.processes.children import Daemon
     from ranklaunch.system.bounded import Apart
 
 Explain = Callable[[Child, str], Optional[Failure]]
@@ -99,7 +99,7 @@ def notes_of_stop(
         return ()
     try:
         from ranklaunch.diagnose import stopped  # only failures need it
-        from ranklaunch.supervise.words import Catalogue
+        from ranklaunch.supervise.diagnosis import Catalogue
     except (OSError, ImportError):  # no descriptor left
         return ()
     logs = {process.rank: os.path.basename(process.log) for process in plan.processes if process.rank is not None}
@@ -153,7 +153,7 @@ def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, wall: Callable[[
         return []
     try:
         from ranklaunch.diagnose.suspects import diagnose  # only failures need it
-        from ranklaunch.supervise.words import Catalogue
+        from ranklaunch.supervise.diagnosis import Catalogue
 
         if node:
             return diagnose(node, Catalogue(plan))

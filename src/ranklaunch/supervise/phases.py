@@ -10,21 +10,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import Files, folder_of
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
-from ranklaunch.read.reader import Arrived
-from ranklaunch.supervise.ranks.child import STEP
-from ranklaunch.supervise.ranks.children import Children
-from ranklaunch.supervise.ranks.start import require_program
+from ranklaunch.processes.child import STEP
+from ranklaunch.processes.children import Children
+from ranklaunch.processes.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.given import After
-    from ranklaunch.supervise.waits.renewed import Renewed
+    from ranklaunch.supervise.context import After
+    from ranklaunch.supervise.waits.table_renewal import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Phases:
         """Before ranks start again: until nothing is left of those before them, and for as long as was decided."""
         if not self.plan.job.restart:
             return
-        from ranklaunch.supervise.rounds import cleaning
+        from ranklaunch.restarts import cleaning
 
         began = self._loop.clock()
         self._nodes.busy("cleaning up")
@@ -80,7 +80,7 @@ class Phases:
 
     def _ask(self, argv: tuple[str, ...]) -> str:
         """What a tool has to say; "" where it does not answer."""
-        from ranklaunch.supervise.watching.tool import Tool
+        from ranklaunch.hangs.device_tool import Tool
 
         said: list[str] = []
         tool = Tool(argv, self._children.env, self._loop, said.append)
@@ -92,7 +92,7 @@ class Phases:
     def require(self) -> None:
         """Raises MissingProgramError that names all that is to be started and is not there."""
         if self.plan.rounds:
-            from ranklaunch.supervise.rounds import cleaning
+            from ranklaunch.restarts import cleaning
 
             self.shared = cleaning.there()
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
@@ -221,7 +221,7 @@ class Phases:
         """The platform may still make it anew for a start that is not the first, and does so on each node at a time of its own."""
         if not plan.muster or TABLE not in plan.muster.facts or not (plan.job.attempt > 1 or plan.job.restart):
             return None
-        from ranklaunch.supervise.waits.renewed import Renewed
+        from ranklaunch.supervise.waits.table_renewal import Renewed
 
         return Renewed(plan, self._files, self._loop, self._anew, self._nodes.ready_again)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.output.console import Terminal
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.given import Seen, Start, Surroundings, Teller
-from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.supervise.context import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -22,9 +22,9 @@ from ranklaunch.system.signals import PASSED_ON, Signals, name_of
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.control.desk import Desk
     from ranklaunch.muster.events import Again
-    from ranklaunch.supervise.desk.desk import Desk
-    from ranklaunch.supervise.rounds.cleaning import Held
+    from ranklaunch.restarts.cleaning import Held
 
 
 BEAT_S = 1.0
@@ -176,7 +176,7 @@ class Session:
     def _open_desk(self) -> None:
         """Of a job that lasts. One that cannot be asked runs all the same."""
         try:
-            from ranklaunch.supervise.desk.desk import Asked, Desk
+            from ranklaunch.control.desk import Asked, Desk
 
             asked = Asked(
                 attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),

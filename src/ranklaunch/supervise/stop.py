@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ranklaunch.supervise.ranks.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
+from ranklaunch.processes.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
@@ -23,8 +23,8 @@ from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.ranks.unread import Unread
-    from ranklaunch.supervise.taking.abort import Aborts
+    from ranklaunch.evidence.abort import Aborts
+    from ranklaunch.processes.pipe_backlog import Unread
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 SPARED_SHARE = 0.5  # of the budget, before ranks that would die of the signal are told while others have heard it
@@ -227,7 +227,7 @@ class Stopper:
 
     def say_where(self) -> None:
         """From now on, end ranks in a way that makes Python write their stacks, if it has a handler for that."""
-        from ranklaunch.supervise.taking.abort import Aborts  # few stops need it
+        from ranklaunch.evidence.abort import Aborts  # few stops need it
 
         self._aborts = Aborts()
         self._teller.aborts, self._teller.says_where = self._aborts.end, True

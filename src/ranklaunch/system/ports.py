@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 
 LISTENS = "0A"  # a state, as /proc/net/tcp writes it
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")

@@ -1,7 +1,7 @@
 """Speed of an experiment, from the file that DeepSpeed writes for autotuning, or else from lines about
 steps in the program's output. Steps that warm up are left out; the median of the others counts.
 
-`ranklaunch.watch.shapes` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
+`ranklaunch.hangs.shapes` reads the lines. SHAPES lists the kinds that count, the surest first. Notes on some of them:
 - DeepSpeed's timers are read here. With its autotuning on, each step prints "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
   (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py); older versions print "forward" and "backward".
 - Hugging Face's Trainer prints one figure for the whole run, with the steps that warm up.
@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ranklaunch.files import join
+from ranklaunch.hangs import shapes
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
 from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, TOKENS, Experiment, as_object, is_figure
-from ranklaunch.watch import shapes
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
 INFO_KEYS = ("num_params", "trainable_num_params", "activation_mem_per_gpu")

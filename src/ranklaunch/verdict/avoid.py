@@ -10,7 +10,7 @@ from typing import Any
 from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import ELSEWHERE, Verdict
 
-# Rules of ranklaunch.watch.who that may speak of a machine. A stack or an exception speaks of the program.
+# Rules of ranklaunch.hangs.suspicion that may speak of a machine. A stack or an exception speaks of the program.
 OF_MACHINE = (
     "missing-in-collective", "behind-in-collectives", "named-by-timeouts", "stopped-or-stuck", "gone", "unlike-in-cpu", "behind-in-steps",
     "recorder-without-answer",

@@ -122,10 +122,10 @@ def _endings() -> Any:
 
 def _rules(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
     try:
-        from ranklaunch.verdict import decided  # only failures need it
+        from ranklaunch.verdict import reasons  # only failures need it
     except (OSError, ImportError):  # no descriptor left
         return ()
-    return decided.by(first, others)
+    return reasons.by(first, others)
 
 
 class _Silent:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.adapters.launchers.shared.base import Job, Node, Reader, Variable, nearest, parse, replace, with_hosts
 from ranklaunch.adapters.launchers.shared.deepspeed.options import Option
-from ranklaunch.read.provenance import Candidate
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, SLOTS
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR, SLOTS
 from ranklaunch.showing import clipped
 
 Slots = tuple[int, ...]

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch.adapters.launchers.shared.words import HOSTNAME, PIECE, UNKNOWN
+from ranklaunch.adapters.launchers.shared.user_options import HOSTNAME, PIECE, UNKNOWN
 
 _NEXT = "\x1f"  # in a value: begins the next item of an array, or the next word of text that a shell splits
 _MOST = 1_000_000  # characters of all values that are put into words; later ones are UNKNOWN

@@ -3,9 +3,9 @@ wrong place."""
 
 from __future__ import annotations
 
+from ranklaunch.env.job import Program
 from ranklaunch.plan.hints.unknown import elsewhere
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read.job import Program
 
 _TORCHRUNS = ("__nproc_per_node", "__nnodes", "__node_rank")
 

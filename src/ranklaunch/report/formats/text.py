@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report import model, raised
+from ranklaunch.report import exception_records, model
 from ranklaunch.report.formats.words import (
     NO_REASON,
     OF_EXCEPTIONS,
@@ -117,7 +117,7 @@ def _ended(culprit: Culprit) -> str:
 
 def _exceptions(report: Report) -> Iterator[str]:
     """Of the last round, equal ones of several ranks once."""
-    groups = raised.alike(report.exceptions)
+    groups = exception_records.alike(report.exceptions)
     if not groups:
         return
     yield "exceptions:"

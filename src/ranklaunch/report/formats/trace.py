@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ranklaunch.report import given, model
+from ranklaunch.report import checked, model
 from ranklaunch.report.model import Mark, OnNode, Process, Report, Span
 
 JOB = 1  # the job's own process; a node's is behind it
@@ -21,7 +21,7 @@ Event = dict[str, Any]
 
 def shown(report: Report) -> Iterator[str]:
     """Pieces of one text."""
-    about = {"job": report.job.name, "outcome": report.outcome, "reason": report.reason, "began": given.iso(report.began)}
+    about = {"job": report.job.name, "outcome": report.outcome, "reason": report.reason, "began": checked.iso(report.began)}
     head = json.dumps({"displayTimeUnit": "ms", "otherData": about})
     yield f'{head[:-1]}, "traceEvents": ['
     between = "\n"

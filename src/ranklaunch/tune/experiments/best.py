@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ranklaunch.command.below import own_command
+from ranklaunch.cli.child_command import own_command
+from ranklaunch.env import settings, tuning
 from ranklaunch.files import join
 from ranklaunch.plan.model import Process
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import settings, tuning
-from ranklaunch.secrets import redact
+from ranklaunch.redact import redact
 from ranklaunch.system import disk
 from ranklaunch.tune import results, words
 from ranklaunch.tune.experiments.site import CONFIG, Site, program_words, reader_of

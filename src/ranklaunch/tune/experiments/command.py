@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ranklaunch.command import launch, options
+from ranklaunch.cli import launch, options
+from ranklaunch.env import tuning
 from ranklaunch.muster import wire
-from ranklaunch.muster.secrets import secret
+from ranklaunch.muster.secret import secret
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
-from ranklaunch.read import tuning
 from ranklaunch.supervise import nested
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals

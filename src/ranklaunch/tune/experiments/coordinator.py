@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ranklaunch.command.below import free_ports
+from ranklaunch.cli.child_command import free_ports
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import as_dict, names
 from ranklaunch.files import join

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
-from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
+from ranklaunch.cli.child_command import of_image, of_platforms, own_command, passed_on
+from ranklaunch.env import settings, tasks, tuning
 from ranklaunch.fields import names
 from ranklaunch.files import join
 from ranklaunch.plan.model import Process
-from ranklaunch.read import settings, tasks, tuning
 from ranklaunch.system import disk
 from ranklaunch.tune import metrics, words
 from ranklaunch.tune.experiments.site import COMMAND, CONFIG, LOG, NAME, Site, program_words

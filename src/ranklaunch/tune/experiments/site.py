@@ -8,14 +8,14 @@ import json
 import re
 from dataclasses import dataclass, replace
 
+from ranklaunch.env import settings as job_settings
+from ranklaunch.env import tuning
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import NODES, Plan
 from ranklaunch.plan.planning import Request, make_plan
-from ranklaunch.read import settings as job_settings
-from ranklaunch.read import tuning
-from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.system import memory
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, results

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.errors import WaitError
+from ranklaunch.processes.child import Child
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.tune.experiments.coordinator import Coordinator
 from ranklaunch.tune.experiments.folder import Folder
 from ranklaunch.tune.experiments.site import TOPIC
@@ -18,7 +18,7 @@ LOOK_S = 0.2
 
 
 class Tuning:
-    """Implements `ranklaunch.supervise.given.Work`. The end of one experiment decides nothing; the
+    """Implements `ranklaunch.supervise.context.Work`. The end of one experiment decides nothing; the
     search ends when node 0 says so."""
 
     def __init__(self, attempt: Attempt, folder: Folder) -> None:

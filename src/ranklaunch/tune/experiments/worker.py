@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ranklaunch.command.below import free_ports
+from ranklaunch.cli.child_command import free_ports
 from ranklaunch.fields import as_dict
+from ranklaunch.processes.child import EXPERIMENT, LAUNCHER, Child
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.ranks.child import EXPERIMENT, LAUNCHER, Child
 from ranklaunch.system import tree
 from ranklaunch.tune.experiments import best, experiment, outcome
 from ranklaunch.tune.experiments.experiment import Order

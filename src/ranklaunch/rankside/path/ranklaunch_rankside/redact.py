@@ -1,6 +1,6 @@
 """Texts without what looks like a secret. Plain and generous: what is hidden too much is only missing from a message.
 
-ranklaunch itself hides with finer rules (ranklaunch.secrets) whatever it shows of a record.
+ranklaunch itself hides with finer rules (ranklaunch.redact) whatever it shows of a record.
 """
 
 import re

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report import raised
+from ranklaunch.report import exception_records
 from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag, text
 from ranklaunch.report.model import Attempt, Difference, Evidence, Hang, Report, Round, Stacks, Tail
@@ -80,7 +80,7 @@ def _lines(attempt: Attempt, each: Round) -> Html:
 
 
 def exceptions(report: Report) -> Html:
-    groups = raised.alike(report.exceptions)
+    groups = exception_records.alike(report.exceptions)
     if not groups:
         return Html("")
     rows = [

@@ -1,0 +1,65 @@
+"""The hosts of a job from a file or from a command's output, where no variable names them. A node finds itself among them where nothing
+says its index."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.platforms.shared import batch, self_index
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
+from ranklaunch.env import parse
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
+from ranklaunch.files import absolute
+from ranklaunch.showing import clipped
+
+NOT_YET = "unnamed-0"  # stands for the first host as long as the command has not been run
+
+
+def offer(reader: Reader) -> None:
+    given = [variable for variable in (HOSTS, HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable)]
+    if len(given) > 1:
+        beside = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
+        reader.problem(f"{beside}: each of them names the nodes of the job; give one of them")
+        return
+    source = reader.candidates(given[0])[0].source
+    if given[0] is HOSTS_COMMAND and reader.arrived.named is None:
+        reader.record(HOSTS_COMMAND)
+        reader.awaits_hosts = True
+        reader.offer(MASTER_ADDR.value, Candidate(source, NOT_YET))
+        return
+    hosts = _of_file(reader) if given[0] is HOSTS_FROM else _of_command(reader)
+    own = self_index.find(reader, hosts)
+    if hosts:
+        reader.offer(HOSTS.value, Candidate(source, ",".join(hosts)))
+    if len(own) == 1:
+        reader.offer(NODE_INDEX.value, Candidate(f"{hosts[own[0]]} is this host", str(own[0])))
+
+
+def refuse_another(reader: Reader, host: str) -> None:
+    """Refuse the only host if it is not this one, which would train alone."""
+    if not self_index.find(reader, (host,)) and not parse.is_loopback(host):
+        own = clipped(self_index.told(reader))
+        reader.problem(f"{host}, the only host of {_told(reader)}, is not {own}; {NODE_INDEX.both} 0 says that it is")
+
+
+def _told(reader: Reader) -> str:
+    return next(reader.told(variable) for variable in (HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable))
+
+
+def _of_file(reader: Reader) -> tuple[str, ...]:
+    path = absolute(reader.get(HOSTS_FROM), reader.cwd)
+    hosts = tuple(batch.listed(reader, path))
+    if not hosts:
+        there = "expected a host on each line, found none" if reader.files.exists(path) else "no such file"
+        reader.problem(f"{reader.told(HOSTS_FROM)}: {there}")
+    return hosts
+
+
+def _of_command(reader: Reader) -> tuple[str, ...]:
+    """Return the hosts in a command's output, with anything between them."""
+    reader.record(HOSTS_COMMAND)
+    words = (reader.arrived.named or "").replace(",", " ").split()
+    hosts = tuple(batch.counted(reader, f"the output of {reader.told(HOSTS_COMMAND)}", words))
+    if not words:
+        reader.problem(f"{reader.told(HOSTS_COMMAND)}: expected names of hosts in its output, found none")
+    return hosts

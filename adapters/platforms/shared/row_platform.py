@@ -1,0 +1,410 @@
+"""A platform by its row of platforms.toml, with the module of its own where the row names one.
+
+Whatever a row, a pattern, a file or a module says is offered to the reader as one more source of the same value. So the user's word comes
+first, sources that contradict each other are refused, and plans show where each value is from.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ranklaunch.adapters.platforms.shared import base, kubernetes, parameter_servers, self_index
+from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.provenance import Candidate
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import (
+    ATTEMPT,
+    GRACE_S,
+    HOSTS,
+    JOB_NAME,
+    MASTER_ADDR,
+    MUSTER_TIMEOUT_S,
+    NODE_INDEX,
+    NODES,
+    SLOTS,
+    WAIT_S,
+    devices,
+    make_job,
+    spread,
+)  # fmt: skip
+from ranklaunch.files import absolute, text_of
+from ranklaunch.showing import clipped
+
+T = TypeVar("T")
+_MOST_BYTES = 16 * 1024 * 1024
+# Names that others set as well: no sign of a platform, so ranks keep them.
+_PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
+_LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?")
+_NO_HOST = "there is no such file, or no host in it"
+_SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
+
+
+def host(value: str) -> str:
+    """Return the host of HOST or HOST:PORT."""
+    try:
+        (found,) = parse.endpoints(value)
+    except ValueError:
+        msg = "expected one host, HOST or HOST:PORT"
+        raise ValueError(msg) from None
+    return found.host
+
+
+def listed(value: str) -> tuple[parse.Endpoint, ...]:
+    """Return the hosts of a list, with what stands behind the colon of each. A line may be empty: that node's host is not known."""
+    lines = value.strip("\n").split("\n") if value.strip() else []
+    words = [word for line in lines for word in line.replace(",", " ").split() or [""]]
+    try:
+        return tuple(parse.endpoints(word)[0] if word else parse.Endpoint("") for word in words)
+    except (ValueError, IndexError):
+        msg = "expected host names or IP addresses with line breaks, spaces or commas between them"
+        raise ValueError(msg) from None
+
+
+def _given(reader: Reader, variable: Variable[T]) -> T:
+    """Return a value, or its default without a note in the plan."""
+    return reader.get(variable) if reader.given(variable) else variable.default
+
+
+class Place:
+    """A platform, as platforms.Platform asks for it. module: with rules of its own, None without.
+
+    A module may have `VARIABLES`, `facts(reader)`, more sources of values, `INDEX`, the variable of the index if a fact gives it,
+    `job_facts(reader)`, more arguments of make_job, `finished(reader, job)`, which returns the job with changes, and `detect`, `program`,
+    `failure_file`, `log_dir` and `attempt(reader, nodes, index)` in place of those here.
+    """
+
+    def __init__(self, row: Shipped, module: Any = None) -> None:
+        self.NAME = row.name
+        self.row = row
+        self._module = module
+        self.detect: Callable[[Reader], bool] = getattr(module, "detect", self._signed)
+        self.program: Callable[[Reader, Sequence[str]], Program | None] = getattr(module, "program", base.no_program)
+        self.failure_file: Callable[[Reader], str] = getattr(module, "failure_file", base.no_failure_file)
+        self.attempt: Callable[..., int] = getattr(module, "attempt", self._attempt)
+        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", self._log_dir)
+        agree = bool(row.job_name_like)
+        self.nodes = NODES.also(*row.nodes, agree=True)
+        self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
+        self.slots = SLOTS.also(*row.slots, agree=True)
+        self.job_name = JOB_NAME.also(*row.job_name, agree=agree)
+        self.started = ATTEMPT.also(*row.attempt)
+        self.restarts = Variable("restarts", row.restarts, parse.count, 0, "restarts, from 0; the attempt is one more", "platform")
+        self.first = replace(FIRST, names=row.master, parse=host, agree=True)
+        self.hosts: Variable[tuple[parse.Endpoint, ...]] = Variable(
+            "node_hosts", row.hosts, listed, (), "hosts of all nodes, in node order", "platform"
+        )
+        self.file = Variable("node_file", row.hosts_file, parse.text, "", "file with a node's host first on each line", "platform")
+        self.own = Variable("own_host", row.own, host, "", "host of this node", "platform", per_node=True)
+        self.ranks = Variable("ranks", row.ranks, parse.count, 0, "ranks of all nodes", "platform")
+
+    @functools.cached_property
+    def VARIABLES(self) -> tuple[Variable[Any], ...]:
+        """Return the variables that the row and its module name."""
+        row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
+        own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
+        named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
+        found = [*named, *getattr(self._module, "VARIABLES", ())]
+        found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
+        for value, patterns, meaning, of_node in (
+            ("index_of_node", row.node_index_like, "has the index of this node in it", True),
+            ("signs", row.patterns, "says that this is the platform, or has a part that counts", False),
+        ):
+            known = {*base.RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
+            names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
+            found += [Variable(f"{row.name}_{value}", names, parse.text, "", meaning, "platform", per_node=of_node)] if names else []
+        return tuple(found)
+
+    def _signed(self, reader: Reader) -> bool:
+        return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
+
+    def _log_dir(self, reader: Reader) -> str:
+        return base.log_dir(reader)
+
+    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        if reader.given(self.started):
+            return reader.get(self.started)
+        counted = reader.given(self.restarts)
+        if not counted and not self.row.restarts:
+            return base.attempt(reader, nodes, index)
+        number = reader.get(self.restarts) + 1 if counted else 1
+        reader.ledger.note(ATTEMPT.value, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
+        return number
+
+    # Reading a job
+
+    def read(self, reader: Reader, program: Program) -> Job:
+        row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
+        if row.kills_after_s:
+            source = f"{row.name}, which kills after {row.kills_after_s:g} s"
+            reader.offer(GRACE_S.value, Candidate(source, f"{row.kills_after_s * 0.8:g}"))
+        if row.starts_late and not reader.given(WAIT_S):
+            reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{row.name}, whose nodes start minutes apart", "1800"))
+        self._refuse(reader)
+        self._offer(reader, self._facts(reader))
+        job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
+        return self._module.finished(reader, job) if hasattr(self._module, "finished") and not job.among else job
+
+    def _job(self, reader: Reader, program: Program, pod: str) -> Job:
+        row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
+        nodes = self._count(reader, sure)
+        hosts = self._hosts(reader, nodes, sure)
+        of_ranks = self._job_of_ranks(reader, program, hosts)
+        if of_ranks:
+            return of_ranks
+        own = self._index(reader, nodes, sure)
+        slots = self._slots(reader, nodes)
+        self._refuse_other_ranks(reader, slots)
+        self._refuse_other_first(reader, hosts, own)
+        return make_job(
+            reader,
+            program,
+            platform=row.name,
+            name=reader.get(self.job_name) or row.name,
+            attempt=self.attempt(reader, nodes, own),
+            hosts=hosts,
+            slots=slots,
+            node_index=own,
+            accelerator=self._accelerator(reader),
+            instance_name=pod,
+            **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
+        )
+
+    def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
+        """Return the job whose nodes are its ranks, if the platform has started a ranklaunch for each; else None."""
+        return None
+
+    def _accelerator(self, reader: Reader) -> tuple[str, str]:
+        """Return the kind of the slots, and its source, for a container with no sign of a kind."""
+        row = self.row
+        kind = "npu" if row.npus else "gpu" if row.slots or row.slots_like or row.gpus else "cpu"
+        return kind, "default" if kind == "cpu" else reader.source(SLOTS)
+
+    def _refuse(self, reader: Reader) -> None:
+        for each in self.row.refuse:
+            allowed = any(reader.by_user(_SETTINGS[value]) for value in each.unless)
+            if not allowed and all(holds(condition, reader.env, reader.files.exists) for condition in each.when):
+                reader.problem(re.sub(r"\{(\w+)\}", lambda name: clipped(reader.env.get(name[1], "")), each.text))
+
+    def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
+        offered: dict[str, list[Candidate]] = {}
+        for variable, candidate in facts:
+            offered.setdefault(variable.value, []).extend([candidate] if candidate.value else [])
+        for value, candidates in offered.items():
+            reader.offer(value, *candidates)
+
+    def _facts(self, reader: Reader) -> Iterator[Fact]:
+        row = self.row
+        found = _given(reader, self.hosts)
+        slots = [each.port for each in found] if row.slots_beside else ()
+        yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
+        if reader.given(self.file):
+            yield from self._of_file(reader)
+        if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
+            yield from self._of_json(reader, text_of(reader.files, row.json_file, _MOST_BYTES))
+        for variable, patterns in (
+            (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
+            (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
+        ):  # fmt: skip
+            yield from _like(variable, patterns, reader.env)
+        if hasattr(self._module, "facts"):
+            yield from self._module.facts(reader)
+
+    def _of_file(self, reader: Reader) -> Iterator[Fact]:
+        path = absolute(reader.get(self.file), reader.cwd)
+        slots: dict[str, int] = {}
+        for number, line in enumerate(text_of(reader.files, path, _MOST_BYTES).splitlines(), 1):
+            found = _LINE.fullmatch(line.partition("#")[0].strip())
+            if found and not (_is_host(found[1]) and int(found[2] or 0) <= parse.MOST_SLOTS):
+                reader.problem(f"{path}, line {number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
+                return
+            if found:
+                slots.setdefault(found[1], int(found[2] or 0))
+        if slots:
+            yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
+            yield from self._own_index(reader, path, [*slots])
+        elif not any(map(reader.given, (self.nodes, HOSTS))):
+            reader.problem(f"{reader.told(self.file)}: {_NO_HOST}")
+
+    def _of_json(self, reader: Reader, text: str) -> Iterator[Fact]:
+        path, found = self.row.json_file, _object(self.row, text)
+        if not found:
+            keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
+            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.names[0]} and {NODE_INDEX.names[0]}")
+            return
+        hosts, slots, index = found
+        yield from of_hosts(path, hosts, slots)
+        if index:
+            yield NODE_INDEX, Candidate(f"{self.row.json_node_index} in {path}", index)
+        else:
+            yield from self._own_index(reader, path, hosts)
+
+    def _own_index(self, reader: Reader, path: str, hosts: Sequence[str]) -> Iterator[Fact]:
+        """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
+        own = self_index.find(reader, hosts)
+        if len(own) == 1 and not reader.given(self.node_index):
+            yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
+
+    def _count(self, reader: Reader, sure: bool) -> int:
+        if reader.given(self.nodes):
+            return reader.get(self.nodes)
+        hosts = reader.get(HOSTS)
+        if not hosts and reader.given(self.ranks) and self._has_slots(reader):
+            number, source = self._by_ranks(reader), reader.source(self.ranks)
+        else:
+            number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
+        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
+        if source == "default" and sure and (self.row.no_count or numbered):
+            names = ", ".join((*self.nodes.names, *HOSTS.names))
+            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.names[0]}"
+            reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
+        reader.ledger.note(NODES.value, str(number), source)
+        return number
+
+    def _has_slots(self, reader: Reader) -> bool:
+        """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
+        return not self.row.no_count or reader.get(self.ranks) == 1 or reader.given(self.slots) or devices(reader) > 0
+
+    def _by_ranks(self, reader: Reader) -> int:
+        """Return the number of nodes by that of all ranks, which must be as many on each."""
+        ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
+        if ranks % slots:
+            told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
+            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.names[0]} or {SLOTS.names[0]}")
+        return max(1, ranks // slots)
+
+    def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
+        """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
+        if nodes > 1 and not reader.given(HOSTS):
+            self._offer(reader, _made(self.row, reader.env, nodes))
+        found, first = reader.get(HOSTS), _given(reader, self.first)
+        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
+        if sure and not found and nodes > 1 and not (reader.given(self.first) or by_user):
+            self._refuse_no_first(reader, nodes)
+        if not found or (nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)):
+            return (first or "localhost", *("",) * (nodes - 1))
+        if len(found) != nodes:
+            more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
+            wrong = f"{reader.source(HOSTS)} names {len(found)} hosts, but {reader.told(NODES)}"
+            reader.problem(f"{wrong}: expected as many names as nodes{more}")
+            return found[:1] * nodes
+        if first and not by_user and _differ(found[0], first):
+            begins = f"{reader.source(HOSTS)} begins with {found[0]}, but {reader.told(self.first)}"
+            reader.problem(f"{begins}: expected the same host; or set {HOSTS.names[0]}")
+        return (first, *found[1:]) if first and not by_user else found
+
+    def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
+        """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        row = self.row
+        missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
+        like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
+        files = [f"{reader.told(self.file)} ({_NO_HOST})"] if reader.given(self.file) else row.hosts_file
+        names = ", ".join((*HOSTS.names, *row.hosts, *files, *like, *row.master, *MASTER_ADDR.names))
+        reader.problem(f"{nodes} nodes, but none of {names} says where node 0 is{f': {row.no_first}' if row.no_first else ''}")
+
+    def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
+        variable = self.node_index
+        if nodes == 1 and not reader.by_user(variable):
+            return base.of_one_node(reader, variable)
+        self._refuse_first_alone(reader, nodes)
+        if sure and not reader.given(variable):
+            files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
+            of_module = self._module.INDEX.names if hasattr(self._module, "INDEX") else ()
+            of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
+            names, hosts = (*variable.names, *of_module, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
+            here = f": {clipped(self_index.told(reader))}, of {hosts}" if hosts else ""
+            reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
+        number = reader.get(variable)
+        if number >= nodes:
+            reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        return min(number, nodes - 1)
+
+    def _refuse_first_alone(self, reader: Reader, nodes: int) -> None:
+        """Refuse a job's script that runs on the first node alone, and has not started ranklaunch on the others."""
+        started = any(map(reader.by_user, (self.node_index, HOSTS))) or any(map(reader.env.get, self.row.node_index))
+        if self.row.starts_once and not started:
+            alone = f"{nodes} nodes, and the job's script runs on the first of them alone"
+            reader.problem(f"{alone}; start ranklaunch on each: {self.row.starts_once}")
+
+    def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
+        """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
+        own, by_user = reader.get(self.slots) if reader.given(self.slots) else (), reader.by_user(self.slots)
+        each = () if by_user else _given(reader, LISTED_SLOTS)
+        if len(each) == nodes > 0:
+            if any(number not in each for number in own):
+                told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
+                reader.problem(f"{told}: unset the wrong one or set {SLOTS.names[0]}")
+            reader.ledger.note(SLOTS.value, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
+            return each
+        return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
+
+    def _refuse_other_ranks(self, reader: Reader, slots: Sequence[int]) -> None:
+        """Refuse a number of ranks that is not nodes times slots. A node without devices has one rank."""
+        said = reader.given(self.ranks) and reader.given(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
+        if said and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
+            told = f"{reader.told(self.nodes)} with {reader.told(self.slots)}"
+            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.names[0]} and {SLOTS.names[0]}")
+
+    def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
+        """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
+        by_user = any(map(reader.by_user, (self.node_index, HOSTS, MASTER_ADDR)))
+        if len(hosts) == 1 or by_user or not (reader.given(self.own) and reader.given(self.node_index)):
+            return
+        here, first = reader.get(self.own), hosts[0]
+        if here == first if own else _differ(here, first):
+            where = f"{reader.told(self.own)} and node 0 is {first}"
+            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.names[0]}"
+            reader.problem(f"{reader.told(self.node_index)}, but {where}: {wanted}")
+
+
+def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield the values that are a part of other variables' values."""
+    for pattern in patterns:
+        text = value_like(pattern, env)
+        names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())
+        if text:
+            yield variable, Candidate(f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text)
+
+
+def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
+    """Yield the hosts of all nodes by a text, or by variables, in which each node's index stands."""
+    names = [filled(row.hosts_like or row.hosts_each, env, i) for i in range(nodes)]
+    made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
+    if all(made):
+        by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
+        yield HOSTS, Candidate(by, ",".join(made))
+
+
+def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
+    """Return the hosts, the slots and the index (as text) of a file of JSON; None for one that does not have them."""
+    try:
+        found: Any = json.loads(text)
+        hosts = [parse.host(str(each)) for each in found[row.json_hosts]]
+        slots = [parse.whole(str(each), 0, parse.MOST_SLOTS) for each in found[row.json_slots]] if row.json_slots else []
+        index = str(parse.whole(str(found[row.json_node_index]), 0, len(hosts) - 1)) if row.json_node_index else ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(parse.host(text))
+    except ValueError:
+        return False
+
+
+def _differ(one: str, other: str) -> bool:
+    """Return True for two hosts. A name may be longer or shorter, and an address that of a name."""
+    numbers = [bool(re.fullmatch(r"[0-9.]+|.*:.*", each)) for each in (one, other)]
+    if numbers[0] != numbers[1]:
+        return False
+    return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))

@@ -1,0 +1,39 @@
+"""The hosts that a command of the user's names: run and check ask it before they plan."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
+from ranklaunch.cli.options import Given
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import ENV_FILE, HOSTS, WAIT_S
+from ranklaunch.plan.planning import Request
+from ranklaunch.supervise.waits import host_command
+from ranklaunch.system.signals import Signals
+
+
+def with_hosts(request: Request, signals: Signals | None = None) -> Request:
+    """The request with its answer, where there is such a command; without one where a stop request has come first."""
+    reader = Reader(request.env, request.files, request.options, request.cwd)
+    if not reader.given(HOSTS_COMMAND) or any(map(reader.given, (HOSTS, HOSTS_FROM))):  # both are a contradiction, which the plan says
+        return request
+    command, timeout_s = reader.get(HOSTS_COMMAND), reader.get(WAIT_S)
+    answer = host_command.ask(command, reader.told(HOSTS_COMMAND), request.env, timeout_s, _say, signals)
+    return request if answer is None else replace(request, arrived=replace(request.arrived, named=answer))
+
+
+def of_others(given: Given) -> list[str]:
+    """What check says of a command that stands in a file alone, which somebody else may have written: it does not run it."""
+    told, own = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd), given.own
+    if not told.given(HOSTS_COMMAND) or own.get(HOSTS_COMMAND) == told.get(HOSTS_COMMAND):
+        return []
+    return [f"{told.told(HOSTS_COMMAND)} of {own.get(ENV_FILE)} is not run by check; {HOSTS_COMMAND.option} on the command line is"]
+
+
+def _say(text: str) -> None:
+    try:
+        print(f"ranklaunch: {text}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it; the job goes on
+        pass

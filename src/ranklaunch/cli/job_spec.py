@@ -1,0 +1,191 @@
+"""A job's specification from the command line of `ranklaunch spec`: its options, and the file of values that they go before."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from ranklaunch.cli import options
+from ranklaunch.cli.options import Option
+from ranklaunch.env.settings import TEMPLATES
+from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.showing import shown
+from ranklaunch.specs import documents, familiar, keys, refuse
+from ranklaunch.specs.image import parts_of_image
+from ranklaunch.specs.model import KINDS, JobSpec
+from ranklaunch.specs.values import Problem, Values, parsed
+from ranklaunch.system.disk import DiskFiles
+
+MOST_BYTES = 4 * 1024 * 1024
+
+# Options for values that are given most often; --set gives any.
+PATHS: dict[str, str] = {
+    "--name": "name",
+    "--namespace": "namespace",
+    "--nodes": "nodes",
+    "--devices": "devicesPerNode",
+    "--device-kind": "device.kind",
+    "--method": "mode",
+    "--cpu": "resources.cpu",
+    "--memory": "resources.memory",
+    "--shm": "shm.sizeLimit",
+    "--working-dir": "workingDir",
+    "--queue": "scheduling.queue",
+    "--max-restarts": "restart.maxRestarts",
+    "--deadline-s": "lifecycle.deadlineSeconds",
+    "--service-account": "serviceAccountName",
+    "--flavor": "modelarts.flavor",
+    "--pool-id": "modelarts.poolId",
+    "--partition": "slurm.partition",
+}
+KEYS = dict(keys.every(JobSpec))
+VALUES = Option("--values", "values", "values as YAML or JSON (docs/spec-values.md); options come before them", "FILE")
+IMAGE = Option("--image", "image", "image of the container, with tag or digest [image]")
+ENV = Option("--env", "env", "a variable of the environment; may be repeated [env]", "NAME=VALUE")
+SET = Option("--set", "set", "any other value, lists and maps as JSON; may be repeated", "KEY=VALUE")
+SUBMIT = Option("--submit", "submit", "send it with kubectl or sbatch, after it was shown", "")
+OPTIONS = (
+    VALUES, IMAGE, *(Option(name, path, f"{KEYS[path].meaning} [{path}]") for name, path in PATHS.items()), ENV, SET,
+    options.of_variable(TEMPLATES), SUBMIT,
+)  # fmt: skip
+
+
+class Parser(options.Parser):
+    """Knows what other tools call the values."""
+
+    def _hint(self, name: str) -> str:
+        paths = tuple(keys.paths(JobSpec))
+        key = familiar.meant(name, paths)
+        option = next((option for option, path in PATHS.items() if path == key), f"--set {key}=..." if key in paths else key)
+        return f"; here it is {option}" if key else super()._hint(name)
+
+
+def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec:
+    """kind: the engine. given: the options with their texts, in order. Raises UsageError or ConfigError with every problem found."""
+    values, sources, problems = _values(kind, given, program)
+    reading = Values(sources)
+    spec = reading.spec(values)
+    _check([*problems, *reading.problems], spec)
+    return spec
+
+
+def of_values(kind: str, values: Mapping[str, object]) -> JobSpec:
+    """Return the job's specification of nested values alone. Raises ConfigError with every problem found."""
+    reading = Values()
+    spec = reading.spec({**values, "engine": kind})
+    _check(reading.problems, spec)
+    return spec
+
+
+def unknown_kind(kind: str) -> str:
+    """Return the message about a KIND that does not exist."""
+    return f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+
+
+def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
+    """Return the nested values, the option behind each value of the command line, and the problems."""
+    last = dict(given)
+    values = _read(last[VALUES.value]) if last.get(VALUES.value) else {}
+    sources: dict[str, str] = {}
+    problems: list[Problem] = []
+    pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
+    if IMAGE.value in last:
+        whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
+        pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
+    for word in _every(SET, given):
+        path, equals, text = word.partition("=")
+        if not equals or path not in KEYS:
+            hint = nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
+            problems.append(Problem(f"option --set {word!r}: " + (f"unknown key{hint}" if equals else "expected KEY=VALUE"), True))
+        else:
+            pairs.append((f"option --set {path}", path, text))
+    for source, path, text in pairs:
+        _put(values, path, _of_option(source, path, text, problems))
+        sources[path] = source
+    _put_env(values, _every(ENV, given), problems)
+    if program:
+        _put_program(values, program)
+    values["engine"] = kind
+    return values, sources, problems
+
+
+def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> object:
+    try:
+        return parsed(KEYS[path], text)
+    except ValueError as error:
+        problems.append(Problem(f"{source}={shown(path, text)!r}: {error}", True))
+        return None
+
+
+def _every(option: Option, given: list[tuple[str, str]]) -> list[str]:
+    return [text for value, text in given if value == option.value]
+
+
+def _put(values: dict[str, Any], path: str, value: object) -> None:
+    group, _, name = path.rpartition(".")
+    for each in group.split(".") if group else ():
+        below = values.get(each)
+        if not isinstance(below, dict):
+            below = values[each] = {} if below is None else below
+        if not isinstance(below, dict):
+            return  # what the file has there is no map, which is told when it is read
+        values = below
+    values[name] = value
+
+
+def _put_env(values: dict[str, Any], words: list[str], problems: list[Problem]) -> None:
+    env = dict(values.get("env") or {}) if isinstance(values.get("env"), (dict, type(None))) else None
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            problems.append(Problem(f"option --env {word!r}: expected NAME=VALUE", True))
+        elif env is not None:
+            env[name] = text
+    if words and env is not None:
+        values["env"] = env
+
+
+def _put_program(values: dict[str, Any], words: list[str]) -> None:
+    program = options.program_of(words)
+    values.update(script="" if program.module else program.path, module=program.path if program.module else "", args=list(program.args))
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        text = DiskFiles().text(path, MOST_BYTES)
+    except (ValueError, UnicodeError) as error:
+        msg = f"--values {path}: {error}"
+        raise ConfigError(msg) from None
+    if text is None:
+        msg = f"--values {path}: no such file, or it cannot be read"
+        raise UsageError(msg)
+    data = _parsed(path, text)
+    if not isinstance(data, dict):
+        msg = f"--values {path}: expected a map of values, found {type(data).__name__}"
+        raise ConfigError(msg)
+    return data
+
+
+def _parsed(path: str, text: str) -> object:
+    try:
+        return documents.parsed(text, None if path.endswith(".json") else _yaml)
+    except ValueError as error:
+        msg = f"--values {path}: {error}"
+        raise ConfigError(msg) from None
+
+
+def _yaml() -> Any:
+    try:
+        return importlib.import_module("yaml")
+    except ImportError:
+        msg = "YAML needs PyYAML, which is not installed: pip install 'ranklaunch[yaml]', in ranklaunch's own environment, or write JSON"
+        raise ValueError(msg) from None
+
+
+def _check(found: list[Problem], spec: JobSpec) -> None:
+    if found and all(problem.on_command_line for problem in found):
+        raise UsageError("\n".join(problem.text for problem in found))
+    texts = [problem.text for problem in found] or refuse.problems(spec)
+    if texts:
+        raise ConfigError(list(dict.fromkeys(texts)))

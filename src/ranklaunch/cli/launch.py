@@ -1,0 +1,293 @@
+"""The supervisor's side of run: from the command line to the verdict."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ranklaunch import errors
+from ranklaunch.adapters import platforms
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
+from ranklaunch.cli import options
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
+from ranklaunch.errors import RanklaunchError, refused
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.processes.start import MARK, marked
+from ranklaunch.supervise.context import After, Start, Teller
+from ranklaunch.supervise.plugins import AtStop, Attended, Companion, Join, Later, OnCall
+from ranklaunch.supervise.record import Record, now, run_id
+from ranklaunch.supervise.session import Session
+from ranklaunch.system import tree
+from ranklaunch.system.signals import Signals
+from ranklaunch.verdict import folders
+from ranklaunch.verdict.model import Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.muster.events import Again, Decide, Decided
+    from ranklaunch.restarts.cleaning import Held
+    from ranklaunch.supervise.nested import Outer
+
+T = TypeVar("T")
+PACED_S = PLACED_S = 1.0  # after the launch
+DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
+    start, inherited = begin(argv, env, signals)
+    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
+    gc.enable()
+    recorders = start.plan.recorders
+    added = {each.name: each.value for each in recorders.variables}
+    if not recorders.folder:
+        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+    from ranklaunch.evidence.recorders import kept  # a job of CPUs needs no folder for them
+
+    with kept(recorders, start.record) as usable:
+        added = {name: value for name, value in added.items() if usable(name)}
+        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+
+
+def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
+    """Raises WaitError, and leaves a verdict, where no descriptor is left for it."""
+    try:
+        return Session(signals, inherited, guard)
+    except OSError as error:
+        failure = refused(error)
+        _leave_verdict(start.record, failure, now())
+        raise failure from None
+
+
+def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
+    """What the command line asks for, with its log folder open; and what processes inherit."""
+    parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
+    start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
+    return replace(start, companions=_companions(start.plan), tell=_tell if start.plan.tell else None), inherited
+
+
+def _make_plan(request: planning.Request) -> Plan:
+    """Return the plan, with notes about this machine and about a misplaced number of ranks among its warnings."""
+    plan = planning.make_plan(request)
+    if plan.ranks_here < 2 and len(plan.job.everyone) == 1:
+        if not any(word.partition("=")[0] == SLOTS.option for word in request.program.args):
+            return plan
+        from ranklaunch.plan.hints import behind  # it knows all adapters
+
+        return replace(plan, warnings=(*plan.warnings, behind.hint(request.program)))
+    from ranklaunch.cli import machine  # one rank alone needs none of it
+
+    return replace(plan, warnings=(*plan.warnings, *machine.notes(plan, request.env)))
+
+
+def _tell(*seen: Any) -> Teller:
+    from ranklaunch.notify.notifications import Telling  # few jobs have tools that are told
+
+    return Telling(*seen)
+
+
+def _companions(plan: Plan) -> tuple[Join, ...]:
+    """Who goes along with what is run."""
+    placing = () if plan.job.node.slots < 2 and plan.runs != PROGRAM else (_placing,)
+    return (_taking, _stops, _pacing, *placing, *((_watching,) if plan.watch.hang != "off" else ()))
+
+
+def _stops(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.control.stops import Stops  # most jobs are never stopped
+
+        return Stops(attended)
+
+    return AtStop(attended, make)
+
+
+def _watching(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.hangs.monitor import Watching  # most of what it needs, a short job does not
+
+        return Watching(attended)
+
+    return Later(attended, attended.plan().watch.look_s, make, "watches whether the job hangs")
+
+
+def _placing(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.placement_check import Placing  # a job that ends sooner trains nobody twice
+
+        return Placing(attended)
+
+    return Later(attended, PLACED_S, make, "compares its ranks with the plan")
+
+
+def _pacing(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.hangs.pace_record import Pacing  # in a short job nobody asks for steps
+
+        return Pacing(attended)
+
+    return Later(attended, PACED_S, make, "follows the steps of its ranks")
+
+
+def _taking(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.evidence.collection import Taking  # most jobs leave no evidence
+
+        return Taking(attended)
+
+    return OnCall(attended, make, {("evidence", True): "on_asked", ("evidence", False): "on_order", ("taken", True): "on_taken"})
+
+
+def opened(
+    given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
+) -> tuple[Start, Mapping[str, str]]:
+    """What is asked for, with its log folder open; and what processes inherit."""
+    # Whatever the environment says of another account: sshd goes by the one that the process has.
+    given = replace(given, request=replace(given.request, account=options.own_account()))
+    outer = _outer(env)
+
+    def planned() -> tuple[planning.Request, Plan, Record]:
+        request = _with_hosts(given.request, signals)
+        return request, *_opened(request, outer, make_plan)
+
+    request, plan, record = _recorded(given.request, outer, planned)
+    # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
+    same = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
+    start = _start(plan, record, same, make_plan)
+    start = replace(start, decide=_decider(plan), run_id=_run_id(request, plan, record))
+    return start, marked(request.env, plan.job.name, plan.job.log_dir, record.folder)
+
+
+def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Callable[[planning.Request], Plan]) -> Start:
+    """request: of this attempt, and this round."""
+    record.event(
+        "read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt,
+        container_s=None if plan.job.restart else tree.container_s(),
+    )  # fmt: skip
+    kept, began = request.arrived, now()
+    return Start(
+        plan,
+        record,
+        request.files,
+        replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
+        again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
+    )
+
+
+def _again(
+    again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
+) -> Start:
+    """All ranks once more: with a plan of its own, and a folder of its own in that of the attempt."""
+    from ranklaunch.restarts import cleaning
+
+    restarts = (*before.restarts, again.next.get("restart", {}))
+    after = After(restarts, float(again.next.get("pause_s", 0)), held, before.started)
+    request = replace(request, arrived=replace(request.arrived, restart=again.round))
+    plan = make_plan(request)
+    attempt = folders.attempt(plan.job.log_dir, plan.job.attempt)
+    record = _record(request, attempt_dir(plan.job), attempt)
+    record.open()
+    try:
+        cleaning.prune(attempt, again.round)
+    except OSError:  # what cannot be removed stays
+        pass
+    return replace(
+        _start(plan, record, request, make_plan),
+        again=lambda later, had: _again(later, had, request, make_plan, after),
+        after=after,
+    )
+
+
+def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
+    """Made when it is asked for the first time: most jobs never fail."""
+    rounds = plan.rounds
+    made: list[Callable[[Decide], Decided]] = []
+    if not rounds:
+        return None
+
+    def decide(asked: Decide) -> Decided:
+        from ranklaunch.restarts.decision import Decider
+
+        made.extend([] if made else [Decider(rounds)])
+        return made[0](asked)
+
+    return decide
+
+
+def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
+    """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
+    reader, job = _reader(request), plan.job
+    known = reader.get(RUN_ID)
+    if known or job.node_index:
+        return known
+    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble.append)
+
+
+def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
+    if not _reader(request).given(HOSTS_COMMAND):
+        return request
+    from ranklaunch.cli import host_command  # most have none
+
+    return host_command.with_hosts(request, signals)
+
+
+def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
+    """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
+    that is told its number may find the folder there. Of one node among several, the folder may be one that cannot be written."""
+    before = ""
+    while True:
+        plan = make_plan(request)
+        folder = attempt_dir(plan.job)
+        if outer:
+            outer.require_other(plan.job.name, plan.job.log_dir)
+        record = _record(request, folder)
+        try:
+            if record.open(new=folder != before):
+                return plan, record
+        except RanklaunchError as error:
+            if not plan.muster or outer:
+                raise
+            record.failure = error  # the other nodes are told, when this one meets them
+            return plan, record
+        before = folder
+
+
+def _outer(env: Mapping[str, str]) -> Outer | None:
+    """The run that this one is below, if any."""
+    if MARK not in env:
+        return None
+    from ranklaunch.supervise import nested
+
+    return nested.outer(env)
+
+
+def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
+    """attempt: the folder of the attempt, where that is another."""
+    reader = _reader(request)
+    return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
+
+
+def _reader(request: planning.Request) -> Reader:
+    return Reader(request.env, request.files, request.options, request.cwd)
+
+
+def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
+    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written, and is not that of the
+    run that this one is below."""
+    started = now()
+    try:
+        return do()
+    except RanklaunchError as error:
+        folder = platforms.attempt_dir(_reader(request))
+        if not outer or folder != outer.attempt:
+            _leave_verdict(_record(request, folder), error, started)
+        raise
+
+
+def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
+    try:
+        record.verdict(Verdict("failed", error.exit_code, errors.reason(str(error)), None, (), started, now()))
+    except (OSError, ValueError):  # the message has been said
+        pass

@@ -1,0 +1,321 @@
+"""Command lines: options first, then PROGRAM and everything after it, untouched."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ranklaunch.adapters import platforms
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
+from ranklaunch.env import parse, settings
+from ranklaunch.env.job import Program
+from ranklaunch.env.reader import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.errors import MANY_DIGITS, ConfigError, UsageError, has_many_digits, nearest
+from ranklaunch.files import BYTE_ORDER_MARK, NoFiles
+from ranklaunch.plan.planning import Request, every_variable
+from ranklaunch.system import disk
+from ranklaunch.system.disk import DiskFiles
+
+MOST_ENV_BYTES = 64 * 1024 * 1024
+_EXPORT = r"export[ \t]+"  # as in a file for a shell
+_NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
+
+
+@dataclass(frozen=True)
+class Option:
+    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives
+    "true". may_take: what help calls a number that may follow a switch, and is its text then. legal: the few texts that it takes, where
+    there are so few."""
+
+    name: str
+    value: str
+    meaning: str
+    takes: str = "X"
+    may_take: str = ""
+    legal: tuple[str, ...] = ()
+
+
+def of_variable(variable: Variable[object], default: str = "") -> Option:
+    """default: as help shows it."""
+    meaning = f"{variable.meaning}{f' (default: {default})' if default else ''} [{', '.join(variable.names)}]"
+    legal = variable.parse.legal if isinstance(variable.parse, parse.OneOf) else ()
+    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X", variable.may_take, legal)
+
+
+class Parser:
+    """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
+    must not change a meaning."""
+
+    _own: tuple[str, ...] = ()  # names of those that this command alone has
+    _of_job = False
+
+    def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
+        self._command, self._description, self._usage = command, description, usage
+        self._known = known
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        """By name, in the order of the help."""
+        return {option.name: option for option in self._known}
+
+    def find(self, name: str) -> Option | None:
+        return self.options.get(name)
+
+    def split(self, argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+        """(name and text of each value in the order given, program and its arguments). What is given twice is there twice."""
+        given = []
+        at = 0
+        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
+            name, equals, text = argv[at].partition("=")
+            at += 1
+            option = self._option(name, argv[at - 1])
+            if option.may_take and not equals and re.fullmatch("[0-9]+", "".join(argv[at : at + 1])):
+                text = argv[at]
+                at += 1
+            elif not option.takes and not (option.may_take and equals):
+                text = self._switched(name, equals, text)
+            elif option.takes and not equals:
+                text = self._next(name, argv[at : at + 1])
+                at += 1
+            given.append((option.value, text))
+        return given, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+
+    def apart(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
+        """Options and words in any order, for a command that starts no program; of what is given twice, the last counts."""
+        given: dict[str, str] = {}
+        words: list[str] = []
+        while True:
+            found, rest = self.split(argv)
+            given.update(found)
+            ended = len(rest) < len(argv) and argv[len(argv) - len(rest) - 1] == "--"
+            words += rest if ended else rest[:1]
+            if ended or not rest:
+                return given, words
+            argv = rest[1:]
+
+    def _option(self, name: str, word: str) -> Option:
+        if name in ("-h", "--help"):
+            self._show_help()
+        return self.find(name) or self._refuse(f"unknown option {word!r}{self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        """What may be meant by an option that there is not."""
+        return nearest(name, (*self.options, "--help"))
+
+    def _next(self, name: str, words: list[str]) -> str:
+        if not words or words[0] == "-m" or (words[0].startswith("--") and not re.search(r"\s", words[0])):
+            found = f", and found {words[0]!r}: write {name}={words[0]} if that is one" if words else ""
+            self._refuse(f"option {name}: expected a value{found}")
+        return words[0]
+
+    def _switched(self, name: str, equals: str, text: str) -> str:
+        if equals:
+            self._refuse(f"option {name}={text}: expected no value")
+        return "true"
+
+    def _refuse(self, text: str) -> NoReturn:
+        msg = f"{text}\nusage: {self._usage}"
+        raise UsageError(msg)
+
+    def _show_help(self) -> NoReturn:
+        print(self.help())
+        raise SystemExit(0)
+
+    def help(self) -> str:
+        from ranklaunch.cli import usage
+
+        return usage.text(self._command, self._description, self._usage, self.options.values(), self._own, self._of_job)
+
+
+class JobParser(Parser):
+    """Of a command that reads a job: an option for each variable that has one. Those that only methods and platforms read come when one
+    is asked for, since to know them is to import all of these. own: variables of this command alone."""
+
+    _of_job = True
+
+    def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
+        super().__init__(command, description, usage)
+        self._own = tuple(variable.option for variable in own)
+        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *OF_ALL, *own) if variable.option}
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        from ranklaunch.env import notify, tuning
+
+        of_one = (*settings.PLAN_VARIABLES, *notify.CHECK_VARIABLES, *tuning.VARIABLES)
+        of_others = {v.option: v for v in every_variable() if v.option and v not in of_one}
+        found = sorted({**of_others, **self._near}.items())
+        return {name: of_variable(variable, self._default(variable)) for name, variable in found}
+
+    def _hint(self, name: str) -> str:
+        from ranklaunch.plan.hints import unknown  # only mistakes need it
+
+        meant = "" if name.replace("_", "-") in self.options else unknown.elsewhere(name)
+        return f", did you mean '{meant}'?" if meant in self.options else super()._hint(name)
+
+    def _default(self, variable: Variable[object]) -> str:
+        """Methods may have defaults of their own."""
+        if variable.is_switch:
+            return ""
+        same = {v.shown_default for v in every_variable() if v.option == variable.option and v.value == variable.value}
+        return variable.shown_default if variable.option in self._near or len(same) == 1 else "the method's own"
+
+    def find(self, name: str) -> Option | None:
+        return of_variable(self._near[name]) if name in self._near else super().find(name)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
+
+    request: Request
+    own: Reader
+
+
+def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None, recorded: bool = False) -> Given:
+    """Return the request that a command line and an environment make. Raises UsageError and ConfigError.
+
+    default: the program where none is given, which is otherwise a wrong command line. recorded: the environment is another container's,
+    whose account is known by its HOME alone.
+    """
+    given, words = parser.split(argv)
+    values = dict(given)
+    own = Reader(env, NoFiles(), values)
+    env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
+    if root and not os.path.isdir(root):
+        raise _wrong(own, settings.ROOT, f"{_named(own, settings.ROOT)}: no such folder")
+    used = _env_file(own) if env_file else dict(env)
+    account = recorded_account(used) if env_file or recorded else own_account()
+    files, cwd = DiskFiles(root), disk.working_folder()
+    _refuse_lost_logs(Reader(used, NoFiles(), values))
+    program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
+    return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
+
+
+def _refuse_lost_logs(reader: Reader) -> None:
+    """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
+    disk.absolute(reader.get(settings.LOG_DIR), "" if reader.given(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
+
+
+def bounded(work: Callable[[], Any], what: str) -> Any:
+    """As ranklaunch.system.bounded.call, which most starts do not need."""
+    from ranklaunch.system.bounded import call
+
+    return call(work, what)
+
+
+def own_account() -> Account:
+    """This process's own, as the system knows it: what sshd goes by."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:  # a container that runs as a user id without a name
+        return Account("", "", os.getuid() == 0)
+    return Account(entry.pw_name, entry.pw_dir, entry.pw_uid == 0, entry.pw_shell)
+
+
+def recorded_account(env: Mapping[str, str]) -> Account:
+    """Of a container whose environment was recorded: by its HOME."""
+    home = env.get("HOME", "") or ROOT_ACCOUNT.home
+    root = home == ROOT_ACCOUNT.home
+    return ROOT_ACCOUNT if root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, root)
+
+
+def program_of(words: list[str]) -> Program:
+    if words[:1] == ["-m"]:
+        words = words[1:]
+        if words:
+            return Program(words[0], tuple(words[1:]), module=True)
+    if not words or not words[0]:
+        msg = "no PROGRAM given: a .py or .sh file, -m module, or any executable"
+        raise UsageError(msg)
+    if words[0].startswith("-"):
+        msg = (
+            f"PROGRAM {words[0]!r} begins with a dash: launchers would take it for an option of theirs; ./{words[0]} is a file of that name"
+        )
+        raise UsageError(msg)
+    return Program(words[0], tuple(words[1:]))
+
+
+def _named(own: Reader, variable: Variable[str]) -> str:
+    """A path that was given, and by what: "--root /x", "RANKLAUNCH_ROOT=/x"."""
+    return f"{variable.option} {own.get(variable)}" if variable.value in own.options else f"{own.source(variable)}={own.get(variable)}"
+
+
+def _wrong(own: Reader, variable: Variable[str], text: str) -> ConfigError | UsageError:
+    return UsageError(text) if variable.value in own.options else ConfigError(text)
+
+
+def _env_file(own: Reader) -> dict[str, str]:
+    path, where = own.get(settings.ENV_FILE), _named(own, settings.ENV_FILE)
+    try:
+        data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+    except disk.NotRegularError as error:
+        if os.path.isdir(path):
+            raise _wrong(own, settings.ENV_FILE, f"{where}: {os.strerror(errno.EISDIR)}") from None
+        msg = f"{where.removesuffix(path)}{error}"
+        raise ConfigError(msg) from None
+    except (OSError, ValueError) as error:
+        raise _wrong(own, settings.ENV_FILE, f"{where}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MOST_ENV_BYTES:
+        msg = f"{where}: larger than {MOST_ENV_BYTES} bytes"
+        raise ConfigError(msg)
+    return parse_env(data.decode(errors="surrogateescape"), where)
+
+
+def parse_env(text: str, where: str) -> dict[str, str]:
+    """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    if text.lstrip().startswith("{"):
+        return _json_env(text, where)
+    if "\0" in text:
+        pairs = [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
+    else:
+        lines = enumerate((line[:-1] if line.endswith("\r") else line for line in text.split("\n")), 1)
+        pairs = [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
+    env: dict[str, str] = {}
+    problems = []
+    for place, pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = re.sub(_EXPORT, "", name.strip())
+        if not equals or not re.fullmatch(_NAME, name):
+            from ranklaunch import showing  # few files have one
+
+            problems.append(f"{where}, {place}: expected NAME=VALUE, found {showing.begun(pair)}")
+        env[name] = value
+    if problems:
+        hint = "; a value with line ends needs the NUL-separated or the JSON form"
+        raise ConfigError([*problems[:20], *([f"... and {len(problems) - 20} more"] if len(problems) > 20 else []), f"{where}{hint}"])
+    return env
+
+
+def _json_env(text: str, where: str) -> dict[str, str]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: {MANY_DIGITS if has_many_digits(error) else f'not JSON: {error}'}"
+        raise ConfigError(msg) from None
+    wrong = [name for name, value in data.items() if not isinstance(value, str)]
+    if wrong:
+        msg = f"{where}: the values of {', '.join(wrong[:10])} are not text"
+        raise ConfigError(msg)
+    wrong = [name for name, value in data.items() if not _possible(name, value)]
+    if wrong:
+        no = "a NUL, half of a surrogate pair, or a name that is empty or has a ="
+        msg = f"{where}: no environment can hold {', '.join(map(ascii, wrong[:10]))}: {no}"
+        raise ConfigError(msg)
+    return dict(data)
+
+
+def _possible(name: str, value: str) -> bool:
+    try:
+        pair = os.fsencode(f"{name}={value}")
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and "=" not in name and b"\0" not in pair

@@ -1,0 +1,30 @@
+"""How the rows of a user's own places (RANKLAUNCH_PLATFORM_FILE) read an environment, for `ranklaunch check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ranklaunch.adapters.platforms.shared import user_rows
+from ranklaunch.adapters.platforms.shared.base import PLATFORM_FILE
+from ranklaunch.adapters.platforms.shared.row import holds
+from ranklaunch.env.reader import Reader
+from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request
+
+_TOLD = ("nodes", "node_index", "hosts", "first_host", "slots", "job_name", "attempt")  # values of a place, as plans call them
+
+
+def notes(request: Request, plan: Plan) -> Iterator[str]:
+    """Yield a line for each row: the values that the place gave and their sources, or the condition of its sign that does not hold."""
+    reader = Reader(request.env, request.files, request.options, request.cwd)
+    if not reader.given(PLATFORM_FILE):
+        return
+    for row in user_rows.read(reader, ()):
+        missing = next((each for each in row.sign if not holds(each, request.env, request.files.exists)), "")
+        values = [f"{each.name}={each.value} [{each.source}]" for each in plan.values if each.name in _TOLD and each.value]
+        if plan.job.platform == row.name:
+            yield f"place {row.name}: {', '.join(values)}"
+        elif missing:
+            yield f"place {row.name} is not recognised: sign {missing!r} does not hold"
+        else:
+            yield f"place {row.name} is recognised, but {plan.job.platform} is asked before it or was asked for"

@@ -1,0 +1,98 @@
+"""What --help shows: options in groups, with their defaults, the methods, and examples."""
+
+from __future__ import annotations
+
+import argparse  # for its layout; it is slow to import, and asked for an option slower
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ranklaunch.adapters.launchers import LAUNCHERS
+
+# Those of a job, by name; what is in none is of some methods, or of the command.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "the job": (
+        "--method", "--nodes", "--slots", "--node", "--hosts", "--master-addr", "--job-name", "--attempt", "--accelerator", "--python",
+        "--platform", "--rank-table", "--task", "--ps-hosts", "--worker-hosts",
+    ),
+    "files": ("--log-dir", "--log-tag", "--templates", "--known-errors", "--env-file", "--root"),
+    "times": ("--wait-s", "--grace-s", "--end-timeout-s", "--lost-after-s"),
+    "the console": ("--console", "--console-merge", "--console-max", "--console-victims"),
+    "saving": ("--save-signal", "--save-file"),
+    "before the launch": ("--pass", "--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
+    "before a rank": ("--bind", "--bind-cores", "--rank-prefix", "--debugpy", "--debugpy-host", "--debugpy-wait", "--debug"),
+}  # fmt: skip
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "ranklaunch run train.py --epochs 3                      by what the platform says",
+        "ranklaunch run --method spawn --slots 2 -m pkg.train    two ranks on this machine",
+        "ranklaunch run --nodes 2 --node 0 --slots 8 --master-addr 192.0.2.10 train.py    node 0 of two, without a platform",
+    ),
+    "plan": (
+        "ranklaunch plan train.py                                what run would do here, and why",
+        "ranklaunch plan --env-file job.env --all-nodes train.py    another container's job, every node",
+        "ranklaunch plan --format sh train.py > by-hand.sh       a script that starts the same",
+    ),
+    "check": ("ranklaunch check train.py", "ranklaunch check                   all but the program"),
+    "explain": ("ranklaunch explain rank_3.log", "kubectl logs POD | ranklaunch explain -"),
+    "logs": (
+        "ranklaunch logs --follow                                from a shell in a container of the job",
+        "ranklaunch logs runs/copied --rank 0,8-15 --grep Error  a log folder, or a copy of one",
+    ),
+    "simulate": ("ranklaunch simulate --nodes 2 --slots 2 -- train.py",),
+    "tune": (
+        'ranklaunch tune train.py --deepspeed_config ds.json     by what the platform says; "auto" in ds.json is what is looked for',
+        "ranklaunch tune --dry-run train.py --deepspeed_config ds.json    what would be tried, and in which order",
+        "ranklaunch tune --tuner model_based --max-trials 20 --run train.py --deepspeed_config ds.json    and train with the best",
+    ),
+}
+
+
+class Option(Protocol):
+    """As in ranklaunch.cli.options, which asks for this module."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def takes(self) -> str: ...
+    @property
+    def may_take(self) -> str: ...
+
+
+def text(command: str, description: str, usage: str, options: Iterable[Option], of_command: Sequence[str], of_job: bool) -> str:
+    """of_command: names of options that this command alone has. of_job: whether it reads a job, by one of the methods."""
+    made = argparse.ArgumentParser(
+        prog=f"ranklaunch {command}", description=description, usage=usage, epilog=_epilog(command, of_job),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    groups = _grouped(options, of_command) if of_job else {"": list(options)}
+    for title, found in groups.items():
+        group: Any = made.add_argument_group(title) if title else made
+        for option in found:
+            takes = option.takes or option.may_take
+            how: dict[str, Any] = {"metavar": takes} if takes else {"action": "store_true"}
+            group.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)
+    return made.format_help().rstrip()
+
+
+def _grouped(options: Iterable[Option], of_command: Sequence[str]) -> Mapping[str, Sequence[Option]]:
+    left = {option.name: option for option in options}
+    own = {"of this command": tuple(of_command)} if of_command else {}
+    groups = {title: [left.pop(name) for name in names if name in left] for title, names in {**own, **GROUPS}.items()}
+    return {**groups, "of some methods": list(left.values())}
+
+
+def _epilog(command: str, of_job: bool) -> str:
+    examples = [f"  {line}" for line in EXAMPLES.get(command, ())]
+    return "\n".join([*(_methods() if of_job else ()), *(["examples:", *examples] if examples else [])])
+
+
+def _methods() -> list[str]:
+    """By what their modules say of them first."""
+    lines = []
+    for name, launcher in LAUNCHERS.items():
+        first = " ".join((launcher.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+        lines += textwrap.wrap(first, 100, initial_indent=f"  {name:12}", subsequent_indent=" " * 14)
+    return ["methods:", *lines, ""]

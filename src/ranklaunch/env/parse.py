@@ -1,0 +1,248 @@
+"""From the text of a variable or an option to its value. Each raises ValueError with what was expected."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ranklaunch.errors import nearest
+
+MOST_NODES = 1_000_000
+MOST_SLOTS = 4096  # processes of one node
+MOST_CORES = 65535  # their highest number
+DEBUG_PORT = 5678  # where debugpy listens by default
+_LOOPBACK = re.compile(r"127\.[0-9.]+|localhost|::1|\[::1\]|0\.0\.0\.0|::")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a name or address that is each host's own, and for the address of all interfaces."""
+    return bool(_LOOPBACK.fullmatch(host))
+
+
+def text(value: str) -> str:
+    if "\0" in value:
+        msg = "expected text without NUL"
+        raise ValueError(msg)
+    return value
+
+
+def whole(value: str, low: int, high: int) -> int:
+    # int() alone takes "1_0", "٣" and " 1 "; platforms never write these, so they are damage.
+    if not re.fullmatch(r"[0-9]{1,9}", value.strip(" \t")) or not low <= int(value) <= high:
+        msg = f"expected a whole number from {low} to {high}"
+        raise ValueError(msg)
+    return int(value)
+
+
+def count(value: str) -> int:
+    return whole(value, 0, MOST_NODES)
+
+
+def positive(value: str) -> int:
+    return whole(value, 1, MOST_NODES)
+
+
+def port(value: str) -> int:
+    return whole(value, 1, 65535)
+
+
+_SECONDS = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?"
+
+
+GRACE_S, AUTO = 25.0, "auto"
+
+
+def is_auto(text: str) -> bool:
+    return text.strip().lower() == AUTO
+
+
+def grace(text: str) -> float:
+    """Seconds, or auto: what it is then, a plan finds out (ranklaunch.plan.optional_features)."""
+    return GRACE_S if is_auto(text) else seconds(text)
+
+
+def decimal(value: str) -> float | None:
+    """Return a number without a sign, None for other text: float() alone takes nan and 1_0."""
+    return float(value) if re.fullmatch(_SECONDS, value.strip(" \t")) else None
+
+
+def seconds(value: str) -> float:
+    number = decimal(value)
+    if number is None or not 0 <= number <= 10_000_000:
+        msg = "expected seconds, a number from 0 to 10000000"
+        raise ValueError(msg)
+    return number
+
+
+def seconds_from(least: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = seconds(value)
+        if number < least:
+            msg = f"expected seconds, at least {least:g}"
+            raise ValueError(msg)
+        return number
+
+    return parse
+
+
+def names(value: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in text(value).split(",") if name.strip())
+
+
+def paths(value: str) -> tuple[str, ...]:
+    """With colons between them, as in PATH."""
+    return tuple(path for path in text(value).split(":") if path)
+
+
+def init_method(value: str) -> str:
+    """tcp, or file:// and an absolute folder."""
+    if value != "tcp" and not re.fullmatch("file:///[^\0]*", value):
+        msg = "expected tcp, or file:// and the absolute path of a folder that all nodes share, such as file:///share/rendezvous"
+        raise ValueError(msg)
+    return value
+
+
+def cores(value: str) -> tuple[int, ...]:
+    """Numbers and ranges with commas, as the system and DeepSpeed write them: each number once, in ascending order."""
+    found: list[int] = []
+    for part in value.strip().split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = whole(first, 0, MOST_CORES), whole(last if dash else first, 0, MOST_CORES)
+        except ValueError:
+            low, high = 0, -1
+        if low > high or (found and low <= found[-1]):
+            msg = "expected core numbers in ascending order, such as 0-7,16-23"
+            raise ValueError(msg)
+        found.extend(range(low, high + 1))
+    return tuple(found)
+
+
+def debug_port(value: str) -> int:
+    """A port, or on for the usual one; 0: off."""
+    try:
+        return DEBUG_PORT if flag(value) else 0
+    except ValueError:
+        return port(value)
+
+
+def flag(value: str) -> bool:
+    words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+    word = value.strip().lower()
+    if word not in words:
+        msg = "expected true or false"
+        raise ValueError(msg)
+    return words[word]
+
+
+def words(value: str) -> tuple[str, ...]:
+    """Shell words. Raises where a quote is not closed."""
+    try:
+        return tuple(shlex.split(text(value)))
+    except ValueError as error:
+        msg = f"expected shell words ({error})"
+        raise ValueError(msg) from None
+
+
+def counts(value: str) -> tuple[int, ...]:
+    """One whole number, or several with commas: 8 or 2,3."""
+    try:
+        return tuple(whole(item, 0, MOST_SLOTS) for item in value.split(","))
+    except ValueError:
+        msg = f"expected a whole number, or one for each node, such as 8 or 2,3, at most {MOST_SLOTS}"
+        raise ValueError(msg) from None
+
+
+_HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?"
+
+
+_ZONE = r"[A-Za-z0-9_.-]{1,64}"  # of an IPv6 address: an interface's name or number
+
+
+_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array; not two IPv6 addresses, each in its brackets
+
+
+def host(value: str) -> str:
+    """A name or an address; brackets around an IPv6 address are dropped."""
+    name = value.strip()
+    if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
+        return name[1:-1]
+    if not re.fullmatch(_HOST, name) and not _is_ipv6(name):
+        msg = "expected a host name or an IP address"
+        raise ValueError(msg)
+    return name
+
+
+def _is_ipv6(text: str) -> bool:
+    if ":" not in text:
+        return False
+    import ipaddress
+
+    address, percent, zone = text.partition("%")
+    if percent and not re.fullmatch(_ZONE, zone):
+        return False
+    try:
+        return ipaddress.ip_address(address).version == 6
+    except ValueError:
+        return False
+
+
+@functools.lru_cache(maxsize=8)  # of 10,000 nodes, each of which is planned
+def hosts(value: str) -> tuple[str, ...]:
+    """Host names with commas; brackets around all and quotes, as some platforms write arrays, are dropped."""
+    bare = value.replace('"', "").replace("'", "").strip()
+    array = re.fullmatch(_LISTED, bare)
+    try:
+        return tuple(host(item) for item in (array[1] if array else bare).split(","))
+    except ValueError:
+        msg = "expected host names or IP addresses with commas between them"
+        raise ValueError(msg) from None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """port: 0 where none is said."""
+
+    host: str
+    port: int = 0
+
+
+_WITH_PORT = r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?"
+
+
+def endpoints(value: str) -> tuple[Endpoint, ...]:
+    """HOST or HOST:PORT with commas; brackets around all and quotes, as platforms write arrays, are dropped. An IPv6 address with a
+    port has brackets of its own. An empty array has none."""
+    bare = value.replace('"', "").replace("'", "").strip()
+    array = re.fullmatch(_LISTED, bare)
+    items = (array[1] if array else bare).split(",")
+    try:
+        return tuple(_endpoint(item.strip()) for item in items) if not array or array[1].strip() else ()
+    except ValueError:
+        msg = "expected HOST:PORT with commas between them"
+        raise ValueError(msg) from None
+
+
+def _endpoint(item: str) -> Endpoint:
+    match = re.fullmatch(_WITH_PORT, item)
+    if not match:
+        return Endpoint(host(item))  # an IPv6 address alone, or nothing that could be one
+    return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)
+
+
+class OneOf:
+    """Parses to one of a few words."""
+
+    def __init__(self, *legal: str) -> None:
+        self.legal = legal
+
+    def __call__(self, value: str) -> str:
+        word = value.strip().lower()
+        if word not in self.legal:
+            msg = f"expected one of {', '.join(self.legal)}{nearest(word, self.legal)}"
+            raise ValueError(msg)
+        return word

@@ -1,0 +1,259 @@
+"""Tables of variables, and the reader that turns an environment into typed values.
+
+A Variable says which environment variables may give one value, in which order, what the value means and who sets it. Reading,
+provenance in plans, the reference page in docs/ and the tests all come from these tables; a variable is named nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from ranklaunch.env.provenance import Candidate, Ledger
+from ranklaunch.errors import Problems
+from ranklaunch.fields import NOTHING
+from ranklaunch.files import Files
+from ranklaunch.showing import show
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_COUNTS = ("nodes", "hosts")  # values by which nodes are counted
+_BY_DEFAULT = "for 1 nodes"  # in what is said of a count that fell back to its default
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T_co]):
+    """One value of the job and where it may come from.
+
+    value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
+    before all of them. parse: text to value, as the functions of ranklaunch.env.parse; raises ValueError with what was expected. agree:
+    variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
+    node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
+    may_take: what help calls a number that may follow a switch all the same.
+    """
+
+    value: str
+    names: tuple[str, ...]
+    parse: Callable[[str], T_co]
+    default: T_co
+    meaning: str
+    set_by: str = "user"
+    option: str = ""
+    agree: bool = False
+    per_node: bool = False
+    ends_with_index: bool = False
+    default_text: str = ""
+    is_switch: bool = False
+    may_take: str = ""
+
+    def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
+        """The same value with a platform's own variables after RANKLAUNCH_'s."""
+        return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
+
+    @property
+    def called(self) -> str:
+        """Return the first variable, for messages; the value's name for one that only files or modules offer."""
+        return self.names[0] if self.names else self.value
+
+    @property
+    def both(self) -> str:
+        """How to say it, for messages: "--slots (RANKLAUNCH_SLOTS)"."""
+        return f"{self.option} ({self.names[0]})" if self.option else self.called
+
+    def setter(self, name: str) -> str:
+        return "user" if name.startswith("RANKLAUNCH_") else self.set_by
+
+    @property
+    def shown_default(self) -> str:
+        return self.default_text or show(self.default)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom processes run as. shell: which sshd gives its sessions; "" where that is unknown."""
+
+    name: str
+    home: str
+    root: bool
+    shell: str = ""
+
+
+ROOT_ACCOUNT = Account("root", "/root", True)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
+    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
+    the names of hosts has written; None: it was not run. restart: how many times the ranks were started again in place.
+    run_id: of the job, as node 0 has handed it over."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    missed: tuple[str, ...] = ()
+    named: str | None = None
+    restart: int = 0
+    run_id: str = ""
+
+
+class Reader:
+    """Typed access to one environment. ledger: where each value came from, of all that were read. Adapters tell it what they find wrong;
+    check() raises all of that at once. elsewhere: variables left out because their values are another node's, by name, with that node."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        files: Files,
+        options: Mapping[str, str] | None = None,
+        cwd: str = "/",
+        arrived: Arrived | None = None,
+        account: Account = ROOT_ACCOUNT,
+        per_node: Callable[[], frozenset[str]] = frozenset,
+        elsewhere: Mapping[str, str] = NOTHING,
+    ) -> None:
+        self.elsewhere = elsewhere
+        self.arrived = arrived or Arrived()
+        self.account = account
+        self._per_node = per_node
+        self.env = env
+        self.files = files
+        self.options = dict(options or {})
+        self.cwd = cwd
+        self.ledger = Ledger()
+        self.awaits_hosts = False  # of a command that was not run
+        self.noted: list[str] = []  # warnings for the verdict
+        self._problems = Problems()
+        self._malformed: set[str] = set()  # names of variables and options
+        self._offered: dict[str, tuple[Candidate, ...]] = {}
+        self._settled: dict[str, Candidate] = {}
+
+    def get(self, variable: Variable[T]) -> T:
+        """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
+        found = self.candidates(variable)
+        if not found:
+            self.ledger.note(variable.value, show(variable.default), "default")
+            return variable.default
+        if variable.agree:
+            self._refuse_disagreement(variable, found)
+        first = found[0]
+        self.ledger.note(variable.value, first.value, first.source, found[1:])
+        try:
+            return variable.parse(first.value)
+        except ValueError as error:
+            meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
+            self._problems.add(f"{first.quoted}: {error} ({meaning})", first.on_command_line)
+            self._malformed.update(filter(None, (first.source, variable.called, variable.option)))
+            self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
+            return variable.default
+
+    def record(self, variable: Variable[T]) -> None:
+        """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
+        self.get(variable)
+
+    def given(self, variable: Variable[T]) -> bool:
+        return bool(self.candidates(variable))
+
+    def candidates(self, variable: Variable[T]) -> list[Candidate]:
+        """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
+        option = self.options.get(variable.value)
+        if variable.value in self._settled:
+            return [self._settled[variable.value], *self._offered.get(variable.value, ())]
+        first = [Candidate(f"option {variable.option}", option)] if option else []
+        named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
+        return [*first, *named, *self._offered.get(variable.value, ())]
+
+    def by_user(self, variable: Variable[T]) -> bool:
+        """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+        return any(candidate.by_user for candidate in self.candidates(variable)[:1])
+
+    def offer(self, value: str, *candidates: Candidate) -> None:
+        """Add what a platform has for a value beside its variables: before what was offered earlier, behind the variables."""
+        self._offered[value] = (*candidates, *self._offered.get(value, ()))
+
+    def settle(self, value: str, candidate: Candidate) -> None:
+        """What stands in place of a text by which a user says that the value is to be found out."""
+        self._settled[value] = candidate
+
+    def leave_aside(self, *beginnings: str) -> None:
+        """From here on, variables whose names begin so are as if nobody had set them."""
+        self.env = {name: value for name, value in self.env.items() if not name.startswith(beginnings)}
+
+    def address_of(self, host: str) -> str:
+        """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
+        written."""
+        return self.arrived.addresses.get(host, host)
+
+    def shared(self, node: int, name: str) -> str:
+        """What a node has offered, "" as long as it is not known here."""
+        return self.arrived.shared.get(node, {}).get(name, "")
+
+    @functools.cached_property
+    def per_node(self) -> frozenset[str]:
+        """Names of variables that are about one node."""
+        return self._per_node()
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._problems.warnings
+
+    @property
+    def has_problems(self) -> bool:
+        """True where something is wrong already: what is missing then may be missing for that reason."""
+        return self._problems.found
+
+    def problem(self, text: str, on_command_line: bool = False) -> None:
+        """Record what is wrong. A text that names a malformed variable is about the default in its place, and is left out."""
+        if not any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in self._malformed):
+            self._problems.add(text, on_command_line)
+
+    def warn(self, text: str, in_verdict: bool = False) -> None:
+        """in_verdict: verdict.json repeats the warning among its notes."""
+        self._problems.warn(text)
+        if in_verdict:
+            self.noted.append(text)
+
+    def check(self) -> None:
+        """Raises one error with every problem found so far."""
+        self._problems.check()
+
+    def source(self, variable: Variable[T]) -> str:
+        """Who said a value, for messages: an option, a variable, or the first variable that could have."""
+        reading = self.ledger.reading(variable.value)
+        return reading.source if reading and reading.source != "default" else variable.called
+
+    def told(self, variable: Variable[T]) -> str:
+        """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
+        reading = self.ledger.reading(variable.value)
+        return f"{self.source(variable)}={reading.value}" if reading else variable.called
+
+    def quoted(self, variable: Variable[T]) -> str:
+        """The same with quotes about the value: "VC_TASK_INDEX='3'"."""
+        reading = self.ledger.reading(variable.value)
+        return f"{self.source(variable)}={reading.value!r}" if reading else variable.called
+
+    def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
+        told = [c for c in found if not c.by_user]
+        if len(told) < 2 or len(told) != len(found):
+            return
+        first = told[0]
+        for other in told[1:]:
+            if _same(variable.parse, first.value, other.value):
+                continue
+            self.problem(
+                f"{first.quoted} contradicts {other.quoted} ({variable.meaning}); "
+                f"unset the wrong one" + (f" or set {variable.called}" if variable.called.startswith("RANKLAUNCH_") else "")
+            )
+
+
+def _who(variable: Variable[T], candidate: Candidate) -> str:
+    return "command line" if candidate.on_command_line else variable.setter(candidate.source)
+
+
+def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
+    try:
+        return bool(parse(one) == parse(other))
+    except ValueError:
+        return True  # whichever is malformed has its own error

@@ -1,0 +1,463 @@
+"""What every platform has in common: the variables that users set, and the Job that a platform's own facts are put together to."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Sequence
+
+from ranklaunch import ranktable, showing
+from ranklaunch.env import parse
+from ranklaunch.env.job import ACCELERATORS, Job, Program, make_nodes
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.tasks import VARIABLES as OF_TASKS
+from ranklaunch.env.tasks import Tasks
+from ranklaunch.errors import counted
+from ranklaunch.files import absolute, which
+from ranklaunch.verdict import folders
+
+METHOD = Variable(
+    "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
+    default_text="plain for a program that is a launcher, else by what is there: ranktable, else tensorflow where ps are given, else "
+    "torchrun for more than one rank, else plain",
+)  # fmt: skip
+BY_MPI = ("mpirun", "mpi", "horovod")  # one method by all of its names: ModelArts' engines are called like the last two
+PLATFORM = Variable(
+    "platform", ("RANKLAUNCH_PLATFORM",), parse.text, "", "which platform's environment is read", option="--platform",
+    default_text="the first that recognises the environment",
+)  # fmt: skip
+PYTHON = Variable(
+    "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), parse.text, "",
+    "interpreter of the user's program", "platform", option="--python", default_text="python, else python3, on PATH",
+)  # fmt: skip
+LOG_DIR = Variable(
+    "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), parse.text, "./ranklaunch-logs",
+    "folder of logs, plan, events and verdict", option="--log-dir", set_by="platform",
+)  # fmt: skip
+TEMPLATES = Variable(
+    "templates", ("RANKLAUNCH_TEMPLATES",), parse.text, "", "folders with templates of your own, with colons between them",
+    option="--templates",
+)  # fmt: skip
+LOG_TAG = Variable(
+    "log_tag", ("RANKLAUNCH_LOG_TAG",), parse.text, "[rank {{ rank }}] ",
+    "template of what stands before each console line; knows rank, local_rank, node and host; none for plain",
+    option="--log-tag",
+)  # fmt: skip
+PASS = Variable(
+    "pass", ("RANKLAUNCH_PASS",), parse.text, "",
+    "template of arguments that are appended to the program's; knows nodes, node_index, slots, first_rank, world_size, master_addr, "
+    "master_port and job", option="--pass",
+)  # fmt: skip
+PRE_START = Variable(
+    "pre_start", ("RANKLAUNCH_PRE_START",), parse.flag, True,
+    "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
+    option="--pre-start",
+)  # fmt: skip
+# Beside the program. Both spellings of the script are in the platform's documentation.
+PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
+REQUIREMENTS = "pip-requirements.txt"
+ONCE = Variable(
+    "once", ("RANKLAUNCH_ONCE",), parse.text, "",
+    "a command that a shell of node 0 runs once per attempt before launch; the other nodes wait for it",
+    option="--once",
+)  # fmt: skip
+SAME: Variable[tuple[str, ...]] = Variable(
+    "same", ("RANKLAUNCH_SAME",), parse.paths, (),
+    "files and folders with colons between them that must be the same on every node, by the number, size and names of their files",
+    option="--same",
+)  # fmt: skip
+WAIT_S = Variable(
+    "wait_s", ("RANKLAUNCH_WAIT_S",), parse.seconds, 600.0,
+    "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own", option="--wait-s",
+)  # fmt: skip
+GRACE_S = Variable(
+    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.grace, parse.GRACE_S, "seconds from the first signal to SIGKILL, for all ranks together; "
+    "auto: 5 fewer than earlier attempts were seen to be given", option="--grace-s",
+)  # fmt: skip
+MUSTER = Variable(
+    "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
+    "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
+)  # fmt: skip
+MUSTER_PORT = Variable(
+    "muster_port", ("RANKLAUNCH_MUSTER_PORT",), parse.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
+)  # fmt: skip
+MUSTER_TIMEOUT_S = Variable(
+    "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), parse.seconds, 600.0,
+    "seconds that the nodes wait for each other before launch, from when the first is ready", option="--muster-timeout-s",
+    default_text="as --wait-s",
+)  # fmt: skip
+MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
+    "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), parse.names, (),
+    "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: all that may differ",
+    option="--muster-allow",
+)  # fmt: skip
+LOST_AFTER_S = Variable(
+    "lost_after_s", ("RANKLAUNCH_LOST_AFTER_S",), parse.seconds_from(1), 20.0,
+    "seconds without an answer from a node's host after which the node counts as lost, at least 1", option="--lost-after-s",
+)  # fmt: skip
+END_TIMEOUT_S = Variable(
+    "end_timeout_s", ("RANKLAUNCH_END_TIMEOUT_S",), parse.seconds, 600.0,
+    "seconds that a node whose ranks have succeeded waits for those of the others", option="--end-timeout-s",
+)  # fmt: skip
+SECRET = Variable(
+    "secret", ("RANKLAUNCH_SECRET",), parse.text, "", "key of this job's muster, the same on every node",
+    default_text="derived from the job's name",
+)  # fmt: skip
+SECRET_FILE = Variable(
+    "secret_file", ("RANKLAUNCH_SECRET_FILE",), parse.text, "", "file with the key of this job's muster, such as a mounted Secret",
+)  # fmt: skip
+JOB_UID = Variable(
+    "job_uid", ("RANKLAUNCH_JOB_UID",), parse.text, "", "id of this job that nobody guesses, the same on every node, from the platform: "
+    "the key of the muster where no other is given", "platform",
+)  # fmt: skip
+OF_KEY = (*SECRET.names, *JOB_UID.names)  # of which the muster's key follows, which nothing that is started needs
+FEWER_RANKS = Variable(
+    "fewer_ranks", ("RANKLAUNCH_FEWER_RANKS",), parse.flag, False, "a launcher that started fewer ranks than planned has succeeded",
+)  # fmt: skip
+CHECK_BATCH = Variable(
+    "check_batch", ("RANKLAUNCH_CHECK_BATCH",), parse.flag, True,
+    "refuse batch sizes of the program's DeepSpeed configuration that do not fit the ranks; off: the program changes them by itself",
+)  # fmt: skip
+KNOWN_ERRORS = Variable(
+    "known_errors", ("RANKLAUNCH_KNOWN_ERRORS",), parse.text, "", "folder of your own known errors, JSON or TOML", option="--known-errors",
+)  # fmt: skip
+STARTERS_FILE = Variable(
+    "starters_file", ("RANKLAUNCH_STARTERS_FILE",), parse.text, "",
+    "file with rows of your own for commands that start ranks themselves, TOML or JSON",
+)  # fmt: skip
+MAX_RESTARTS = Variable(
+    "max_restarts", ("RANKLAUNCH_MAX_RESTARTS",), parse.count, 0, "restarts of all ranks in place without progress, after a failure",
+)  # fmt: skip
+CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
+CANN_FOLDER = Variable(
+    "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
+    default_text=" or ".join(CANN_FOLDERS),
+)  # fmt: skip
+ACCELERATOR = Variable(
+    "accelerator", ("RANKLAUNCH_ACCELERATOR",), parse.OneOf(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
+    default_text="by the variables and device files of the container",
+)  # fmt: skip
+MASTER_ADDR = Variable(
+    "master_addr", ("RANKLAUNCH_MASTER_ADDR",), parse.host, "", "host name or address of node 0, where the platform tells none",
+    option="--master-addr", default_text="the host of node 0",
+)  # fmt: skip
+NODES = Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "number of nodes", option="--nodes")
+SLOTS: Variable[tuple[int, ...]] = Variable(
+    "slots", ("RANKLAUNCH_SLOTS",), parse.counts, (0,), "processes per node: one number, or one for each node (2,3); 0: one, on the CPU",
+    option="--slots",
+)  # fmt: skip
+HOSTS: Variable[tuple[str, ...]] = Variable(
+    "hosts", ("RANKLAUNCH_HOSTS",), parse.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
+)  # fmt: skip
+NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), parse.count, 0, "index of this node, from 0", option="--node", per_node=True)
+ATTEMPT = Variable(
+    "attempt", ("RANKLAUNCH_ATTEMPT",), parse.positive, 1, "which start of this job on this node it is, from 1", option="--attempt",
+)  # fmt: skip
+JOB_NAME = Variable(
+    "job_name", ("RANKLAUNCH_JOB_NAME",), parse.text, "", "name of the job, the same on every node", option="--job-name",
+)  # fmt: skip
+RANK_TABLE = Variable(
+    "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
+    "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
+    default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
+)  # fmt: skip
+TERMINATION_LOG = Variable(
+    "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), parse.text, "/dev/termination-log",
+    "file that Kubernetes shows as the container's last words; written only where it exists",
+)  # fmt: skip
+NPU_SIGNS = Variable(
+    "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), parse.text, "",
+    "set in containers with Ascend NPUs; only whether they are set counts", "image",
+)  # fmt: skip
+GPU_SIGNS = Variable(
+    "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), parse.text, "",
+    "set in containers with GPUs; only whether they are set counts", "image",
+)  # fmt: skip
+VISIBLE_NPUS = Variable(
+    "visible_npus", ("ASCEND_RT_VISIBLE_DEVICES",), parse.text, "", "NPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
+VISIBLE_GPUS = Variable(
+    "visible_gpus", ("CUDA_VISIBLE_DEVICES",), parse.text, "", "GPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
+_DEVICES = {"npu": (r"davinci[0-9]+", VISIBLE_NPUS), "gpu": (r"nvidia[0-9]+", VISIBLE_GPUS)}
+_NAMED_DEVICE = re.compile("[0-9]+|(?:GPU|MIG)-.+")
+_HIDES_DEVICES = ("-1", "nodevfiles", "none", "void")  # meant so; Slurm sets NoDevFiles
+ENV_FILE = Variable(
+    "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
+    "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
+)  # fmt: skip
+ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which paths are looked up (not run's program)", option="--root")
+FORMATS = ("text", "json", "sh", "vscode")
+FORMAT = Variable(
+    "format", ("RANKLAUNCH_FORMAT",), parse.OneOf(*FORMATS), "text",
+    "how plan shows: text for people, json for tools, sh to paste into a shell, vscode to attach debuggers", option="--format",
+)  # fmt: skip
+ALL_NODES = Variable(
+    "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
+)  # fmt: skip
+VERBOSE = Variable(
+    "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
+)  # fmt: skip
+BIND = Variable(
+    "bind", ("RANKLAUNCH_BIND",), parse.OneOf("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
+)  # fmt: skip
+BIND_CORES: Variable[tuple[int, ...]] = Variable(
+    "bind_cores", ("RANKLAUNCH_BIND_CORES",), parse.cores, (), "which cores ranks have, such as 0-7,16-23; they are bound then",
+    option="--bind-cores", default_text="one thread of each core that the container may use",
+)  # fmt: skip
+BIND_MEMORY = Variable(
+    "bind_memory", ("RANKLAUNCH_BIND_MEMORY",), parse.flag, False, "bind a rank's memory to the NUMA node of its cores too, by numactl",
+)  # fmt: skip
+RANK_PREFIX = Variable(
+    "rank_prefix", ("RANKLAUNCH_RANK_PREFIX",), parse.text, "", "template of a command before each rank, a profiler's for example; knows "
+    "rank, local_rank, node and host", option="--rank-prefix", default_text="none",
+)  # fmt: skip
+DEBUGPY = Variable(
+    "debugpy", ("RANKLAUNCH_DEBUGPY",), parse.debug_port, 0, f"on, or a port from which on debugpy listens, one for each rank of a node "
+    f"({parse.DEBUG_PORT})", option="--debugpy", default_text="off", is_switch=True, may_take="[PORT]",
+)  # fmt: skip
+DEBUGPY_HOST = Variable(
+    "debugpy_host", ("RANKLAUNCH_DEBUGPY_HOST",), parse.host, "127.0.0.1", "address at which debugpy listens", option="--debugpy-host",
+)  # fmt: skip
+DEBUGPY_WAIT = Variable(
+    "debugpy_wait", ("RANKLAUNCH_DEBUGPY_WAIT",), parse.flag, False, "a rank begins when a debugger has attached to it",
+    option="--debugpy-wait", is_switch=True,
+)  # fmt: skip
+DEBUG = Variable(
+    "debug", ("RANKLAUNCH_DEBUG",), parse.flag, False, "let PyTorch tell how ranks meet, for time-outs of sockets", option="--debug",
+    is_switch=True,
+)  # fmt: skip
+DEBUG_SWITCHES = {"LOGLEVEL": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+NUMACTL = ("numactl", "it is a package of its own (numactl on Debian and Ubuntu)")
+PLACING = (BIND, BIND_CORES, BIND_MEMORY, RANK_PREFIX, DEBUGPY)  # by any of which something may stand before a rank
+
+OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
+WHERE_IT_STANDS = RUN, RESTART_COUNT = ("RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT")  # for a program
+BELOW = "below:"  # in front of a folder whose files say, for each node, where the records of its ranks go
+RECORDS_DIR, RANK_HEAD = "RANKLAUNCH_RECORDS_DIR", "RANKLAUNCH_RANK_HEAD"  # of ranklaunch.rankside, which names them too
+HEAD_IS_PROGRAM = "program"  # value of RANK_HEAD for a program that is one rank, also without a rank's variables
+SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS, RECORDS_DIR, RANK_HEAD)  # which may start a ranklaunch themselves
+
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
+VARIABLES: tuple[Variable[object], ...] = (
+    ENV_FILE, ROOT,
+    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,
+    HOSTS, NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
+    CHECK_BATCH, KNOWN_ERRORS, STARTERS_FILE,
+    *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
+    MAX_RESTARTS, *OF_TASKS,
+)  # fmt: skip
+
+
+def make_job(
+    reader: Reader,
+    program: Program,
+    *,
+    platform: str,
+    name: str,
+    attempt: int,
+    hosts: Sequence[str],
+    slots: Sequence[int],
+    node_index: int,
+    tasks: Tasks | None = None,
+    accelerator: tuple[str, str] = ("cpu", "default"),
+    instance_name: str = "",
+    host_ips: tuple[str, ...] = (),
+    host_ip: str = "",
+    table_in_order: bool = True,
+    only_launches: bool = False,
+    env: tuple[tuple[str, str], ...] = (),
+    folder: str = "",
+    own_logs: bool = False,
+) -> Job:
+    """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
+
+    accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
+    only_launches: node 0 of several starts the ranks of the others and has none. folder: where the platform runs the program, if it says.
+    own_logs: the platform says that the log folder is each node's own. Else each of several has a folder of its own in it.
+    """
+    rank_table = _rank_table(reader)
+    master = reader.get(MASTER_ADDR)
+    named = [master, *hosts[1:]] if master else list(hosts)
+    if not master:
+        reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
+    _warn_of_loopback(reader, named)
+    counts = _at_least_one(tuple(slots))
+    kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
+    _warn_of_unreadable_lists(reader, kind)
+    _warn_of_few_devices(reader, kind, slots[node_index])
+    nodes = make_nodes(named, [0, *counts[1:]] if only_launches and len(counts) > 1 else counts)
+    return Job(
+        name=name,
+        platform=platform,
+        attempt=attempt,
+        nodes=tasks.placed(nodes) if tasks else nodes,
+        node_index=node_index,
+        accelerator=kind,
+        program=program,
+        python=_python(reader, folder),
+        log_dir=log_dir(reader, None if own_logs or len(hosts) == 1 else node_index),
+        rank_table=rank_table,
+        instance_name=instance_name,
+        host_ips=host_ips,
+        host_ip=host_ip,
+        table_in_order=table_in_order,
+        env=env,
+        folder=folder,
+    )
+
+
+def _warn_of_loopback(reader: Reader, hosts: Sequence[str]) -> None:
+    """Warn of a host of node 0, by the user, that each node finds on itself. Where all hosts are such, one host plays several nodes."""
+    variable: Variable[object] = MASTER_ADDR if reader.given(MASTER_ADDR) else HOSTS
+    if reader.by_user(variable) and parse.is_loopback(hosts[0]) and not all(map(parse.is_loopback, hosts)):
+        reader.warn(
+            f"{reader.told(variable)}: each of the {len(hosts)} nodes would look for node 0 on itself: give the host by which the others "
+            "reach node 0, unless all nodes run on one host"
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _at_least_one(slots: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([max(1, n) for n in slots])
+
+
+def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
+    """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
+    logs = absolute(reader.get(LOG_DIR), reader.cwd)
+    logs = folders.job(logs, job) if job else logs
+    return logs if node_index is None else folders.node(logs, node_index)
+
+
+def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Slots of every node from one number or one per node; a list of another length is a problem."""
+    if len(slots) == 1:
+        return slots * nodes
+    if len(slots) != nodes:
+        reader.problem(f"{reader.quoted(variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
+        return (max(slots),) * nodes
+    return slots
+
+
+def devices(reader: Reader) -> int:
+    """Accelerators that processes of the container can use: one slot for each."""
+    found = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
+    number, source = next((count for count in found if count[0]), (0, "default"))
+    reader.ledger.note(SLOTS.value, str(number), source)
+    return number
+
+
+def _devices(reader: Reader, kind: str) -> tuple[int, str] | None:
+    """How many of a kind processes can use, and who says so; None where the container has none."""
+    there, chosen = len(_device_files(reader, kind)), _DEVICES[kind][1]
+    if not there:
+        return None
+    visible = visible_devices(reader, chosen)
+    return (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+
+
+def _device_files(reader: Reader, kind: str) -> list[str]:
+    names = [name for name in reader.files.names("/dev") if re.fullmatch(_DEVICES[kind][0], name)]
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _warn_of_unreadable_lists(reader: Reader, kind: str) -> None:
+    """Warn of a list of visible devices that is none, such as 0-7, all, or one in quotes. kind: of the job's accelerator."""
+    for each, (_, variable) in _DEVICES.items():
+        files, value = _device_files(reader, each), reader.env.get(variable.names[0], "")
+        wrong = next((entry for entry in _entries(value) if not _NAMED_DEVICE.fullmatch(entry)), "")
+        if not wrong or wrong.lower() in _HIDES_DEVICES or not (files or each == kind):
+            continue
+        library, count = {"npu": "CANN", "gpu": "CUDA"}[each], visible_devices(reader, variable) or 0
+        there = f"{counted(len(files), 'device file')}{': ' if files else ''}{showing.clipped(', '.join(files))}"
+        reader.warn(
+            f"{variable.names[0]}={showing.clipped(value)!r}: {showing.clipped(wrong)!r} is no device's number or id, so that {library} "
+            f"sees {counted(count, 'device')} (/dev has {there}): write numbers with commas between and no quotes, such as 0,1"
+        )
+
+
+def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
+    """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
+    whose devices are not in /dev says nothing."""
+    found = usable_devices(reader, kind)
+    if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
+        what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
+        remedy = f"{SLOTS.both} says another number"
+        reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
+
+
+def usable_devices(reader: Reader, kind: str) -> tuple[int, str] | None:
+    """Return the number of devices of a kind that processes can use, MIG devices too, and the source of it; None without any."""
+    found = _devices(reader, kind) if kind in _DEVICES else None
+    if found and len(mig_devices(reader)) > found[0]:  # one device file may have several
+        return len(mig_devices(reader)), VISIBLE_GPUS.names[0]
+    return found
+
+
+def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
+    """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
+    names no device ends the list. CUDA takes the number that an entry begins with: 0-7 is device 0."""
+    value = reader.env.get(variable.names[0])
+    if value is None:
+        return None
+    device = re.compile("[0-9].*|(?:GPU|MIG)-.+") if variable is VISIBLE_GPUS else _NAMED_DEVICE
+    return sum(1 for _ in itertools.takewhile(device.fullmatch, _entries(value)))
+
+
+def _entries(devices: str) -> list[str]:
+    return [entry.strip() for entry in devices.split(",")]
+
+
+def mig_devices(reader: Reader) -> tuple[str, ...]:
+    """Return the MIG devices at the beginning of CUDA_VISIBLE_DEVICES. CUDA shows a process the first of them, and no other.
+
+    Source: NVIDIA's MIG user guide, "CUDA visible devices".
+    """
+    entries = _entries(reader.env.get(VISIBLE_GPUS.names[0], ""))
+    return tuple(itertools.takewhile(lambda entry: entry.startswith("MIG-"), entries))
+
+
+def rank_table(reader: Reader) -> str:
+    """The path of the one that is given, else of the platform's own; "" where there is none."""
+    given = reader.get(RANK_TABLE)
+    return absolute(ranktable.path_of(given, reader.files), reader.cwd) if given else ranktable.places(reader.files)
+
+
+def _rank_table(reader: Reader) -> str:
+    path, found = rank_table(reader), reader.candidates(RANK_TABLE)
+    if path:
+        reader.ledger.note(RANK_TABLE.value, path, found[0].source if found else "platform file", found[1:])
+    return path
+
+
+def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:
+    if slots == 0:
+        kind, why = "cpu", "no accelerator in this container"
+    elif table:
+        kind, why = "npu", "rank table"
+    elif signs := reader.candidates(NPU_SIGNS):
+        kind, why = "npu", signs[0].source
+    elif reader.files.exists("/dev/davinci_manager"):
+        kind, why = "npu", "/dev/davinci_manager"
+    elif signs := reader.candidates(GPU_SIGNS):
+        kind, why = "gpu", signs[0].source
+    elif reader.files.exists("/dev/nvidiactl"):
+        kind, why = "gpu", "/dev/nvidiactl"
+    else:
+        kind, why = otherwise
+    reader.ledger.note(ACCELERATOR.value, kind, why)
+    return kind
+
+
+def _python(reader: Reader, folder: str) -> str:
+    given = reader.get(PYTHON)
+    if given:
+        return absolute(given, reader.cwd) if folder and "/" in given else given
+    search = reader.env.get("PATH", "")
+    name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
+    reader.ledger.note(PYTHON.value, name, "PATH")
+    return name

@@ -1,0 +1,128 @@
+"""Jobs whose containers have different tasks, as TensorFlow's have: ps, which hold the variables, and workers, which train on them.
+
+The job's nodes are the workers, then the ps. What a platform knows of them is put together here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ranklaunch.env import parse
+from ranklaunch.env.job import Node
+from ranklaunch.env.parse import Endpoint
+from ranklaunch.env.reader import Reader, Variable
+
+PS, WORKER = "ps", "worker"
+STAND_IN = Endpoint("localhost")  # where a list is malformed, which is said already
+
+TASK = Variable(
+    "task", ("RANKLAUNCH_TASK",), parse.text, WORKER, "what this container does, where those of a job differ: ps or worker",
+    option="--task",
+)  # fmt: skip
+PS_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
+    "ps_hosts", ("RANKLAUNCH_PS_HOSTS",), parse.endpoints, (),
+    "HOST or HOST:PORT of each parameter server (ps), in index order; given: the job has ps and workers", option="--ps-hosts",
+)  # fmt: skip
+WORKER_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
+    "worker_hosts", ("RANKLAUNCH_WORKER_HOSTS",), parse.endpoints, (), "HOST or HOST:PORT of each worker, beside the ps",
+    option="--worker-hosts", default_text="the hosts of the job",
+)  # fmt: skip
+CONFIG = Variable(
+    "tf_config", ("TF_CONFIG",), parse.text, "",
+    "cluster and task by Volcano's tensorflow plugin or Kubeflow; read where nothing else tells of ps", "platform",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (TASK, PS_HOSTS, WORKER_HOSTS, CONFIG)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """task, index: of this container."""
+
+    workers: tuple[Endpoint, ...]
+    ps: tuple[Endpoint, ...]
+    task: str
+    index: int = 0
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (*self.workers, *self.ps)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(endpoint.host for endpoint in self.endpoints)
+
+    @property
+    def size(self) -> int:
+        """Containers of this one's task."""
+        return len(self.ps if self.task == PS else self.workers)
+
+    @property
+    def node_index(self) -> int:
+        return self.index + (len(self.workers) if self.task == PS else 0)
+
+    def slots(self, of_workers: Sequence[int]) -> tuple[int, ...]:
+        """Devices of each node: a ps has none."""
+        return (*of_workers, *(0,) * len(self.ps))
+
+    def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The nodes with their tasks and ports."""
+        names = [(WORKER, i) for i in range(len(self.workers))] + [(PS, i) for i in range(len(self.ps))]
+        told = zip(nodes, names, self.endpoints)
+        return tuple(node._replace(task=task, task_index=i, port=endpoint.port) for node, (task, i), endpoint in told)
+
+
+def given(reader: Reader, hosts: Variable[tuple[Endpoint, ...]]) -> bool:
+    """Whether there is a list of hosts, be it malformed; an empty array is none."""
+    return any(candidate.value.strip("[] \t") for candidate in reader.candidates(hosts)[:1])
+
+
+def own_task(reader: Reader, variable: Variable[str]) -> str:
+    """ps or worker: another task is a problem where there are ps."""
+    task = reader.get(variable).strip()
+    if task not in (PS, WORKER):
+        reader.problem(f"{reader.told(variable)}: expected ps or worker, since hosts of ps are given")
+        return WORKER
+    return task
+
+
+def refuse_duplicates(reader: Reader, found: Tasks) -> None:
+    """Two that listen at one address: one of the lists is another job's, or another task's."""
+    for endpoint, count in Counter(found.endpoints).items():
+        if count > 1 and endpoint != STAND_IN:
+            address = f"{endpoint.host}:{endpoint.port}" if endpoint.port else endpoint.host
+            reader.problem(
+                f"{reader.source(PS_HOSTS)}, {reader.source(WORKER_HOSTS)}: {address} is named {count} times; "
+                "each ps and each worker needs an address of its own"
+            )
+
+
+def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Tasks | None:
+    """What an inherited TF_CONFIG says, where its cluster is of ps and workers; None for any other, which is the program's own matter.
+    task and index come first where they are given."""
+    if not reader.given(CONFIG):
+        return None
+    try:
+        found: Any = json.loads(reader.get(CONFIG))
+        cluster, own = found["cluster"], found["task"]
+        if not cluster.get(PS) or cluster.keys() - {PS, WORKER}:
+            return None
+        ps, workers = ([e for item in cluster.get(name, ()) for e in parse.endpoints(item)] for name in (PS, WORKER))
+        result = Tasks(tuple(workers), tuple(ps), str(own["type"]), parse.count(str(own["index"])))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        expected = '{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}'
+        reader.warn(f"{reader.told(CONFIG)} is not understood: expected {expected}")
+        return None
+    result = replace(
+        result,
+        task=own_task(reader, task) if reader.given(task) else result.task,
+        index=reader.get(index) if reader.given(index) else result.index,
+    )
+    if result.task not in (PS, WORKER) or result.index >= result.size or not workers:
+        reader.problem(f"{reader.told(CONFIG)}: {result.task} {result.index} is not in its cluster")
+        return None
+    return result

@@ -1,0 +1,311 @@
+"""Decides from the frames of all nodes whether a job hangs: a suspicion that grows, becomes an alarm, and is taken back.
+
+Rules, each with its limit:
+1. After the first step: no rank of any node has moved for hang_s. A steady full core is no sign of life: libraries spin while they wait.
+2. Before the first step, once a rank has printed anything: the same, but a busy core is a sign of life: it may be a compiler.
+3. Before the first step, while nothing was printed or cores are busy: first_step_s, for which nothing but full cores has moved.
+4. Ranks that printed steps are silent for five times the longest gap between steps (at least hang_s) and move nothing but CPUs and devices.
+5. An exception has ended a rank's program, and all have been silent since for hang_s, whatever their CPUs do.
+
+"For so long" means five windows in a row: one burst spoils one window, not the whole time, and one pause makes no five. A signal that a
+node does not have is left out. A node of which nothing is heard is never silent, unless its ranks had ended before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from ranklaunch.hangs import expect
+from ranklaunch.hangs.expect import Expected
+from ranklaunch.hangs.frames import Frame, Rule, ranks_of
+from ranklaunch.hangs.sample import CPU, DEBUGGER, DEVICES, IO, LEAST_CPU, OUTPUT, START, TRAFFIC, moving
+from ranklaunch.hangs.suspicion import Raised
+
+WINDOWS = 5
+GAPS = 5.0  # times the longest between steps
+LATE = 2.5  # windows, after which a node's last word says nothing of now
+ALMOST = 0.98  # windows are as long as timers make them
+WARNING, ALARM, OVER = "warning", "alarm", "over"
+HANG_S, FIRST_STEP_S = "RANKLAUNCH_HANG_S", "RANKLAUNCH_FIRST_STEP_S"
+_LIFE = (OUTPUT, IO, TRAFFIC, DEBUGGER, START)  # of what is silent, whatever its CPUs and devices do
+
+
+class Limits(NamedTuple):
+    """Seconds without a sign of life before a hang is suspected: in general, and before the first step (module docstring)."""
+
+    hang_s: float
+    first_step_s: float
+
+    @property
+    def window_s(self) -> float:
+        return self.hang_s / WINDOWS
+
+
+class Change(NamedTuple):
+    """kind: WARNING: half the time is over. ALARM. OVER: the job moves again. since: time of the last sign of life, by the detector's
+    clock. signals: those that were looked at and have not moved; of OVER: those that have. rule: the user's rule that was broken, "" where
+    nothing moves; number: its place among the rules. limit_s: seconds after which the alarm comes, by
+    the setting of this name."""
+
+    kind: str
+    since: float
+    signals: tuple[str, ...]
+    rule: str = ""
+    number: int | None = None
+    limit_s: float = 0.0
+    setting: str = ""
+
+
+class Silence(NamedTuple):
+    """Time without a sign of life, and the limit that applies. since: by the detector's clock. share: of the limit. name: of the setting
+    that the limit comes from."""
+
+    share: float
+    since: float
+    limit_s: float
+    name: str = HANG_S
+
+
+class _Still:
+    """Windows in a row without a sign of some kind. since: the beginning of the first, None where the last window has a sign."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.windows = 0
+
+    def feed(self, is_still: bool, began: float) -> None:
+        self.windows = self.windows + 1 if is_still else 0
+        self.since = None if not is_still else began if self.since is None else self.since
+
+
+class _Node:
+    """idle: no sign, and no busy core. still: no sign but full cores. silent: no sign but CPUs and devices."""
+
+    def __init__(self) -> None:
+        self.heard_at: float | None = None
+        self.idle, self.still, self.silent = _Still(), _Still(), _Still()
+        self.moved: frozenset[str] = frozenset()
+        self.frame: Frame | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if no rank of the node lived at its last frame: it may have left the job."""
+        return self.frame is not None and not any(seen.state for seen in self.frame.ranks)
+
+
+class Detector:
+    """nodes: all of which something must be heard. began: when the job was launched. Times are the caller's seconds."""
+
+    def __init__(self, nodes: Collection[int], limits: Limits, began: float, rules: Sequence[Expected] = ()) -> None:
+        self.begun = False  # a step was seen, or there was time for one
+        self._has_printed = False
+        self._limits = limits
+        self._began = began
+        self._rules = rules
+        self._nodes = {node: _Node() for node in nodes}
+        self._level = ""
+        self._broken: dict[int, str] = {}
+        self._breached_at: dict[int, float] = {}  # limit: time of the last frame with a breach
+        self._matched: dict[int, float] = {}  # rule: when its last match was
+        self._gap = 0.0
+
+    def raised(self, now: float) -> dict[int, Raised]:
+        """Return the exceptions since which all ranks are silent, by rank. Peers may have finished the step in which they were."""
+        since = self._silent_since()
+        if since is None:
+            return {}
+        least = since - 2 * self._limits.window_s - self._gap
+        nodes = [(node.frame, node.heard_at) for node in self._nodes.values() if node.frame and node.heard_at is not None]
+        found = [each._replace(silent_s=now - at + each.silent_s) for frame, at in nodes for each in frame.raised]
+        return {each.rank: each for each in found if now - each.silent_s >= least}
+
+    @property
+    def frames(self) -> dict[int, Frame]:
+        """Return the last frame of each node."""
+        return {number: node.frame for number, node in self._nodes.items() if node.frame}
+
+    def feed(self, number: int, frame: Frame, now: float) -> list[Change]:
+        """Take the frame of a node's last window. Return the changes that follow from it."""
+        node = self._nodes.get(number)
+        if not node:
+            return []
+        self._learn(frame, now)
+        node.heard_at, node.frame = now, frame
+        node.moved = frozenset(moved(frame, self.begun))
+        began = now - frame.seconds
+        node.idle.feed(not moved(frame, begun=False), began)
+        node.still.feed(not moved(frame, begun=True), began)
+        node.silent.feed(not node.moved.intersection(_LIFE), began)
+        return [*self._expected(frame, now), *self._judge(now)]
+
+    def _learn(self, frame: Frame, now: float) -> None:
+        self._gap = max([self._gap, *(seen.gap for seen in frame.ranks)])
+        self._has_printed = self._has_printed or any(seen.printed for seen in frame.ranks)
+        stepped = any(seen.step >= 0 for seen in frame.ranks)
+        self.begun = self.begun or stepped or now - self._began >= self._limits.first_step_s * ALMOST
+
+    # Nothing moves
+
+    def silence(self, now: float) -> Silence:
+        """Return the silence that is nearest to an alarm; a share of 0 where something moves, or a node is not heard."""
+        rule = self._limit()
+        if self._is_expected(now) or not all(self._is_heard(node, now) for node in self._working):
+            return rule
+        found = [rule, *self._flat(now)]
+        silent = self._silent_since()
+        if silent is not None and (self._gap or (self.begun and self._misses_some(now))):
+            limit = max(self._limits.hang_s, GAPS * self._gap)
+            found.append(Silence((now - silent) / ALMOST / limit, silent, limit))
+        return max(found, key=lambda each: each.share)
+
+    @property
+    def _working(self) -> list[_Node]:
+        """Nodes with a rank that lives, or all nodes if none has one: a node whose ranks have ended may have left the job."""
+        return [node for node in self._nodes.values() if not node.has_ended] or [*self._nodes.values()]
+
+    def _limit(self) -> Silence:
+        """Return the limit that would apply if nothing moved from now on."""
+        is_first = not self.begun and not self._has_printed
+        limit = self._limits.first_step_s if is_first else self._limits.hang_s
+        return Silence(0.0, self._began, limit, FIRST_STEP_S if is_first else HANG_S)
+
+    def _flat(self, now: float) -> Iterator[Silence]:
+        """Yield the times for which no rank of any node has moved, by the rules 1 to 3."""
+        idle, still = [node.idle for node in self._working], [node.still for node in self._working]
+        if self.begun:
+            yield from self._lasting(still, self._limits.hang_s, HANG_S, now)
+            return
+        yield from self._lasting(still, self._limits.first_step_s, FIRST_STEP_S, now)
+        if self._has_printed:
+            yield from self._lasting(idle, self._limits.hang_s, HANG_S, now)
+
+    def _lasting(self, stills: Sequence[_Still], limit_s: float, name: str, now: float) -> Iterator[Silence]:
+        since = [each.since for each in stills if each.since is not None]
+        if len(since) == len(stills):
+            began = max(since)
+            seconds = min((now - began) / ALMOST, min(each.windows for each in stills) * self._limits.window_s)
+            yield Silence(seconds / limit_s, began, limit_s, name)
+
+    def _judge(self, now: float) -> Iterator[Change]:
+        share, since, limit_s, setting = self.silence(now)
+        if share >= 1 and self._level != ALARM:
+            self._level = ALARM
+            yield Change(ALARM, since, self._silent(), limit_s=limit_s, setting=setting)
+        elif 0.5 <= share < 1 and not self._level:
+            self._level = WARNING
+            yield Change(WARNING, since, self._silent(), limit_s=limit_s, setting=setting)
+        elif share == 0 and self._level and (signs := self._signs(now)):
+            self._level = ""
+            yield Change(OVER, now, signs)
+
+    def _signs(self, now: float) -> tuple[str, ...]:
+        """Return the signs of life in the last windows. A node that is not heard gives none, so its silence ends no alarm."""
+        found = {sign for node in self._nodes.values() for sign in node.moved}
+        return tuple(sorted(found | ({OUTPUT} if self._is_expected(now) else set())))
+
+    def _silent_since(self) -> float | None:
+        """Return since when all nodes are silent; None where one is not."""
+        since = [node.silent.since for node in self._working if node.silent.since is not None]
+        return max(since) if len(since) == len(self._working) else None
+
+    def _misses_some(self, now: float) -> bool:
+        """Return True if exceptions have ended the programs of some ranks, and not of all: the others may wait for them."""
+        ranks = {seen.rank for frame in self.frames.values() for seen in frame.ranks}
+        return 0 < sum(each.sure for each in self.raised(now).values()) < len(ranks)
+
+    def _is_heard(self, node: _Node, now: float) -> bool:
+        return node.heard_at is not None and now - node.heard_at < LATE * self._limits.window_s
+
+    def _silent(self) -> tuple[str, ...]:
+        """Return the signals that were looked at and did not move."""
+        frames = self.frames.values()
+        there = {
+            OUTPUT: True,
+            IO: any(seen.io is not None for frame in frames for seen in frame.ranks),
+            CPU: any(seen.cpu is not None for frame in frames for seen in frame.ranks)
+            and not any(
+                (seen.cpu or 0) >= LEAST_CPU for frame in frames for seen in frame.ranks
+            ),  # full cores are no sign of life, and not idle either
+            TRAFFIC: any(frame.traffic is not None for frame in frames),
+            DEVICES: any(frame.devices is not None for frame in frames),
+        }
+        moved = {sign for node in self._nodes.values() for sign in node.moved}
+        return tuple(sign for sign, is_there in there.items() if is_there and sign not in moved)
+
+    # What users expect
+
+    def _is_expected(self, now: float) -> bool:
+        """Return True if a line of an `every` rule has come in time: the user knows better how long the job may be silent."""
+        return any(
+            rule.kind == expect.EVERY and number in self._matched and now - self._matched[number] < rule.seconds
+            for number, rule in enumerate(self._rules)
+        )
+
+    def _expected(self, frame: Frame, now: float) -> Iterator[Change]:
+        for number, (rule, seen) in enumerate(zip(self._rules, frame.rules)):
+            if rule.limit:
+                yield from self._limited(number, rule, now)
+                continue
+            if seen.age_s is not None:
+                self._matched[number] = max(self._matched.get(number, self._began), now - seen.age_s)
+            reason = self._reason(number, rule, seen, now)
+            if reason and number not in self._broken:
+                self._broken[number] = reason
+                since = now - frame.seconds if rule.kind == expect.NUMBER else self._matched.get(number, self._began)
+                yield Change(ALARM, since, (), f"RANKLAUNCH_EXPECT: {reason}", number)
+            elif not reason and rule.kind == expect.EVERY and self._broken.pop(number, ""):
+                yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown} has come again", number)
+
+    def _reason(self, number: int, rule: Expected, seen: Rule, now: float) -> str:
+        """Why it is broken, "" where it is not."""
+        last = self._matched.get(number)
+        if rule.kind == expect.NUMBER:
+            by = "" if seen.rank is None else f" of rank {seen.rank}"
+            return f"{rule.shown}, but a line{by} has {seen.wrong!r}" if seen.wrong else ""
+        if not all(node.heard_at is not None for node in self._nodes.values()):
+            return ""
+        if rule.kind == expect.BY:
+            return f"{rule.shown}, and no line has matched" if last is None and now - self._began >= rule.seconds else ""
+        return f"{rule.shown}; the last was {now - last:.0f} s ago" if last is not None and now - last >= rule.seconds else ""
+
+    def _limited(self, number: int, rule: Expected, now: float) -> Iterator[Change]:
+        """Alarm at the first breach of any node. The alarm is over once all nodes have reported none for hang_s."""
+        breach = self._breach(number)
+        if breach:
+            self._breached_at[number] = now
+        if breach and number not in self._broken:
+            node, found = breach
+            self._broken[number] = reason = f"{rule.shown}: {self._breached(rule, found, node, now)}"
+            yield Change(ALARM, now - (found.age_s or 0.0), (), f"RANKLAUNCH_EXPECT: {reason}", number)
+        elif number in self._broken and now - self._breached_at[number] >= self._limits.hang_s:
+            del self._broken[number]
+            yield Change(OVER, now, (OUTPUT,), f"RANKLAUNCH_EXPECT: {rule.shown}: the limit is kept again", number)
+
+    def _breach(self, number: int) -> tuple[int, Rule] | None:
+        """The earliest breach of a limit in the last frames of all nodes, with its node."""
+        found = [
+            (node, frame.rules[number]) for node, frame in self.frames.items() if number < len(frame.rules) and frame.rules[number].wrong
+        ]
+        return max(found, key=_age, default=None)
+
+    def _breached(self, rule: Expected, found: Rule, node: int, now: float) -> str:
+        # Node 0 may have the output of ranks of other nodes.
+        runs_on = max((number for number, frame in self.frames.items() if found.rank in ranks_of(frame)), default=node)
+        bound = "" if found.bound is None else f"; the limit is {found.bound:.6g}"
+        lasts = f"; no value has kept the limit for {found.age_s:.0f} s" if rule.limit and rule.limit.hold_s else ""
+        return f"rank {found.rank} on node {runs_on} wrote {found.wrong}{bound}{lasts}"
+
+
+def _age(found: tuple[int, Rule]) -> float:
+    return found[1].age_s or 0.0
+
+
+def moved(frame: Frame, begun: bool) -> set[str]:
+    """By which signals the ranks of a node have moved."""
+    found = {sign for seen in frame.ranks for sign in moving(seen, begun)}
+    if frame.traffic:
+        found.add(TRAFFIC)
+    if frame.devices:
+        found.add(DEVICES)
+    return found

@@ -1,0 +1,330 @@
+"""Suspects of a hang: ranks that the others may wait for. Rules in one list, of which the first that names somebody decides.
+
+Suspects are no culprits: nobody has failed. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ranklaunch.errors import numbered
+from ranklaunch.hangs import waiting_stacks
+
+FEW = 0.1  # share of the ranks that a group has at most to stand out, or
+LEAST_FEW = 2  # so many, where they are fewer than the others
+MOST_SUSPECTS = 64
+MOST_SHOWN = 160  # characters of a group's stack
+NOBODY = "no rank stands out"
+_LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
+STOPPED, STUCK = "T", "D"
+ENDED = ("", "Z")
+_MODULE = "<module>"  # at the bottom of a main thread's stack, unless an exception that nobody caught has ended its program
+_STATES = {
+    STOPPED: "its process is stopped (state T)",
+    STUCK: "its process is stuck in the kernel (state D)",
+    "": "its process is gone",
+    "Z": "its process has ended and nobody has asked for its status",
+}
+
+
+class Raised(NamedTuple):
+    """An exception that a rank recorded, and that has not ended its process. silent_s: since then. sure: it ends the program, which has not
+    ended yet. said: its traceback, or the end of that; line: which names it; both "" where they are not told. pid: of its process,
+    where its node knows that. of_thread: it has ended a thread of the rank, and no program."""
+
+    rank: int
+    silent_s: float
+    sure: bool
+    said: str
+    line: str
+    pid: int | None = None
+    of_thread: bool = False
+
+
+class Known(NamedTuple):
+    """One rank. state: as in /proc, "" where it is gone, "?" where that is unknown. cpu: cores; full: it has wanted full ones all the
+    time. stack: of its main thread, a frame a line, the innermost first; "" where there is none. call: source line of the innermost frame.
+    file: where the stack is. names: ranks that did not answer, by the last time-out message that the rank wrote."""
+
+    rank: int
+    node: int
+    state: str = "?"
+    cpu: float | None = None
+    full: bool = False
+    step: int = -1
+    stack: str = ""
+    file: str = ""
+    raised: Raised | None = None
+    call: str = ""
+    names: tuple[int, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def inside(self) -> str:
+        """Name of the collective in which the rank waits for others, "" for none."""
+        return waiting_stacks.inside(self.stack, self.call)
+
+
+class Missing(NamedTuple):
+    """What a recorder says: ranks that are not in the lowest collective that has not ended, or in another one. what: that in words."""
+
+    ranks: tuple[int, ...]
+    what: str
+    file: str = ""
+
+
+class Suspect(NamedTuple):
+    """rule: the name of the rule that names it. raised: the exception that has ended its program for sure."""
+
+    rank: int
+    node: int
+    why: str
+    file: str = ""
+    raised: Raised | None = None
+    rule: str = ""
+
+
+class Evidence(NamedTuple):
+    """known: each rank, as far as it is known. recorded: by recorders of collectives; lagging: by NCCL's RAS; mute: recorders that do not
+    answer."""
+
+    known: Sequence[Known]
+    recorded: Sequence[Missing] = ()
+    lagging: Sequence[Missing] = ()
+    mute: Sequence[Missing] = ()
+
+
+def suspects(
+    known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = (), mute: Iterable[Missing] = ()
+) -> tuple[Suspect, ...]:
+    """Return the suspects by the first rule that names any; () if no rank stands out."""
+    evidence = Evidence(known, tuple(recorded), tuple(lagging), tuple(mute))
+    for rule in RULES:
+        found = tuple(each._replace(rule=rule.__name__.replace("_", "-")) for each in rule(evidence))
+        if found:
+            return found[:MOST_SUSPECTS]
+    return ()
+
+
+def groups(known: Iterable[Known], first: Iterable[int] = ()) -> list[str]:
+    """Return a text for each group of ranks with equal stacks: "rank 3: read at data.py:88". Groups with a rank of `first` come first,
+    then the largest."""
+    named = set(first)
+    by_text: dict[str, list[int]] = {}
+    for group in alike(known).values():
+        by_text.setdefault(summary(group[0]), []).extend(each.rank for each in group)
+    found = sorted(by_text.items(), key=lambda item: (not named.intersection(item[1]), -len(item[1]), min(item[1])))
+    return [f"{numbered(sorted(ranks), 'rank')}: {text}" for text, ranks in found]
+
+
+def sentence(found: Sequence[Suspect]) -> str:
+    """Return the suspects as one sentence, ranks with the same reason together."""
+    if not found:
+        return NOBODY
+    by_reason: dict[str, list[int]] = {}
+    for each in found:
+        by_reason.setdefault(each.why, []).append(each.rank)
+    return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
+
+
+# Rules
+
+
+def uncaught_exception(of: Evidence) -> Iterable[Suspect]:
+    """A rank raised an exception that nobody caught, and has not ended: a library waits for the others at its exit."""
+    found = tuple(caught_exception(of))
+    return found if any(each.raised for each in found) else ()
+
+
+def missing_in_collective(of: Evidence) -> Iterable[Suspect]:
+    """The recorders of the collectives (flight recorder) say which rank has not come, or is in another operation."""
+    return _told(of.recorded, of.known)
+
+
+def behind_in_collectives(of: Evidence) -> Iterable[Suspect]:
+    """NCCL's RAS says which rank has launched fewer operations than the others."""
+    return _told(of.lagging, of.known)
+
+
+def named_by_timeouts(of: Evidence) -> Iterable[Suspect]:
+    """Time-out messages of other ranks name the rank that did not answer."""
+    named = [rank for each in of.known for rank in each.names if rank != each.rank]
+    at = {each.rank: each for each in of.known}
+    for rank in sorted({*named}) if len({*named}) < len(of.known) else ():
+        node, file = (at[rank].node, at[rank].file) if rank in at else (-1, "")
+        yield Suspect(rank, node, "time-out messages of other ranks name it", file)
+
+
+def stopped_or_stuck(of: Evidence) -> Iterable[Suspect]:
+    """The process of a rank is stopped (state T), or stuck in the kernel (state D), and not those of all ranks."""
+    for state in (STOPPED, STUCK):
+        yield from _in_state(of.known, state)
+
+
+def exception_of_thread(of: Evidence) -> Iterable[Suspect]:
+    """Other ranks have ended, and an exception has ended a thread of a rank that runs on: it may wait for what the thread would have
+    brought. Those that have ended come after it, unless it runs on outside collectives."""
+    threads = tuple(_by_exception([each for each in of.known if not each.raised or each.raised.of_thread], len(of.known)))
+    found = tuple(at_exit(of)) or tuple(gone(of))
+    if threads and found:
+        yield from threads
+        yield from (each for each in found if each.rank not in {one.rank for one in threads})
+
+
+def at_exit(of: Evidence) -> Iterable[Suspect]:
+    """Most ranks have ended and one runs on; or some have, and those that run wait in no collective: they hang at their exit. Ranks without
+    a stack count as ended if others have one: their interpreters have, and they wait in MPI_Finalize."""
+    running = [each for each in of.known if not each.ended]
+    with_stack = [each for each in running if each.stack]
+    if with_stack and 2 * len(with_stack) <= len(of.known) and not any(each.inside for each in with_stack):
+        running = with_stack
+    most_ended = 2 * len(running) < len(of.known)
+    alone = all(each.stack and not each.inside for each in running)
+    if 0 < len(running) < len(of.known) and (most_ended or alone):
+        why = "most others have ended" if most_ended else "others have ended, and it waits in no collective"
+        for each in running:
+            at = f": {summary(each)}" if each.stack else ""
+            yield Suspect(each.rank, each.node, f"it still runs, while {why}{at}", each.file)
+
+
+def gone(of: Evidence) -> Iterable[Suspect]:
+    """The process of a rank has ended, and those of others wait."""
+    for state in ENDED:
+        yield from _in_state(of.known, state)
+
+
+def caught_exception(of: Evidence) -> Iterable[Suspect]:
+    """A rank raised an exception, and its stack does not show that its program went on; or an exception ended one of its threads."""
+    return _by_exception(of.known, len(of.known))
+
+
+def outside_collective(of: Evidence) -> Iterable[Suspect]:
+    """The stack of a rank is outside collectives, and those of other ranks are inside one."""
+    yield from map(_elsewhere, _outside([each for each in of.known if each.stack], 0))
+
+
+def elsewhere(of: Evidence) -> Iterable[Suspect]:
+    """The stack of a rank is like those of few others: at most a tenth of the ranks, or two of at least five."""
+    stacks = [each for each in of.known if each.stack]
+    for group in alike(stacks).values():
+        yield from map(_elsewhere, group if _are_few(len(group), len(stacks)) else ())
+
+
+def unlike_in_cpu(of: Evidence) -> Iterable[Suspect]:
+    """A rank uses a full core while the others wait, or waits while the others use a full core each: libraries spin while they wait."""
+    measured = [each for each in of.known if each.cpu is not None]
+    busy = [each for each in measured if each.full or (each.cpu or 0) >= 0.5]
+    idle = [each for each in measured if each not in busy]
+    for group, why in ((busy, "it uses a full core while the others wait"), (idle, "it waits while the others use a full core each")):
+        if _are_few(len(group), len(measured)):
+            yield from (Suspect(each.rank, each.node, why, each.file) for each in group)
+
+
+def behind_in_steps(of: Evidence) -> Iterable[Suspect]:
+    """The last step that a rank printed is before the last step of the others, and these are at least half of the ranks."""
+    stepped = [each for each in of.known if each.step >= 0]
+    last = max((each.step for each in stepped), default=0)
+    behind = [each for each in stepped if each.step < last]
+    if 2 * len(behind) <= len(stepped):
+        yield from (Suspect(each.rank, each.node, f"its last step is {each.step}, that of others {last}", each.file) for each in behind)
+
+
+def recorder_without_answer(of: Evidence) -> Iterable[Suspect]:
+    """The flight recorder of a rank gives no dump, while those of others do: a loop may let no other thread of it run."""
+    return _told(of.mute, of.known)
+
+
+Rule = Callable[[Evidence], Iterable[Suspect]]
+RULES: tuple[Rule, ...] = (
+    uncaught_exception, missing_in_collective, behind_in_collectives, named_by_timeouts, stopped_or_stuck, exception_of_thread, at_exit,
+    gone, caught_exception, outside_collective, elsewhere, unlike_in_cpu, behind_in_steps, recorder_without_answer,
+)  # fmt: skip
+
+
+# Parts of rules
+
+
+def _by_exception(known: Sequence[Known], of: int) -> Iterable[Suspect]:
+    """Yield ranks with an exception, the oldest first, unless all ranks have one. A rank whose stack shows its program has caught
+    the exception, unless the exception ended a thread."""
+    yield from _named_for([(each, each.raised) for each in known if each.raised and _has_ended_its_program(each)], of)
+
+
+def _has_ended_its_program(known: Known) -> bool:
+    """Return False if the stack still shows the program's module: the program caught the exception."""
+    return bool(known.raised and known.raised.of_thread) or _MODULE not in known.stack
+
+
+def _named_for(found: Sequence[tuple[Known, Raised]], of: int) -> Iterable[Suspect]:
+    """Yield the ranks of `found` as suspects, unless all `of` ranks are among them: then none stands out."""
+    if len(found) == of:
+        return
+    for each, raised in sorted(found, key=lambda one: (not one[1].sure, -one[1].silent_s)):
+        what = "an exception has ended a thread of it" if raised.of_thread else "it raised an exception"
+        why = f"{what}{' that nobody caught' if raised.sure else ''}{raised.line and f': {raised.line}'}"
+        yield Suspect(each.rank, each.node, why, each.file, raised if raised.sure else None)
+
+
+def _told(missing: Iterable[Missing], known: Iterable[Known]) -> Iterable[Suspect]:
+    at = {each.rank: each for each in known}
+    for each in missing:
+        yield from (Suspect(rank, at[rank].node if rank in at else -1, each.what, each.file) for rank in each.ranks)
+
+
+def _in_state(known: Sequence[Known], state: str) -> Iterable[Suspect]:
+    found = [each for each in known if each.state == state]
+    if 0 < len(found) < len(known):
+        yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
+
+
+def outside(known: Iterable[Known], waited: int) -> tuple[Suspect, ...]:
+    """Return the ranks whose stacks are outside collectives. waited: number of further ranks known to wait in a collective."""
+    found = map(_elsewhere, _outside([each for each in known if each.stack], waited))
+    return tuple(each._replace(rule="outside-collective") for each in found)
+
+
+def _outside(stacks: Sequence[Known], waited: int) -> list[Known]:
+    found = [each for each in stacks if not each.inside]
+    return found if _are_few(len(found), len(stacks) + waited, by_kind=True) else []
+
+
+def _elsewhere(known: Known) -> Suspect:
+    return Suspect(known.rank, known.node, f"it is elsewhere than the others: {summary(known)}", known.file)
+
+
+def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
+    """True for a group that is small enough to stand out. by_kind: the difference itself is telling, so any part of all will do."""
+    return 0 < count < of and (by_kind or (2 * count < of and (count <= FEW * of or count <= LEAST_FEW)))
+
+
+def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
+    """Return groups of ranks at the same place. Lines count in the innermost frame of the program alone: a root and its peers may wait in
+    one function that they called from different lines. Ranks without a stack are left out."""
+    found: dict[str, list[Known]] = {}
+    for each in known:
+        if each.stack:
+            found.setdefault(_place(each), []).append(each)
+    return found
+
+
+def _place(known: Known) -> str:
+    """Return what ranks at the same place have in common: functions, the line of the program that is innermost, and the collective."""
+    lines = [line.strip() for line in known.stack.splitlines()[: waiting_stacks.MOST_FRAMES]]
+    own = next((i for i, line in enumerate(lines) if not _LIBRARY.search(line)), -1)
+    shown = (re.sub(r"0x[0-9a-fA-F]+" if i == own else r"0x[0-9a-fA-F]+|\d+", "0", line) for i, line in enumerate(lines))
+    return "\n".join((*shown, known.inside))
+
+
+def summary(known: Known) -> str:
+    """Return the collective, or the function that the user's code has called, with the place in that code: all_reduce at train.py:88"""
+    frames = waiting_stacks.frames(known.stack)
+    own = next((i for i, frame in enumerate(frames) if not _LIBRARY.search(frame.file)), 0 if frames else -1)
+    if own < 0:
+        return next((line.strip() for line in known.stack.splitlines() if line.strip()), "")[:MOST_SHOWN]
+    name = known.inside or frames[max(0, own - 1)].function
+    return f"{name} at {frames[own].file.rpartition('/')[2]}:{frames[own].line}"[:MOST_SHOWN]

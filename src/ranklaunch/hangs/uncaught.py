@@ -1,0 +1,74 @@
+"""Ranks that an exception ends, and that do not end: at its exit a library may wait for the others, as MPI_Finalize does, and the others
+wait for the rank. The rank recorded the exception when it was raised (ranklaunch.rankside)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ranklaunch import errors
+from ranklaunch.ends import exceptions, records
+from ranklaunch.ends.records import Record
+from ranklaunch.hangs.frames import MOST_OF_TRACEBACK
+from ranklaunch.hangs.suspicion import Raised, Suspect
+from ranklaunch.plan.model import Plan
+from ranklaunch.processes.records import Records
+from ranklaunch.system.tree import Identity
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Culprit
+
+CODE = 1  # exit code of Python after an uncaught exception
+MOST_S = 0.01  # for reading records, in one call
+
+
+class Uncaught:
+    """Uncaught exceptions of the ranks of this node. folder: of the records of one round."""
+
+    def __init__(self, folder: str) -> None:
+        self._files = Records(folder)
+        self._tops: dict[Identity, Identity] = {}  # by head of a rank, the topmost process of the rank
+        self._raised: dict[Identity, Record] = {}  # by process
+
+    def look(self, ranks: Mapping[int, Identity], now: float) -> list[Raised]:
+        """Return the exceptions of ranks that live, the newest first. ranks: their processes. now: monotonic seconds."""
+        for record in self._files.new(MOST_S):
+            process = Identity(*record.process)
+            if record.kind == records.RANK and record.top:
+                self._tops[process] = Identity(record.top.pid, record.top.start)
+            elif record.kind == records.EXCEPTION and record.where in ("main", "thread"):
+                before = self._raised.get(process)
+                self._raised[process] = before if before and before.where == "main" and record.where == "thread" else record
+        return sorted(self._of(ranks, now), key=lambda raised: raised.silent_s)
+
+    def _of(self, ranks: Mapping[int, Identity], now: float) -> Iterator[Raised]:
+        by_top = {top: self._raised[head] for head, top in self._tops.items() if head in self._raised}
+        for rank, process in ranks.items():
+            record = by_top.get(process)
+            if record and record.chain:
+                said = _shortened("\n".join(errors.quoted(exceptions.traceback(record.chain).split("\n"))))
+                line = exceptions.shown(exceptions.bare_line_of(record.chain))
+                of_thread = record.where == "thread"
+                yield Raised(rank, max(0.0, now - record.monotonic), not of_thread, said, line, process.pid, of_thread)
+
+
+def _shortened(said: str) -> str:
+    """Return as much of a traceback as a frame has room for, in whole lines: half a line may be half a secret."""
+    if len(said) <= MOST_OF_TRACEBACK:
+        return said
+    begin, _, _ = said.partition("\n")
+    _, _, rest = said[len(begin) + 1 - MOST_OF_TRACEBACK :].partition("\n")
+    return f"{begin}\n{rest}"
+
+
+def culprit(plan: Plan, suspect: Suspect, raised: Raised, at: float) -> Culprit:
+    """Return the culprit that the rank will be when its exception has ended it. at: seconds since 1970."""
+    from ranklaunch.supervise.diagnosis import Catalogue  # large, and few ranks wait so
+
+    nodes = plan.job.everyone
+    error = Catalogue(plan)(raised.said, code=CODE)
+    return Culprit(
+        node=suspect.node, rank=suspect.rank, pid=raised.pid, exit_code=CODE, signal=None, out_of_memory=False,
+        last_lines=errors.quoted(raised.said.splitlines()[-blame.LINES :]), name=f"rank {suspect.rank}",
+        host=nodes[suspect.node].host if 0 <= suspect.node < len(nodes) and len(nodes) > 1 else "",
+        time=blame.iso(at), error=error and replace(error, line=raised.line),
+    )  # fmt: skip

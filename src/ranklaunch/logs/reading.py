@@ -1,0 +1,194 @@
+"""The logs in one folder, read part by part in the order of their times, with few descriptors however many they are."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from ranklaunch.logs import search
+from ranklaunch.logs.lines import Log
+from ranklaunch.logs.times import LOG, Part, Times
+from ranklaunch.system import disk
+
+MOST_OPEN = 512  # logs, at a time
+SPARE = 8  # descriptors for what is opened beside logs
+CHUNK = 256 * 1024  # of a file of times
+LEAST_CHUNK = 4096
+MOST_AHEAD, ALL_AHEAD = 64 * 1024, 16 * 1024 * 1024
+ALL_CHUNKS = 8 * 1024 * 1024  # of all that are read side by side
+SILENT_S = 2.0  # a log that grows for so long while its times do not has none
+
+
+class Files:
+    """Reads logs by path; keeps open those that were read last. say: what cannot be read. logs: how many there are."""
+
+    def __init__(self, say: Callable[[str], None], most: int = MOST_OPEN) -> None:
+        self.logs = 0
+        self._say = say
+        self._most = most
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def read(self, path: str, begin: int, end: int) -> bytes:
+        """What there is of it: nothing of what is no file."""
+        try:
+            fd = self._open.get(path)
+            if fd is None:
+                fd = self._opened(path)
+            else:
+                self._open.move_to_end(path)
+            return os.pread(fd, max(0, end - begin), begin)
+        except disk.NotRegularError as error:
+            self._say(f"{path} is {error.kind}, not a log: it is not read")
+        except OSError as error:  # not ours to read, a dead mount
+            self._say(f"{path}: {error.strerror}")
+        return b""
+
+    def ahead(self) -> int:
+        """Bytes of each log that may be kept in memory."""
+        return max(LEAST_CHUNK, min(MOST_AHEAD, ALL_AHEAD // (self.logs or 1)))
+
+    def _opened(self, path: str) -> int:
+        while len(self._open) >= self._most:
+            self._close_oldest()
+        while True:
+            try:
+                fd = self._open[path] = disk.own(path)
+                return fd
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                    raise
+            for _ in range(min(SPARE, len(self._open))):
+                self._close_oldest()
+            self._most = max(1, len(self._open))
+
+    def _close_oldest(self) -> None:
+        os.close(self._open.popitem(last=False)[1])
+
+
+class Source:
+    """One file of times."""
+
+    def __init__(self, path: str) -> None:
+        self.times = Times()
+        self._path = path
+        self._at = 0
+
+    def read(self, most: int) -> tuple[list[Part], bool]:
+        """What comes next, and whether there may be more."""
+        try:
+            fd = disk.own(self._path)
+        except (OSError, disk.NotRegularError):
+            return [], False
+        try:
+            data = os.pread(fd, most, self._at)
+        except OSError:
+            return [], False
+        finally:
+            os.close(fd)
+        self._at += len(data)
+        return self.times.feed(data), len(data) == most
+
+
+class Round:
+    """The logs of one start of a node's ranks. wanted: whether a log of this name is. side_by_side: how many are read together. say: what
+    is wrong with it."""
+
+    def __init__(self, path: str, wanted: Callable[[str], bool], files: Files, say: Callable[[str], None], side_by_side: int = 1) -> None:
+        self.path = path
+        self._wanted = wanted
+        self._files = files
+        self._say = say
+        self._chunk = max(LEAST_CHUNK, min(CHUNK, ALL_CHUNKS // side_by_side))
+        self._sources: dict[str, Source] = {}
+        self._logs: dict[str, Log] = {}
+        self._last_at: dict[str, int] = {}
+        self._silent: dict[str, tuple[int, float]] = {}  # how far the times of logs that are longer go, and since when
+
+    def timed(self) -> Iterator[Part]:
+        """What the times tell by now. They are read when they are asked for, a piece at a time."""
+        for path in search.times(self.path):
+            self._sources.setdefault(path, Source(path))
+        streams = [self._parts(source) for source in self._sources.values()]
+        for part in streams[0] if len(streams) == 1 else heapq.merge(*streams):
+            if self._wanted(part.name):
+                self._last_at[part.name] = part.at
+                yield part
+
+    def rest(self) -> list[Part]:
+        """What no time is known of, log by log, in the order in which they were written last; of each the last line, ended or not."""
+        self._judge()
+        parts = []
+        for name, size, at in self._sizes():
+            known = self._known(name)
+            if size > known:
+                parts.append(Part(max(at, self._last_at.get(name, 0)), name, size))
+            elif size > self.log(name).at:
+                parts.append(Part(self._last_at.get(name, at), name, size))
+        return sorted(parts)
+
+    def grown(self, now: float) -> list[Part]:
+        """Of logs that grow without a time: as if it came now, in microseconds since 1970 divided by a million."""
+        parts = []
+        for name, size, _ in self._sizes():
+            known = self._known(name)
+            if size < self.log(name).at:
+                self._say(f"{os.path.join(self.path, name)} was emptied; it is shown from its new beginning on")
+                self.log(name).again()
+                self._reach(name, 0)
+            elif size <= known:
+                self._silent.pop(name, None)
+            elif self._silent.get(name, (-1, now))[0] != known:  # they are some way behind a log that is written all the time
+                self._silent[name] = (known, now)
+            elif now - self._silent[name][1] >= SILENT_S:
+                self._reach(name, size)
+                parts.append(Part(int(now * 1e6), name, size))
+        return parts
+
+    def log(self, name: str) -> Log:
+        if name not in self._logs:
+            path = os.path.join(self.path, name)
+            self._logs[name] = Log(lambda begin, end: self._files.read(path, begin, end), self._files.ahead)
+            self._files.logs += 1
+        return self._logs[name]
+
+    def _parts(self, source: Source) -> Iterator[Part]:
+        more = True
+        while more:
+            parts, more = source.read(self._chunk)
+            yield from parts
+
+    def _known(self, name: str) -> int:
+        """How far a log's times go."""
+        return max((source.times.ends.get(name, 0) for source in self._sources.values()), default=0)
+
+    def _reach(self, name: str, end: int) -> None:
+        for source in self._sources.values():
+            source.times.go_on_from(name, end)
+        if not self._sources:
+            self._sources[""] = Source("")
+            self._reach(name, end)
+
+    def _sizes(self) -> Iterator[tuple[str, int, int]]:
+        """Of each log that is wanted: name, size and the microseconds since 1970 at which it was written last."""
+        for name in sorted(each for each in search.names(self.path) if each.endswith(LOG) and self._wanted(each)):
+            with contextlib.suppress(OSError):
+                status = os.lstat(os.path.join(self.path, name))
+                yield name, status.st_size, status.st_mtime_ns // 1000
+
+    def _judge(self) -> None:
+        wrong = sum(source.times.wrong for source in self._sources.values())
+        if wrong:
+            self._say(f"{self.path}: {wrong} lines of its times tell nothing that could be true; they are left out")
+        logs = list(self._sizes())
+        untimed = sum(max(0, size - self._known(name)) for name, size, _ in logs)
+        short = [name for name, size, _ in logs if size < self._known(name)]
+        if untimed and not any(self._known(name) for name, _, _ in logs):
+            self._say(f"{self.path}: its logs have no times: their lines come log by log, in the order in which these were last written")
+        elif untimed:
+            self._say(f"{self.path}: the last {untimed} bytes of its logs have no times: they come log by log")
+        if short:
+            self._say(f"{self.path}: {', '.join(short[:5])}{' ...' if short[5:] else ''}: shorter than the times tell; a part is missing")

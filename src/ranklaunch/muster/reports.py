@@ -1,0 +1,393 @@
+"""The nodes that are here, and node 0's view of how the job ends: what each says of its own end, what is seen of those that are gone.
+
+Owns what the job may have died of. When it is asked, and who hears it, is the hub's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ranklaunch import showing
+from ranklaunch.errors import WaitError, counted
+from ranklaunch.muster import EVIDENCE_S, liveness, wire
+from ranklaunch.muster.events import INSIDE, First, Now
+from ranklaunch.muster.membership import NAMED, Entry, Roll
+from ranklaunch.muster.topics import Kept
+from ranklaunch.muster.wire import Message
+from ranklaunch.verdict import blame, reading
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Note
+
+REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
+MOST_RANKS = 10_000_000  # of which a node may speak
+ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
+AFTER_S = 2.0  # after the end has begun: who is killed later than that was not what others had failed of
+
+
+def told(kind: str, judgement: Judgement) -> Message:
+    """A judgement as a message that a frame holds, whatever its texts are made of: a control character takes six bytes."""
+    message: Message = {"type": kind, "judgement": blame.as_message(judgement)}
+    try:
+        wire.body(message)
+    except wire.WireError:
+        message["judgement"] = blame.as_message(replace(judgement, failures=(), notes=()))
+    return message
+
+
+class Node:
+    """One start of one node that has signed. index: its place, that of its greeting until all agree on another; link: its connection,
+    None where that is broken; attempt: by its own count; heard: when it last said something; gone_at: when its connection broke, and
+    back_by: until when it may come back; reported: its last word on how it ended has come; told: it has taken the verdict; inside: it is
+    in this process, and nobody else can say so."""
+
+    def __init__(self, entry: Entry, attempt: int, inside: bool = False) -> None:
+        self.entry = entry
+        self.index = entry.node
+        self.attempt = attempt
+        self.inside = inside
+        self.link: int | None = None
+        self.heard = 0.0
+        self.gone_at: float | None = None
+        self.gone_why: OSError | None = None
+        self.back_by = 0.0
+        self.stopping = self.reported = self.done = self.told = False
+        self.unseen = 0
+        self.suspects: list[Suspect] = []
+        self.finishes: list[Finish] = []
+        self.notes: list[Note] = []
+        self.offers: Mapping[str, str] = {}
+        self.state: Mapping[str, object] = {}
+        self.readies = -1  # the number of the last word that it is ready
+        self.words = Kept()
+
+    def renew(self) -> None:
+        """As it comes to another round."""
+        self.stopping = self.reported = self.done = self.told = False
+        self.unseen, self.readies = 0, -1
+        self.suspects, self.finishes, self.notes, self.offers, self.state = [], [], [], {}, {}
+        self.words.clear()
+
+    def prepared(self, message: Message) -> dict[str, str]:
+        """Take the facts of a node from its message that it is ready; return the facts by name."""
+        facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
+        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.HOST]
+        self.offers = wire.texts(message.get("offers", {}))
+        self.entry.gives = bool(self.offers)
+        return facts
+
+
+class Present:
+    """The nodes that are here, by instance and by connection."""
+
+    def __init__(self, roll: Roll) -> None:
+        self.by_instance: dict[str, Node] = {}
+        self.by_link: dict[int, Node] = {}
+        self._roll = roll
+        self._silent: set[str] = set()
+        self._odd: set[str] = set()
+
+    def seat(self) -> None:
+        """All agree on the places that they say."""
+        for node in self.by_instance.values():
+            node.index = node.entry.place
+
+    @property
+    def offers(self) -> dict[int, Mapping[str, str]]:
+        """Return, by node, the values that a node gives to the others."""
+        return {node.index: node.offers for node in self.by_instance.values()}
+
+    @property
+    def offers_of_node_0(self) -> Mapping[str, str]:
+        """Of the supervisor in this process, whoever else may say that it is node 0."""
+        own = self.by_link.get(INSIDE)
+        return own.offers if own and own.index == 0 else {}
+
+    def come(self, event: First, now: Now) -> Node:
+        """Return the node that says hello; add a new one."""
+        hello = event.message
+        instance, index, attempt = wire.text(hello, "instance"), wire.number(hello, "node"), wire.number(hello, "attempt")
+        node = self.by_instance.get(instance)
+        if not node:
+            entry = Entry(index, instance, wire.text(hello, "host"), event.address, now.clock, wire.text(hello, "doing"))
+            node = self.by_instance[instance] = Node(entry, attempt, event.link == INSIDE)
+            self._roll.add(entry)
+        return node
+
+    def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
+        """A word for these nodes, or for all where there are none; the connections of those that can hear it now."""
+        those = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
+        for node in those:
+            node.words.add(word)
+        return self.links_of(those)
+
+    def links_of(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """Return the connections of nodes; a node without one is left out."""
+        return tuple([node.link for node in nodes if node.link is not None])
+
+    def is_odd(self, node: Node) -> bool:
+        """Return True for the first message of a node that makes no sense."""
+        is_first = node.entry.instance not in self._odd
+        self._odd.add(node.entry.instance)
+        return is_first
+
+    def remove(self, node: Node) -> None:
+        self._roll.remove(node.entry.instance)
+        del self.by_instance[node.entry.instance]
+
+    def connect(self, node: Node, link: int, now: Now) -> None:
+        self.by_link[link] = node
+        node.link, node.gone_at, node.heard = link, None, now.clock
+
+    def disconnect(self, link: int) -> Node | None:
+        """Remove a connection and return its node."""
+        node = self.by_link.pop(link, None)
+        if node:
+            node.link = None
+        return node
+
+    def hear(self, link: int, now: Now) -> Node | None:
+        """Note that a node has sent a message, and return the node."""
+        node = self.by_link.get(link)
+        if node:
+            node.heard = now.clock
+            self._silent.discard(node.entry.instance)
+        return node
+
+    def overdue(self, instance: str, now: Now) -> Node | None:
+        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        node = self.by_instance.get(instance)
+        if not node or node.gone_at is None or now.clock < node.back_by:
+            return None
+        if node.done:
+            node.gone_at = None
+            return None
+        return node
+
+    def unfinished(self, leading: int) -> str:
+        """Return the names of nodes without success. leading: number of nodes asked about, from node 0."""
+        left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
+        return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
+
+    def newly_silent(self, seconds: float, now: Now) -> list[Node]:
+        """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
+        is stopped, or waits for a file system."""
+        silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
+        found = [node for node in silent if node.entry.instance not in self._silent]
+        self._silent.update(node.entry.instance for node in found)
+        return found
+
+
+class Reports:
+    """present: who is here. grace_s: within which they end. lost_after_s: silence after which the network to a node is gone for good.
+    begun_at: when all were told to stop, by the hub's clock. done: how many have succeeded."""
+
+    def __init__(self, present: Present, hosts: Sequence[str], grace_s: float, lost_after_s: float) -> None:
+        self.done = 0
+        self.begun_at = 0.0
+        self._nodes: Mapping[str, Node] = present.by_instance
+        self._hosts = hosts
+        self._patience_s = grace_s + REPORTS_S
+        self._lost_after_s = lost_after_s
+        self._said_silent = False
+        self._reported = 0
+        self._suspects: list[Suspect] = []  # of nodes that are gone
+        self._lost: list[str] = []
+        self._notes: list[Note] = []
+        self._lost_starts: set[str] = set()
+        self._is_cut_off: bool | None = None  # node 0 itself; decided with the first silence that lasts
+
+    def begin(self, now: Now) -> None:
+        """All are told to stop, and of a failure take evidence before."""
+        self.begun_at = now.clock
+        self._patience_s += EVIDENCE_S if self.judge().outcome == "failed" else 0.0
+
+    # What a node says
+
+    def suspect(self, node: Node, message: Message) -> None:
+        node.suspects = [self._own(node, message["suspect"])]
+
+    def succeed(self, node: Node, message: Message) -> None:
+        unseen = message.get("unseen", 0)  # an older version says nothing of it
+        node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
+        node.finishes = [self._finish(node, message["finish"])]
+        self.done += not node.done
+        node.done = True
+
+    def file(self, node: Node, message: Message) -> None:
+        node.suspects = [self._own(node, each) for each in message["suspects"]]
+        node.finishes = [self._finish(node, each) for each in message["finishes"]]
+        node.notes = [*reading.notes(message)]
+        state = message.get("state", {})
+        node.state = state if isinstance(state, dict) else {}
+        self._reported += not node.reported
+        node.reported = True
+
+    # A node speaks of itself, whatever it says. Node 0 alone, which is in this process, has ranks on others: mpirun's, or those that
+    # DeepSpeed's runner starts.
+
+    def _own(self, node: Node, message: Message) -> Suspect:
+        """Return a node's suspect, placed on that node. A rank that its ranks waited for in vain stays on its own node."""
+        said: Suspect = blame.clipped(reading.suspect(message))
+        if node.inside and not node.index:
+            return said
+        index, host, culprit = node.index, self._host(node), said.culprit
+        if culprit and 0 <= culprit.node < len(self._hosts) and any(each.rule == blame.WAITED_FOR for each in said.because):
+            index, host = culprit.node, self._hosts[culprit.node]
+        return replace(said, node=index, culprit=culprit and replace(culprit, node=index, host=host))
+
+    def _finish(self, node: Node, message: Message) -> Finish:
+        said = reading.finish(message)
+        return said if node.inside and not node.index else replace(said, node=node.index)
+
+    # What is seen of it
+
+    def forget(self, node: Node) -> None:
+        """Remove a node that has left; its suspects stay."""
+        self._suspects += node.suspects
+        self._reported -= node.reported
+
+    def lose(self, node: Node, now: Now) -> None:
+        """Remove a lost node; the loss is a failure unless the node had reported one."""
+        self.forget(node)
+        self._lost.append(blame.place(node.index, self._host(node)))
+        self._lost_starts.add(node.entry.instance)
+        silent = self._fell_silent(node)
+        if node.suspects or (silent and self._is_cut_off):
+            return
+        if silent and self._decides_own(node, now):
+            self._suspects.append(self._cut_off((node, *self._nodes.values()), now))
+            return
+        vanished, after_s = self._vanished(node, silent, now), (node.gone_at or 0.0) - self.begun_at
+        if self.begun_at and after_s > AFTER_S and vanished.culprit:
+            self._notes.append(Note(f"{blame.sentence(vanished.culprit)}, {after_s:.1f} s after the end of the job had begun"))
+        else:
+            self._suspects.append(vanished)
+
+    def is_unclear(self, node: Node, now: Now) -> bool:
+        """Whether it is not known yet if this node is lost, or node 0 itself."""
+        return self._fell_silent(node) and self._is_cut_off is None and self._is_own(node, now) is None
+
+    def _fell_silent(self, node: Node) -> bool:
+        """Whether the network to it was away. For as long as that takes a node to give node 0 up it was, where a reset comes after that:
+        its host answers again, and knows nothing of the connection any more."""
+        gave_up = liveness.reset(node.gone_why) and (node.gone_at or 0.0) - node.heard >= self._lost_after_s
+        return gave_up or liveness.silence(node.gone_why)
+
+    def _decides_own(self, lost: Node, now: Now) -> bool:
+        """Whether it is node 0 that is cut off, once and for all: of thousands that are lost not each is compared with all."""
+        if self._is_cut_off is None:
+            self._is_cut_off = self._is_own(lost, now) is not False
+            return self._is_cut_off
+        return False
+
+    def _is_own(self, lost: Node, now: Now) -> bool | None:
+        """As gone.Silence says."""
+        others = [node for node in self._nodes.values() if node is not lost and not node.inside]
+        heard = [node.heard for node in others if node.link is not None or self._fell_silent(node)]
+        return liveness.Silence(lost.heard, heard, now.clock, liveness.beat_s(len(self._hosts), self._lost_after_s)).is_own
+
+    def _cut_off(self, nodes: Iterable[Node], now: Now) -> Suspect:
+        """Return node 0 as the suspect: the silence of the others shows that its own network failed. nodes: those that have joined."""
+        own = next((node for node in self._nodes.values() if node.inside), None)
+        heard = {node.entry.instance: node.heard for node in nodes if node is not own}.values()
+        place = (own.index, self._host(own)) if own else (0, self._hosts[0])
+        first, last = min(heard), max(heard)
+        return liveness.cut_off(*place, len(heard), now.wall_of(first), now.wall_of(last), now.clock - last)
+
+    def has_lost(self, instance: str) -> bool:
+        """Whether this start of a node was taken for gone."""
+        return instance in self._lost_starts
+
+    def give_up(self, now: Now) -> None:
+        """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
+        silent = [node for node in self._left if not node.stopping]
+        last = max((node for node in silent if not node.inside), key=lambda node: node.heard, default=None)
+        if last and self._decides_own(last, now):
+            self._suspects.append(replace(self._cut_off(self._nodes.values(), now), at=now.wall))
+        if self._is_cut_off:
+            return
+        self._suspects += [replace(self._vanished(node, True, now), at=now.wall) for node in silent]
+
+    def _vanished(self, node: Node, silent: bool, now: Now) -> Suspect:
+        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
+        heard_at, seconds = now.wall_of(node.heard), now.clock - node.heard
+        at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
+        why = node.gone_why
+        if why and why.errno == errno.EPROTO and not silent:  # node 0 itself has closed the connection
+            reason = f"{blame.place(node.index, self._host(node))} sent what is not understood: {liveness.words(why)}"
+            return Suspect(node.index, at, "failed", WaitError.exit_code, reason)
+        since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
+        return liveness.suspect(node.index, self._host(node), silent, at, since)
+
+    def _host(self, node: Node) -> str:
+        return node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
+
+    # What follows
+
+    def success(self, text: str) -> str:
+        """What is said of the job's. text: where all ranks were seen."""
+        unseen = sum(node.unseen for node in self._nodes.values())
+        launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
+        were, they = ("was", "it") if unseen == 1 else ("were", "they")
+        return f"{launchers}; {counted(unseen, 'rank')} {were} not seen, and whether {they} ran is not known" if unseen else text
+
+    @property
+    def lost(self) -> tuple[Suspect, ...]:
+        """Suspects of nodes that are lost or have not reported."""
+        return (*self._suspects, *(each for node in self._nodes.values() if not node.reported for each in node.suspects))
+
+    @property
+    def states(self) -> tuple[Mapping[str, object], ...]:
+        """What the nodes say of themselves for whoever decides what follows."""
+        return tuple([node.state for node in self._nodes.values()])
+
+    @property
+    def away(self) -> str:
+        """Return the place of the first node that is lost or has not reported its end; "" if every node has reported."""
+        if self._is_cut_off:
+            return "every other node"
+        left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
+        return next(iter(self._lost), "") or next(left, "")
+
+    @property
+    def all_filed(self) -> bool:
+        return self._reported >= len(self._nodes)
+
+    @property
+    def others_left(self) -> bool:
+        """Whether a node beside node 0 that is still there has not said how it ended."""
+        return any(node.gone_at is None and node.entry.node for node in self._left)
+
+    def over(self, now: Now) -> bool:
+        """Whether nobody's report is worth waiting for any more. A network that is away for a moment may be what ranks have failed of."""
+        waited = now.clock - self.begun_at
+        answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._left)
+        return not answering or waited > self._patience_s
+
+    def _answers_by(self, node: Node) -> float:
+        return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
+
+    def newly_deaf(self, now: Now) -> str:
+        """The first node that has not answered for longer than one takes that is there, once, and how long it is waited for."""
+        deaf = [node for node in self._left if not node.stopping and node.gone_at is None and now.clock < self._answers_by(node)]
+        waited = now.clock - self.begun_at
+        if self._said_silent or not deaf or waited <= ACK_S:
+            return ""
+        self._said_silent = True
+        name = blame.place(deaf[0].index, self._host(deaf[0])) + (f" and {len(deaf) - 1} more" if deaf[1:] else "")
+        left = min(self._answers_by(deaf[0]), self.begun_at + self._patience_s) - now.clock
+        return f"{name} has not answered the order to stop: its network may be away, and has {left:.0f} s to come back"
+
+    def judge(self) -> Judgement:
+        """Return the judgement over all suspects and finishes of this moment."""
+        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
+        finishes = [each for node in self._nodes.values() for each in node.finishes]
+        if not suspects:
+            return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
+        return blame.judge(suspects, finishes, [*self._notes, *(note for node in self._nodes.values() for note in node.notes)])
+
+    @property
+    def _left(self) -> list[Node]:
+        return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]

@@ -1,0 +1,146 @@
+"""What the console shows of very many ranks, where it is asked to: some of them, equal lines once, no more than so many bytes. Nothing of
+it touches the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from ranklaunch import spans
+from ranklaunch.errors import counted
+from ranklaunch.output.dedupe import Alike, Group
+from ranklaunch.plan.model import Console, Plan
+from ranklaunch.system.loop import Loop
+
+TICK_S = 0.25
+# What is shown when the budget is spent, besides rank 0; and the lines of a traceback below its first.
+_ALARMING = re.compile(
+    rb"warn|error|exception|traceback|critical|fatal|fail|panic|abort|segmentation|killed|out of memory|\bOOM\b|\bnan\b|refused|"
+    rb"timed? ?out",
+    re.IGNORECASE,
+)
+_TRACEBACK = re.compile(rb"Traceback \(most recent call last\)")
+_WITHIN = re.compile(rb"(?:\[rank ?[0-9]+\]:?)?[ \t]|\s*$")
+
+Show = Callable[..., None]
+
+
+class Crowd:
+    """show: takes lines for the console. say: a line of our own. painted: a tag, for a rank, as the console has it."""
+
+    def __init__(self, plan: Plan, show: Show, loop: Loop, say: Callable[[str], None], painted: Callable[[str, int | None], str]) -> None:
+        asked = plan.console or Console()
+        self._wanted = spans.parse(asked.ranks) if asked.ranks else None
+        self._most = asked.most
+        self._show = show
+        self._say = say
+        self._loop = loop
+        self._painted = painted
+        self._alike = Alike(len(self._shown(plan))) if asked.merge else None
+        self._tags: dict[int, bytes] = {}  # by rank, or by a number below 0 of what is none
+        self._ticks = False
+        self._bytes = 0
+        self._over = False
+        self._tracing: set[bytes] = set()  # tags of those in whose traceback we are
+
+    def of(self, rank: int | None, tag: str) -> tuple[Show, Show]:
+        """Return two sinks of untagged lines: one for lines that a file has too, one for lines that no file has."""
+        painted = self._painted(tag, rank).encode(errors="surrogateescape")
+        aloud = lambda *lines: self._show(_tagged(painted, b"".join(lines)))  # noqa: E731
+        if rank is not None and not self.shows(rank):
+            return _nothing, aloud
+        if not self._alike:
+            return lambda *lines: self._give(painted, rank == 0, b"".join(lines)), aloud
+        if rank is None:
+            source = -1 - len(self._tags)
+            self._tags[source] = painted
+            return lambda *lines: self._alone(source, b"".join(lines)), aloud
+        self._tags[rank] = painted
+        return lambda *lines: self._take(rank, b"".join(lines)), aloud
+
+    def shows(self, rank: int) -> bool:
+        """True if lines of this rank are wanted."""
+        return not self._wanted or rank in self._wanted
+
+    def finish(self) -> None:
+        """Nobody waits any more."""
+        if self._alike:
+            self._give_groups(self._alike.all())
+
+    def _shown(self, plan: Plan) -> set[int]:
+        ranks = {process.rank for process in plan.processes if process.rank is not None} | set(plan.outputs.keys if plan.outputs else ())
+        return {rank for rank in ranks if not self._wanted or rank in self._wanted}
+
+    # Equal lines
+
+    def _take(self, rank: int, lines: bytes) -> None:
+        assert self._alike is not None
+        self._alike.add(rank, lines[:-1].split(b"\n"), self._loop.clock())
+        self._look()
+
+    def _alone(self, source: int, lines: bytes) -> None:
+        assert self._alike is not None
+        self._alike.alone(source, lines[:-1], self._loop.clock())
+        self._look()
+
+    def _look(self) -> None:
+        assert self._alike is not None
+        self._give_groups(self._alike.due(self._loop.clock()))
+        if self._alike.waits and not self._ticks:
+            self._ticks = True
+            self._loop.after(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticks = False
+        self._look()
+
+    def _give_groups(self, groups: Iterable[Group]) -> None:
+        """Neighbours of the same ranks go together."""
+        last: list[int] | None = None
+        lines: list[bytes] = []
+        for group in groups:
+            ranks = sorted(group.ranks)
+            if ranks != last:
+                self._give_lines(last, lines)
+                last, lines = ranks, []
+            lines.append(group.line)
+        self._give_lines(last, lines)
+
+    def _give_lines(self, ranks: list[int] | None, lines: list[bytes]) -> None:
+        if lines and ranks:
+            tag = self._tags[ranks[0]] if len(ranks) == 1 else self._painted(f"[ranks {spans.text(ranks)}] ", ranks[0]).encode()
+            self._give(tag, ranks[0] == 0, b"\n".join(lines) + b"\n")
+
+    # The budget
+
+    def _give(self, tag: bytes, of_rank_0: bool, lines: bytes) -> None:
+        """Whole lines."""
+        shown = _tagged(tag, lines)
+        self._bytes += len(shown)
+        if self._most and not self._over and self._bytes > self._most:
+            self._over = True
+            most = counted(self._most, "byte")
+            self._say(f"{most} of the ranks' lines are on the console (RANKLAUNCH_CONSOLE_MAX): from here on those of rank 0, "
+                      "warnings and errors alone; the logs have all")  # fmt: skip
+        if not self._over or of_rank_0:
+            self._show(shown)
+        elif tag in self._tracing or _ALARMING.search(lines):
+            alarming = [line + b"\n" for line in lines[:-1].split(b"\n") if self._is_alarming(tag, line)]
+            if alarming:
+                self._show(_tagged(tag, b"".join(alarming)))
+
+    def _is_alarming(self, tag: bytes, line: bytes) -> bool:
+        if _TRACEBACK.search(line):
+            self._tracing.add(tag)
+        elif tag in self._tracing and not _WITHIN.match(line):  # its last line names the error
+            self._tracing.discard(tag)
+            return True
+        return tag in self._tracing or bool(_ALARMING.search(line))
+
+
+def _tagged(tag: bytes, lines: bytes) -> bytes:
+    return tag + lines[:-1].replace(b"\n", b"\n" + tag) + b"\n" if tag and lines else lines
+
+
+def _nothing(*lines: bytes | memoryview) -> None:
+    """Its log has them."""

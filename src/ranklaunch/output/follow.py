@@ -1,0 +1,382 @@
+"""Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
+
+inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
+block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
+own output, to copy it would make more of it, until the disk is full.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from ranklaunch.output.files import Files
+from ranklaunch.output.pipe import READ, TAIL, Output, joined
+from ranklaunch.supervise.record import bequeath
+from ranklaunch.system import disk
+from ranklaunch.system.inotify import Inotify
+from ranklaunch.system.loop import Loop, Timer
+
+LOOK_AGAIN_S = 0.5
+MOST_COPIED = 16 * 1024**3  # bytes in one attempt
+LEAST_COPIED = 16 * 1024**2  # however full the disk is
+UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
+OTHERS = "others"  # in place of a key, and the beginning of others
+MOST_TURNS = 64  # that read_all() takes: 16 MiB of a file
+FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
+
+
+class Follower:
+    """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
+    one. on_trouble: is told what is not read, and why. others: makes the output for what launchers write there that a rank has started,
+    since these inherit where: each has a folder of its own, and the launcher's own was there first. whose: the rank that has started the
+    one that writes into a folder; None where that is not known. kept: whether the files are the user's, of this start alone, and not
+    copied."""
+
+    def __init__(
+        self,
+        folder: str,
+        pattern: str,
+        outputs: Mapping[str, Output],
+        loop: Loop,
+        on_file: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] = lambda text: None,
+        others: Callable[[int | None], Output] | None = None,
+        whose: Callable[[str], int | None] = lambda folder: None,
+        kept: bool = False,
+    ) -> None:
+        disk.make_folder(folder)
+        self._pattern = re.compile(pattern)
+        self._outputs = dict(outputs)
+        self._others = others
+        self._whose = whose
+        self._run = ""  # the folder of the launcher's own
+        self._keys: dict[str, str] = {}  # by the folder of another one
+        self._on_file = on_file
+        self._on_trouble = on_trouble
+        self._seen: set[str] = set()
+        self._rounds: dict[str, str] = {}  # by key: where its rank writes now
+        self._newest: dict[str, list[str]] = {key: [] for key in outputs}  # the files there
+        self._refused: set[str] = set()  # paths that are no files
+        self._loop = loop
+        self._files = Files(self._on_gone)
+        self._lost = False
+        self._offsets: dict[str, int] = {} if kept else _sizes(folder)  # what an earlier start left is not shown again
+        self._earlier = {path[len(folder) + 1 :].partition("/")[0] for path in self._offsets}
+        self._left = math.inf if kept else _budget(folder)
+        self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
+        self._copied: dict[str, tuple[str, int]] = {}  # by key: the file that was copied from last, and how much since another was
+        self._first: dict[str, int] = {}  # of files for which others of their rank wait: how far they are read before these
+        self._ends: dict[str, int] = {}  # once finishing: how far each file is read
+        self._folder = folder
+        self._timer: Timer | None = None
+        self._turn: Timer | None = None
+        self._paused = False
+        self._inotify = Inotify()
+        if self._inotify.fd >= 0:
+            self._watch(folder)
+            loop.on_readable(self._inotify.fd, self._on_change)
+        else:
+            self._look_again()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that is known to be in the files has been read."""
+        return not self._grown
+
+    def tail_of(self, key: str) -> bytes:
+        """The last of what a rank has written."""
+        output = self._outputs.get(key)
+        if output and self._spent:
+            output.tail = self._last_of(key)
+        return output.tail if output else b""
+
+    def end_of(self, key: str) -> tuple[str, bytes]:
+        """The same as it is in the files now, and the folder of the round that it is of."""
+        self._visit(self._folder)
+        return self._rounds.get(key, ""), self._last_of(key)
+
+    def newest(self, key: str) -> list[str]:
+        """The files that a rank writes now."""
+        return self._newest.get(key, [])
+
+    def is_newest(self, key: str, folder: str) -> bool:
+        return self._rounds.get(key, "") == folder
+
+    def pause(self, paused: bool) -> None:
+        """While paused nothing is read: the files keep it."""
+        resumed = self._paused and not paused
+        self._paused = paused
+        if resumed:
+            self._visit(self._folder)
+            self._go_on()
+
+    def read_all(self) -> None:
+        """Read what is in the files now, a few turns long, without waiting for the loop."""
+        self._visit(self._folder)
+        for _ in range(MOST_TURNS):
+            if not self._grown or self._paused:
+                break
+            self._take_turn()
+
+    def catch_up(self) -> None:
+        """From here on only what is in the files now is read; idle tells when that is done."""
+        self._stop_looking()
+        self._paused = False
+        self._visit(self._folder)
+        self._ends = {**_sizes(self._folder), **self._files.sizes()}
+        self._go_on()
+
+    def finish(self) -> int:
+        """Stores what is left without showing it; the number of its lines."""
+        unshown = 0
+        if self._turn:
+            self._turn.cancel()
+
+        def store(output: Output, data: bytes) -> None:
+            nonlocal unshown
+            output.store(data)
+            unshown += data.count(b"\n")
+
+        for path in sorted(self._grown, key=self._files.order):
+            while path in self._grown:
+                self._copy(path, store)
+                bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
+        rests = [] if self._spent else sorted(self._seen, key=self._files.order)
+        tails = {output: self._last_of(key) for key, output in self._outputs.items() if rests}
+        for path in rests:  # ends without a line end come behind all lines of their rank
+            rest, output = self._block(path), self._output_of(path)
+            if output and rest:
+                output.feed(rest)
+                output.end_line()
+        for output in self._outputs.values():
+            output.tail = tails.get(output, output.tail)
+            output.finish()
+        self._files.close()
+        return unshown
+
+    def _stop_looking(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._inotify.fd >= 0:
+            self._loop.forget(self._inotify.fd)
+        self._inotify.close()
+
+    # What may have grown
+
+    def _on_change(self) -> None:
+        for path in self._inotify.changed():
+            if not path:
+                self._visit(self._folder)
+            elif _is_folder(path):
+                self._watch(path)
+            else:
+                self._note(path)
+        self._go_on()
+
+    def _watch(self, folder: str) -> None:
+        """And what is below it, which may have been made before the watch was. Links to folders are none: they may lead round."""
+        self._inotify.watch(folder)
+        for parent, inner, names in os.walk(folder):
+            for name in inner:
+                if _is_folder(os.path.join(parent, name)):
+                    self._inotify.watch(os.path.join(parent, name))
+            for name in sorted(names, reverse=True):
+                self._note(os.path.join(parent, name))
+        self._go_on()
+
+    def _look_again(self) -> None:
+        self._visit(self._folder)
+        self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
+        self._go_on()
+
+    def _on_gone(self, path: str) -> None:
+        """Of what has no path, inotify tells nothing."""
+        if not self._lost:
+            self._lost = True
+            self._on_trouble(f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same")
+        if not self._timer and not self._ends:
+            self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
+
+    def _visit(self, folder: str) -> None:
+        for path in {**dict.fromkeys(_paths(folder)), **self._files.sizes()}:
+            self._note(path)
+
+    def _note(self, path: str) -> None:
+        if not self._output_of(path):
+            return
+        if path not in self._seen:
+            self._seen.add(path)
+            self._enter(path)
+            self._on_file()
+        if not self._spent:
+            self._grown[path] = None
+
+    def _enter(self, path: str) -> None:
+        """A launcher that starts its ranks anew lets them write in another place: they do not end by what the earlier ones had written."""
+        key, place = self._placed(path)
+        if key != OTHERS and self._rounds.get(key, place) != place:
+            self._outputs[key].tail = b""
+            self._newest[key].clear()
+        self._rounds[key] = place
+        self._newest[key].append(path)
+
+    def _output_of(self, path: str) -> Output | None:
+        return self._outputs.get(self._placed(path)[0])
+
+    def _placed(self, path: str) -> tuple[str, str]:
+        key, place = key_and_round(self._pattern, path[len(self._folder) + 1 :])
+        run, nested, _ = place.partition("/")
+        if not (nested and self._others) or run in self._earlier:
+            return key, place
+        self._run = self._run or run
+        return (key if run == self._run else self._key_of(run)), place
+
+    def _key_of(self, run: str) -> str:
+        """Of what is in another launcher's folder."""
+        assert self._others
+        if run not in self._keys:
+            rank = self._whose(os.path.join(self._folder, run))
+            key = self._keys[run] = _key_of_others(rank)
+            if key not in self._outputs:
+                self._outputs[key], self._newest[key] = self._others(rank), []
+        return self._keys[run]
+
+    # What is read
+
+    def _go_on(self) -> None:
+        """Has the next turn come, behind everything else that the loop has to do."""
+        if self._grown and not self._paused and not (self._turn and self._turn.callback):
+            self._turn = self._loop.after(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        for path in list(self._grown):
+            if self._paused:
+                break
+            if not self._waits(path):
+                self._copy(path, lambda output, data: output.feed(data))
+        self._go_on()
+
+    def _waits(self, path: str) -> bool:
+        """For files of its rank that were written to before, as far as they were when it began to wait: were an exception copied between
+        two blocks of them, they would push it out of the last words."""
+        others = [other for other in self._newest[self._placed(path)[0]] if other != path and other in self._grown]
+        earlier = [other for other in others if self._files.order(other) < self._files.order(path)]
+        for other in earlier:
+            self._first.setdefault(other, self._files.size(other))
+        if any(self._offsets.get(other, 0) < self._first[other] for other in earlier):
+            return True
+        for other in others:
+            self._first.pop(other, None)
+        return False
+
+    def _copy(self, path: str, take: Callable[[Output, bytes], None]) -> None:
+        """The next block of a file. Where there is no more of it for now, its turns are over."""
+        output = self._output_of(path)
+        data = self._block(path)
+        full = len(data) == READ
+        whole = _whole(data) or (READ if full else 0)
+        if not full:
+            self._grown.pop(path, None)
+            if path in self._first:
+                self._first[path] = 0
+        if output and whole:
+            self._offsets[path] = self._offsets.get(path, 0) + whole
+            take(output, data[:whole])
+            key = self._placed(path)[0]
+            last, size = self._copied.get(key, ("", 0))
+            self._copied[key] = path, min(TAIL, whole + size * (last == path))
+            self._spend(whole)
+        if output and data[whole:]:
+            output.draws(data[whole:])
+
+    def _block(self, path: str) -> bytes:
+        try:
+            with self._files.opened(path) as fd:
+                if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
+                    self._offsets[path] = 0
+                at = self._offsets.get(path, 0)
+                return os.pread(fd, max(0, min(READ, self._ends.get(path, at + READ) - at)), at)
+        except disk.NotRegularError as error:
+            self._refuse(path, error.kind)
+        except OSError:
+            pass
+        return b""
+
+    def _refuse(self, path: str, kind: str) -> None:
+        if path not in self._refused:
+            self._refused.add(path)
+            self._on_trouble(f"{path} is {kind}, not a file that a rank writes: it is not read")
+
+    # How much
+
+    @property
+    def _spent(self) -> bool:
+        return self._left <= 0
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._spent:
+            self._grown.clear()
+            self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
+
+    def _last_of(self, key: str) -> bytes:
+        """Return the last of one output: what has been copied, and behind it what only is in its files, the file that was written to last
+        as the last, for it tells why its rank ended. A line without its end stands before what was copied of that file since."""
+        paths = sorted(self._newest[key], key=self._files.order)
+        if self._spent:  # nothing is copied any more
+            return joined(*(self._files.end_of(path) for path in paths))
+        *others, end = [b"", *(self._files.end_of(path, self._offsets.get(path, 0)) for path in paths)]
+        tail, (last, size) = self._outputs[key].tail, self._copied.get(key, ("", 0))
+        cut = len(tail) if last not in paths[-1:] or any(map(_whole, others)) else max(0, len(tail) - size)
+        return joined(tail[:cut], *others, tail[cut:] + end)
+
+
+def _key_of_others(rank: int | None) -> str:
+    return OTHERS if rank is None else f"{OTHERS} of {rank}"
+
+
+def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
+    """The key that stands in the path of a file that a rank writes, and the folder before it; "" where it does not match."""
+    match = pattern.fullmatch(path)
+    return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
+
+
+def _whole(data: bytes) -> int:
+    """Bytes up to the end of the last line or redrawn line: a rank's stdout and stderr must not meet within one."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+
+
+def _budget(folder: str) -> int:
+    """Bytes that may be copied from the files below a folder."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return UNKNOWN_COPIED
+    if not found.f_blocks:
+        return UNKNOWN_COPIED
+    return min(MOST_COPIED, max(LEAST_COPIED, found.f_bavail * found.f_frsize // FREE_SHARE))
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """Of all files below it, but not by links, which may lead round. A rank's stdout comes before its stderr, as in most last words."""
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names, reverse=True):
+            yield os.path.join(parent, name)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    """Of the files below it. What is no file has none."""
+    sizes = {}
+    for path in _paths(folder):
+        try:
+            sizes[path] = os.lstat(path).st_size
+        except OSError:  # gone meanwhile
+            continue
+    return sizes
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)

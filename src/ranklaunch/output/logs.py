@@ -1,0 +1,411 @@
+"""Where everything goes that an attempt's processes write: into their files, to stdout, the last of it into the verdict.
+
+Owns all pipes and files of ranks that are read, and whether these are held up: by a console that cannot keep up, until the end of the
+job has begun.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from ranklaunch.errors import counted, numbered
+from ranklaunch.output.console import Terminal
+from ranklaunch.output.pipe import Output, PipeReader, Sink, hold_up
+from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
+from ranklaunch.supervise.record import Record
+from ranklaunch.system import disk
+from ranklaunch.system.loop import Loop
+from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.output.console_filter import Crowd
+    from ranklaunch.output.demux import Demux
+    from ranklaunch.output.follow import Follower
+
+ALL = "all"  # of RANKLAUNCH_CONSOLE_VICTIMS
+MOST_AGES = 16  # of ranks' last outputs that are said
+MOST_KEPT = 16  # files in which steps are looked for
+FLUSH_S = 0.25  # for so long are times kept in memory
+GRAIN_S, COARSE_S = 0.001, 0.01  # what a log grows by in this time is one part of it; the second while there are
+MOST_PARTS = 250  # more than so many in FLUSH_S
+ENDED = -1  # in place of a descriptor
+LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
+
+
+class Logs:
+    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
+    which an attempt ends. by_rank: what each rank writes. wall: seconds since 1970 of a time of the loop's clock."""
+
+    def __init__(self, loop: Loop, record: Record, terminal: Terminal, plan: Plan, wall: Callable[[float], float]) -> None:
+        self._loop = loop
+        self._record = record
+        self._terminal = terminal
+        self._console = terminal.out
+        terminal.on_room = lambda: self._pause(False)
+        self._readers: list[PipeReader] = []
+        self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
+        self._follower: Follower | None = None
+        self._demux: Demux | None = None
+        self._said: dict[int, bytes] = {}
+        self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
+        self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
+        self.by_rank: dict[int, Output] = {}
+        # Of a program that starts its ranks itself: what all of them write.
+        self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
+        self._programs = [process for process in plan.processes if process.rank is None]
+        self._trouble: list[str] = []
+        self._letting_go = False
+        self._unshown = 0  # lines
+        self._is_follower = plan.job.node_index > 0
+        self._folds = not (plan.console and plan.console.victims == ALL)
+        self._has_folded = False
+        self._lost = terminal.out.lost  # in earlier rounds
+        self._times = Times(record.folder, plan.job.node_index, loop, wall, self._on_trouble)
+        self._crowd: Crowd | None = None
+        if plan.console and plan.console.filters:
+            from ranklaunch.output.console_filter import Crowd
+
+            self._crowd = Crowd(plan, self._show, loop, terminal.say, terminal.painted)
+        for text in record.trouble:
+            self._on_trouble(text)
+
+    def say_at_end(self, text: str) -> None:
+        """What may have scrolled by until then."""
+        self._trouble.append(text)
+
+    # What is read
+
+    def sink(self, process: Process, outputs: RankOutputs | None, alike: str = "") -> Sink:
+        """Return the sink for the output of a process. outputs: of the ranks that it starts. alike: regular expression of lines that every
+        node's process writes."""
+        show = _nowhere if process.quiet else self._show
+        hidden = alike if self._is_follower and outputs and outputs.folder else ""  # else lines of ranks may be among them
+        own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank, hidden)
+        if self._first is not None and process in self._programs:
+            self.by_rank[self._first] = own
+        if outputs and outputs.folder and not process.quiet:
+            self._launchers.append((process, own))
+        if not outputs or outputs.folder:
+            return own
+        from ranklaunch.output.demux import Demux
+
+        logs = {log.key: log for log in outputs.logs}
+        self._outputs = outputs
+        self._demux = Demux(outputs.pattern, own, lambda key: self._output_of(logs[key]) if key in logs else None)
+        return self._demux
+
+    def read(self, fd: int, sink: Sink, on_data: Callable[[], None]) -> PipeReader:
+        reader = PipeReader(fd, sink, self._loop, on_data)
+        self._readers.append(reader)
+        return reader
+
+    def follow(self, outputs: RankOutputs, on_file: Callable[[], None]) -> None:
+        """The files of the ranks. on_file: called when there is a new one."""
+        own = {log.key: self._output_of(log) for log in outputs.logs}
+        from ranklaunch.output.follow import Follower
+
+        self._outputs = outputs
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble, self._of_others, _whose)
+
+    def _of_others(self, rank: int | None) -> Output:
+        """For what the ranks of launchers write that a rank has started; None: it is not known which."""
+        process = self._launchers[-1][0]
+        name, log = ("a rank", "ranks") if rank is None else (f"rank {rank}", f"rank_{rank}")
+        tag = process.tag.replace(process.name, f"{process.name} of {name}", 1)
+        return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
+
+    def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
+        """Files that the user has ranks write, neither shown nor copied: they tell how far these are, and may tell why one has failed.
+        folder: that of one rank's."""
+        if self._follower or not kept:
+            return
+        from ranklaunch.output.follow import Follower
+
+        own = {log.key: self._output((), "", f"rank {log.rank}", _nowhere, log.rank) for log in kept.logs}
+        self._outputs = kept
+        run = os.path.dirname(os.path.dirname(folder))
+        self._follower = Follower(run, kept.pattern, own, self._loop, on_trouble=self._on_trouble, kept=True)
+
+    @property
+    def kept(self) -> list[str]:
+        """The paths of some of these files."""
+        keys = [log.key for log in self._outputs.logs if not log.log] if self._outputs else []
+        return [path for key in keys for path in (self._follower.newest(key) if self._follower else ())][:MOST_KEPT]
+
+    def _tells_why(self, rank: int | None) -> bool:
+        """Not where the user has a rank write its stderr elsewhere: an exception is there."""
+        log = next((log for log in self._outputs.logs if log.rank == rank), None) if self._outputs and self._follower else None
+        return not (log and self._follower) or bool(log.log) or any(path.endswith("/stderr.log") for path in self._follower.newest(log.key))
+
+    def tail_of(self, rank: int | None) -> bytes:
+        """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
+        if rank in self._said:
+            return self._said[rank]
+        if not self._tells_why(rank):
+            return b""
+        key = self._outputs.key(rank) if self._outputs else ""
+        if self._demux:
+            return self._demux.tail_of(key)
+        folder, last = self._at_end.get(rank, ("", b""))
+        if not self._follower or (rank in self._at_end and self._follower.is_newest(key, folder)):
+            return last
+        return self._follower.tail_of(key)
+
+    def rank_ended(self, rank: int | None) -> None:
+        """Note where a rank's output ended. What its workers write behind that is about its end."""
+        if self._follower and self._outputs and rank is not None:
+            self._at_end[rank] = self._follower.end_of(self._outputs.key(rank))
+
+    def hush(self) -> None:
+        """Keep the launchers' further lines off the console: they tell of the end, and the log has them."""
+        for _, output in self._launchers:
+            output.hush()
+
+    def fold(self, ranks: Iterable[int]) -> None:
+        """Keep further lines of victims off the console: the logs have them. What they wrote before is shown."""
+        self._has_folded = True
+        outputs = [self.by_rank[rank] for rank in ranks if rank in self.by_rank and self._wants(rank)] if self._folds else []
+        if outputs:
+            self._read_all(outputs)
+        for output in outputs:
+            output.fold()
+
+    def unfold(self, ranks: Collection[int] | None) -> None:
+        """Show the folded lines of these ranks after all; None: of all ranks."""
+        for rank, output in self.by_rank.items() if self._has_folded else ():
+            if ranks is None or rank in ranks:
+                before = output.unfold()
+                if before:
+                    self.say_at_end(f"{counted(before, 'more line')} of rank {rank}: {output.path}")
+        if self._crowd and self._has_folded:
+            self._crowd.finish()
+
+    def hides(self, rank: int) -> bool:
+        """True if the console does not have all lines of a rank."""
+        output = self.by_rank.get(rank)
+        return not output or output.unshown > 0 or not self._wants(rank)
+
+    def _wants(self, rank: int) -> bool:
+        return not self._crowd or self._crowd.shows(rank)
+
+    def _read_all(self, outputs: Collection[Output]) -> None:
+        """Read what these have in pipes and files by now, and nothing that orphans of other ranks write."""
+        for reader in self._readers:
+            if reader.output in outputs or reader.output is self._demux:
+                reader.drain()
+        if self._follower:
+            self._follower.read_all()
+
+    def say_last_output(self) -> None:
+        """Show on the console how long ago each rank wrote its last line."""
+        now = self._loop.clock()
+        ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
+        alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]
+        more = f" and {len(alike) - MOST_AGES} more" if len(alike) > MOST_AGES else ""
+        if ages:
+            self._terminal.say(f"last output: {', '.join(f'{_ranks(ranks)} {age}' for age, ranks in alike[:MOST_AGES])}{more}")
+
+    def _output(
+        self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None, hidden: str = ""
+    ) -> Output:  # fmt: skip
+        for path in paths:
+            disk.make_folder(os.path.dirname(path))
+        first = lambda: self._record.event("first output", name=name)  # noqa: E731
+        loud, aloud = show is not _nowhere, show
+        if self._crowd and loud:
+            (show, aloud), tag = self._crowd.of(rank, tag), ""
+        else:
+            tag = self._terminal.painted(tag, rank)
+        if hidden:
+            from ranklaunch.output.hiding import Without  # node 0 needs none of it
+
+            show = Without(show, hidden, tag)
+        times = self._times if loud else None
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud)
+        if rank is not None:
+            self.by_rank[rank] = output
+        return output
+
+    def _output_of(self, log: RankLog) -> Output:
+        name = log.key if log.rank is None else f"rank {log.rank}"
+        try:
+            return self._output((log.log,), log.tag, name, self._show, log.rank)
+        except OSError as error:  # no descriptor left, for one of very many ranks
+            self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
+            return self._output((), log.tag, name, self._show, log.rank)
+
+    def _on_trouble(self, text: str) -> None:
+        self.say_at_end(text)
+        self._record.event("trouble", text=text)
+        self._terminal.say(text)
+
+    # A console that cannot keep up
+
+    def _show(self, *lines: bytes | memoryview) -> None:
+        if self._letting_go and self._console.pending > LAST_WORDS:
+            self._unshown += b"".join(lines).count(b"\n")
+            return
+        self._console.write(*lines)
+        if self._console.full and not self._letting_go:
+            self._pause(True)
+
+    def _pause(self, paused: bool) -> None:
+        hold_up(self._readers, paused)
+        if self._follower:
+            self._follower.pause(paused)
+
+    # The end
+
+    def let_go(self) -> None:
+        """Stop waiting for a slow console: ranks that save a checkpoint on the way out must not wait for a reader. Their files have every
+        line."""
+        self._letting_go = True
+        self._pause(False)
+
+    def remember(self) -> None:
+        """What ranks write from now on does not count."""
+        if self._outputs and not self._said:
+            self._said = {rank: self.tail_of(rank) for rank in self._outputs.keys}
+
+    def finish(self) -> None:
+        """Takes what is left in the pipes and files, and no more."""
+        for reader in self._readers:
+            reader.drain()
+            reader.close()
+        follower = self._follower
+        if follower:
+            follower.catch_up()
+            self._loop.run_until(lambda: follower.idle or self._terminal.late)
+            self._unshown += follower.finish()
+        self._times.close()
+        if self._crowd:
+            self._crowd.finish()
+
+    def end(self) -> None:
+        """Before our last words come the ranks', and what went wrong with them."""
+        self._unshown += self._terminal.flush_out()
+        if self._unshown:
+            self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+        if self._console.lost > self._lost:
+            lost = counted(self._console.lost - self._lost, "line")
+            self._terminal.say(f"the disk of the console was full: {lost} not shown")
+        self._say_folded()
+        if self._record.is_gone:
+            self._trouble.append(f"{self._record.folder} was removed or moved while the job ran, and the logs in it")
+        for text in self._trouble:
+            self._terminal.say(text)
+
+    def _say_folded(self) -> None:
+        """Say in one line what of victims and launchers the console has not shown."""
+        folded = {rank: output for rank, output in self.by_rank.items() if output.unshown} if self._has_folded else {}
+        parts = []
+        if folded:
+            lines, paths = sum(output.unshown for output in folded.values()), [output.path for output in folded.values()]
+            log = paths[0] if len(paths) == 1 else os.path.join(os.path.dirname(paths[0]), "rank_*.log")
+            parts.append(f"{counted(lines, 'line')} of {numbered(folded, 'rank')} ({log})")
+        hushed = [(process, output) for process, output in self._launchers if output.unshown and output not in folded.values()]
+        parts += [f"{counted(output.unshown, 'line')} of {process.name} ({process.log})" for process, output in hushed]
+        if parts:
+            self._terminal.say(f"not shown, after the {'failure' if self._has_folded else 'stop began'}: {', '.join(parts)}")
+
+
+class Times:
+    """When each part of the logs in a folder came, beside them, for whoever puts the lines of all ranks into order. Nothing depends on it:
+    where it cannot be written, it ends with what it has. on_trouble: is told where something else is in the file's place."""
+
+    def __init__(
+        self,
+        folder: str,
+        node: int,
+        loop: Loop,
+        wall: Callable[[float], float],
+        on_trouble: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._path = folders.times(folder, node)
+        self._folder = folder
+        self._loop = loop
+        self._wall = wall
+        self._on_trouble = on_trouble
+        self._fd: int | None = None
+        self._last: list[list[float] | None] = []  # of each log, its newest part that has not been written yet
+        self._parts: list[list[float]] = []  # [log, end, when its first byte came]
+        self._grain_s = GRAIN_S
+        self._new = b""  # names that have not been written yet
+
+    def of(self, path: str, fd: int) -> Callable[[int, float], None] | None:
+        """Is told of each part of a log: its bytes, and when it came. None of one in another folder."""
+        folder, name = os.path.split(path)
+        if folder != self._folder or "\n" in name:
+            return None
+        log, end = len(self._last), os.fstat(fd).st_size  # an earlier start may have written to it
+        self._last.append(None)
+        self._new += b"f %d %s\n" % (log, os.fsencode(name))
+
+        def note(size: int, at: float) -> None:
+            nonlocal end
+            end += size
+            last = self._last[log]
+            if last and at - last[2] < self._grain_s:
+                last[1] = end
+                return
+            if not self._parts:
+                self._loop.after(FLUSH_S, self._write)
+            self._last[log] = last = [log, end, at]
+            self._parts.append(last)
+
+        return note
+
+    def close(self) -> None:
+        self._write()
+        self._end()
+
+    def _write(self) -> None:
+        parts, self._parts = self._parts, []
+        for log, _, _ in parts:
+            self._last[int(log)] = None
+        if not parts or self._fd == ENDED:
+            return
+        self._grain_s = COARSE_S if len(parts) > MOST_PARTS else GRAIN_S
+        began = self._wall(0.0)
+        names, self._new = self._new, b""
+        lines = names + b"".join([b"%d %d %d\n" % (log, end, (began + at) * 1e6) for log, end, at in parts])
+        try:
+            self._fd = disk.append(self._path) if self._fd is None else self._fd
+            whole = os.write(self._fd, lines) == len(lines)
+        except OSError:  # a full disk is reported with the log that fails first
+            whole = False
+        except disk.NotRegularError as error:
+            self._on_trouble(f"{self._path} is {error.kind}, not a file: when lines came is not kept")
+            whole = False
+        if not whole:
+            self._end()
+
+    def _end(self) -> None:
+        if self._fd is not None and self._fd >= 0:
+            os.close(self._fd)
+        self._fd = ENDED
+
+
+def _whose(folder: str) -> int | None:
+    try:
+        from ranklaunch.output import inner_launcher  # few ranks start launchers
+    except (OSError, ImportError):  # no descriptor left
+        return None
+    return inner_launcher.rank_behind(folder)
+
+
+def _age(at: float | None, now: float) -> str:
+    return "none yet" if at is None else f"{now - at:.0f} s ago"
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {ranks[0]} to {ranks[-1]}" if ranks[-1] - ranks[0] == len(ranks) - 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
+def _nowhere(*lines: bytes | memoryview) -> None:
+    """What is in a log and needs not be on the console."""

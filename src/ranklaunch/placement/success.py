@@ -1,0 +1,102 @@
+"""Whether a program that ended with 0 has done its work: ranks that it left, and launchers whose failure its shell hid. Pure.
+
+A program's 0 is believed where nothing shows that it is wrong. Missing records show nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ranklaunch.placement.model import OURS, Head, Key, Launcher
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is known of the processes of a node. heads, launchers: in the order of their starts. codes: exit codes that processes recorded.
+    own: ranklaunch's own children, which placed the ranks or are the program. ranks: these children, or those of their launchers, are the
+    ranks of the plan."""
+
+    heads: tuple[Head, ...] = ()
+    launchers: tuple[Launcher, ...] = ()
+    codes: Mapping[Key, int] = field(default_factory=dict)
+    own: frozenset[Key] = frozenset()
+    ranks: bool = False
+
+    @property
+    def by_program(self) -> Sequence[Launcher]:
+        """Launchers that the program started itself, and no rank of it. mpirun and others in C are known by their ranks."""
+        tops = {head.process: head.top for head in self.heads}  # a launcher with a rank's variables is a head too
+        outer = [each for each in self.launchers if not self._is_rank(each.top or tops.get(each.process))]
+        recorded = [replace(each, code=self.codes.get(each.process)) for each in outer]
+        known = {each.process for each in self.launchers}
+        placed = [each for each in self.heads if each.launcher not in ("", OURS) and not self._is_rank(each.within)]
+        found = {each.parent: each for each in reversed(placed) if each.parent not in known}
+        silent = [Launcher(process, head.launcher, (), None, head.at, self._code_of_ranks(process)) for process, head in found.items()]
+        return sorted((*recorded, *silent), key=lambda each: each.at)
+
+    def is_placed(self, head: Head) -> bool:
+        """Return True for a rank of the job, or its program, which ranklaunch or a launcher started. An orphan that ranklaunch adopted is
+        none, nor what a rank started."""
+        return not self._is_rank(head.within) and (head.top in self.own or head.launcher not in ("", OURS))
+
+    def is_left(self, head: Head) -> bool:
+        """Return True for a rank of the program also if what started it is no launcher, or had ended before its Python began."""
+        return self.is_placed(head) or (not self.ranks and head.rank is not None and not self._is_rank(head.within))
+
+    def _is_rank(self, top: Key | None) -> bool:
+        """Return True for the top of a rank, False for that of a program that is none, whatever variables it inherited."""
+        if top is None or top in self.own:
+            return top is not None and self.ranks
+        return any(head.top == top and head.rank is not None for head in self.heads)
+
+    def of(self, launcher: Launcher) -> Sequence[Head]:
+        return [head for head in self.heads if head.parent == launcher.process and head.launcher not in ("", OURS)]
+
+    def _code_of_ranks(self, process: Key) -> int | None:
+        """Return the first exit code other than 0 that a rank of a launcher recorded, None for none."""
+        return next((self.codes[head.process] for head in self.heads if head.parent == process and self.codes.get(head.process)), None)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The last launcher that a program started failed, and the program ended with 0. ranks: those that recorded why."""
+
+    launcher: Launcher
+    ranks: tuple[Head, ...] = ()
+
+
+def left(node: Node, living: Collection[Key]) -> list[Key]:
+    """Return the processes that a program left at work: tops of its ranks and launchers.
+
+    A Python without a rank's number is at work only if it is all that the program started: beside another one, or a launcher, it may be a
+    helper, such as tensorboard. What a rank started is never waited for.
+    """
+    found = [each.process for each in node.by_program if each.process in living]
+    for head in node.heads:
+        top = head.top if head.top in living else head.process
+        if head.process in living and node.is_left(head) and top not in found and not _is_helper(head, node, living):
+            found.append(top)
+    return found
+
+
+def _is_helper(head: Head, node: Node, living: Collection[Key]) -> bool:
+    """Return True for a program without a rank's number if its shell started a launcher, or ran another program to its end."""
+    if head.rank is not None or head.top not in node.own:
+        return False
+    return bool(node.by_program) or any(each.top == head.top and each.process not in living for each in node.heads)
+
+
+def hidden(node: Node) -> Hidden | None:
+    """Return the failure of the last launcher that the program started; None if the last one did not fail, or nobody knows."""
+    launchers = node.by_program
+    last = launchers[-1] if launchers else None
+    if not last or not last.code:
+        return None
+    return Hidden(last, tuple(head for head in node.of(last) if node.codes.get(head.process)))
+
+
+def earlier(node: Node) -> Launcher | None:
+    """Return the last launcher that failed before one that did not."""
+    launchers = node.by_program
+    return next((each for each in reversed(launchers[:-1]) if each.code), None) if launchers and launchers[-1].code == 0 else None

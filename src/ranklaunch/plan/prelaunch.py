@@ -1,0 +1,89 @@
+"""What runs on a node before the nodes meet: the platform's steps, the user's own, and a look at what must be the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ranklaunch import showing
+from ranklaunch.adapters.launchers.shared import base
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
+from ranklaunch.env import settings
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.files import absolute, folder_of, join, own_program
+from ranklaunch.plan.model import Plan, Process, Wait
+
+MEASURE = own_program("measure.py")
+MEASURED = "same.json"
+MOST_MEASURED = 1024 * 1024  # bytes
+
+
+def steps(job: Job, reader: Reader) -> tuple[Process, ...]:
+    """In their order. What is the same on all nodes is looked at last."""
+    return (*_platforms(job, reader), *_once(job, reader), *_same(job, reader))
+
+
+def without_hosts(plan: Plan, reader: Reader) -> Plan:
+    """The plan of a job whose hosts a command will name."""
+    told, nodes = reader.told(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
+    if not nodes or nodes.source == "default":
+        where = "run and check alone run it, and check none of an --env-file"
+        reader.problem(f"{told}: {where}; here {settings.NODES.both} has to say how many nodes there are")
+    wait = Wait("hosts command", reader.get(HOSTS_COMMAND), plan.limits.wait_s)
+    return replace(plan, waits=(wait, *plan.waits))
+
+
+def measured(job: Job, reader: Reader) -> dict[str, str]:
+    """What was found, for the nodes to compare; nothing before it was looked at."""
+    try:
+        found = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
+    except (ValueError, RecursionError):  # of a file that is half written, large or another's
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    texts = {path: found.get(absolute(path, reader.cwd)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
+    return {f"same {showing.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
+
+
+def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
+    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
+    set up what pip needs."""
+    if job.program.module or not reader.get(settings.PRE_START) or (job.among and job.among[0]):
+        return
+    folder = folder_of(job.program.path)
+    script = next((name for name in settings.PRE_START_SCRIPTS if reader.files.exists(join(folder, name))), "")
+    if script:
+        yield _step(job, reader, script, ("bash", join(folder, script)))
+    if reader.files.exists(join(folder, settings.REQUIREMENTS)):
+        argv = (job.python, "-m", "pip", "install", "-r", join(folder, settings.REQUIREMENTS))
+        yield _step(job, reader, settings.REQUIREMENTS, argv)
+
+
+def _once(job: Job, reader: Reader) -> Iterator[Process]:
+    """On node 0, for which the others wait where they meet."""
+    command = reader.get(settings.ONCE) if reader.given(settings.ONCE) else ""
+    if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
+        reader.problem(f"{reader.told(settings.ONCE)}: the other nodes would not wait for it with {reader.told(settings.MUSTER)}")
+    if command and not job.node_index:
+        yield _step(job, reader, "once", ("sh", "-c", command))
+
+
+def _same(job: Job, reader: Reader) -> Iterator[Process]:
+    paths = [absolute(path, reader.cwd) for path in reader.get(settings.SAME)] if reader.given(settings.SAME) else []
+    if paths and len(job.everyone) > 1 and reader.get(settings.MUSTER):
+        yield _step(job, reader, "same", (job.python, MEASURE, _result(job), *paths))
+    elif paths:
+        why = "one node has nothing to compare" if len(job.everyone) == 1 else f"nodes compare nothing with {reader.told(settings.MUSTER)}"
+        reader.warn(f"{reader.told(settings.SAME)} has no effect: {why}")
+
+
+def _result(job: Job) -> str:
+    return join(base.attempt_dir(job), MEASURED)
+
+
+def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
+    log = join(base.attempt_dir(job), f"{name}.log")
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")

@@ -1,0 +1,57 @@
+"""What a program's own launchers are told, in words for people: what is wrong with it, and the line to write."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+
+from ranklaunch import errors
+from ranklaunch.adapters.launchers.shared.scripts import rank_scripts as scripts
+from ranklaunch.adapters.launchers.shared.starters import Start, Starters
+from ranklaunch.env.trust import ALLOW
+from ranklaunch.placement.rules import Alone, Twice
+from ranklaunch.plan.model import Plan
+from ranklaunch.processes.start import environment
+from ranklaunch.system import tree
+from ranklaunch.system.disk import DiskFiles, working_folder
+
+
+class Advice:
+    """inherited: environment that processes of the plan inherit."""
+
+    def __init__(self, plan: Plan, inherited: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._inherited = inherited
+
+    @functools.cached_property
+    def starts(self) -> Sequence[Start]:
+        """Commands of the program, if it is a shell script, that start ranks."""
+        process = next(iter(self._plan.processes), None)
+        env = environment(process, self._inherited) if process else self._inherited
+        cwd = os.path.join(working_folder(), process.cwd or "") if process else working_folder()
+        return scripts.starts(self._plan.job.program, env, cwd, DiskFiles())
+
+    def alone(self, found: Alone) -> str:
+        """Say that a launcher's ranks work alone."""
+        job = self._plan.job
+        text = f"{len(job.nodes)} nodes, and {found.launcher} on node {job.node_index} works alone: {found.why}"
+        argv = found.argv or tree.command(found.process[0])[:-1]
+        return f"{text}: {self.instead(argv)} (RANKLAUNCH_EACH_NODE_ALONE=1 lets each node work alone)"
+
+    def twice(self, found: Twice) -> str:
+        """Say that ranks start ranks of their own."""
+        line = f"ranklaunch run --method plain -- {' '.join(errors.quoted(self._plan.job.program.words))}"
+        ranks = errors.numbered(found.ranks, "rank")
+        text = f"{ranks} each start ranks of their own ({found.launcher}), which want {found.want}: this program starts its own ranks"
+        if len(self._plan.job.nodes) > 1 and (known := Starters().of_words(found.argv, {})):
+            return f"{text}: write {known.instead}, which starts the ranks of all nodes (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
+        return f"{text}: run it once per node: {line} (RANKLAUNCH_NESTED={ALLOW} lets it go on)"
+
+    def instead(self, argv: Sequence[str] = ()) -> str:
+        """Return what to write in place of a launcher's own words. argv: its command line, if that is known."""
+        found = Starters().of_words(argv, {}) or next((start.found for start in self.starts), None)
+        told = any("NNODES" in process.env for process in self._plan.processes)
+        ways = ["give it NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of its environment"] if told or not found else []
+        ways += [f"write {found.instead}, which starts the ranks of all nodes"] if found else []
+        return ", or ".join(ways)

@@ -1,0 +1,352 @@
+"""The ranks that a launcher has started, watched until they end.
+
+A launcher may say less of its ranks than the kernel does, and later: torchrun's names them by pid, DeepSpeed's tells the code with which
+one ended, and not which. A pidfd tells when a process has ended, also where it is another's child, and /proc has how, for as long as its
+parent has not asked for that.
+
+| a rank | state | end |
+| --- | --- | --- |
+| lives | `ended` is False | |
+| ended, and we were first | `status` is its wait status | `by_itself`: nobody had signalled it, as far as is known |
+| ended, and its launcher was first | `status` is None | unknown, until the launcher reports it |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from signal import SIGKILL
+from typing import Any
+
+from ranklaunch.output.follow import key_and_round
+from ranklaunch.plan.model import RankOutputs
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import TOLD, code_of, signal_of
+from ranklaunch.verdict.model import Failure
+
+AT_ONCE_S = 0.05  # ends that are heard of so soon after each other may have been the other way round
+LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may have to be started first
+LOOK_AGAIN_S, LOOK_ON_S = 0.5, 3.0  # where nobody tells of new files; the second once all ranks are known
+
+
+class Watched:
+    """A process below a launcher. rank: None for what its launcher has started beside its ranks, which has a name. surely: while its
+    launcher was held, so that it cannot have signalled the rank either."""
+
+    def __init__(self, rank: int | None, identity: tree.Identity, name: str = "") -> None:
+        self.rank, self.identity, self.name = rank, identity, name
+        self.pidfd = -1
+        self.status: int | None = None
+        self.ended = False
+        self.ended_at = 0.0  # monotonic seconds
+        self.by_itself = True
+        self.surely = False
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
+
+    @property
+    def code(self) -> int | None:
+        """Exit code as a shell gives it."""
+        return None if self.status is None else code_of(self.status)
+
+    @property
+    def signal(self) -> int:
+        return 0 if self.status is None else signal_of(self.status)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.code) and self.by_itself
+
+    def failure(self) -> Failure:
+        return Failure(self.rank, self.code or 0, self.signal, self.pid, at=self.ended_at, name=self.name)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who watches the ranks of a launcher. started: hears of a rank, with its pid and the folder of its files. ended: hears of its end.
+    signalled: whether the ranks have been told to end. hear: takes in what the launcher has written by now."""
+
+    loop: Loop
+    ended: Callable[[Watched], Any]
+    signalled: Callable[[], bool] = bool
+    started: Callable[[int, int, str], Any] = lambda rank, pid, folder: None
+    hear: Callable[[], Any] = lambda: None
+
+
+class Below:
+    """The ranks of one launcher. A subclass finds them. expected: the numbers of all that it has; none where they cannot be watched."""
+
+    def __init__(self, watcher: Watcher, expected: Collection[int]) -> None:
+        self.expected = expected
+        self.ended: list[Watched] = []  # in that order
+        self.named: dict[int, bool] = {}  # pids that the launcher names as it ends ranks, and whether it names the living alone
+        self._watcher = watcher
+        self._all: dict[int, Watched] = {}
+
+    # Which there are
+
+    @property
+    def known(self) -> int:
+        """How many have been found."""
+        return len(self._all)
+
+    @property
+    def pids(self) -> Collection[int]:
+        return self._all.keys()
+
+    @property
+    def knows_all(self) -> bool:
+        return {*self.expected} <= {rank.rank for rank in self._all.values()}
+
+    @property
+    def alive(self) -> list[Watched]:
+        return [rank for rank in self._all.values() if not rank.ended]
+
+    def living(self) -> dict[int, tree.Identity]:
+        """Return the processes of the ranks that live, by rank."""
+        return {rank.rank: rank.identity for rank in self.alive if rank.rank is not None}
+
+    def ranks(self) -> list[tree.Identity] | None:
+        """Return the ranks that live; None where only their place tells them."""
+        return None
+
+    def beside(self) -> list[tree.Identity]:
+        """Return processes that write into files of their own, and are no ranks."""
+        return []
+
+    def expect(self) -> None:
+        """Look for a rank that is about to write."""
+
+    def read(self, output: bytes) -> None:
+        """Take in the last of what the launcher has written, again and again."""
+
+    # How they ended
+
+    @property
+    def failed(self) -> list[Watched]:
+        """Those that failed by themselves, first to last."""
+        return [rank for rank in self.ended if rank.failed]
+
+    @property
+    def finished(self) -> list[Watched]:
+        """Those that ended with 0 by themselves. Once one has ended otherwise, their launcher may have signalled them."""
+        signalled = min((rank.ended_at for rank in self.ended if rank.code != 0), default=float("inf")) - AT_ONCE_S
+        return [rank for rank in self.ended if rank.code == 0 and rank.by_itself and rank.rank is not None and rank.ended_at < signalled]
+
+    @property
+    def unknown(self) -> list[Watched]:
+        """Those of which nobody knows how they ended."""
+        return [rank for rank in self.ended if rank.status is None and rank.by_itself]
+
+    def may_have_failed(self, pid: int | None) -> bool:
+        """Return False if no rank has, not this one where a pid is known: a launcher that a rank has started may say so of its own."""
+        if not self.expected or not self.knows_all:
+            return True
+        return any(rank.pid == pid if pid else rank.ended and rank.code != 0 for rank in self._all.values())
+
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
+        """Return what the launcher reports, by what was seen of its ranks. signalled: the launcher itself. has_failed: by its exit code, or
+        as it ends its ranks."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Note ends of which the loop has not heard yet. Of several, whoever ended as one does that is told to ended last."""
+        found = [(rank, tree.entry(rank.pid)) for rank in self.alive]
+        dead = [(rank, entry) for rank, entry in found if not entry or entry.state in "ZX"]
+        for rank, _ in sorted(dead, key=lambda each: bool(each[1] and code_of(each[1].status) == TOLD)):
+            self._end(rank)
+
+    def close(self) -> None:
+        """Stop watching."""
+        for rank in self.alive:
+            self._forget(rank)
+
+    def _watch(self, number: int | None, identity: tree.Identity, name: str = "") -> bool:
+        """Return False where this system cannot watch a process."""
+        rank = Watched(number, identity, name)
+        try:
+            rank.pidfd = os.pidfd_open(identity.pid)
+        except ProcessLookupError:
+            self._all[identity.pid] = rank
+            self._end(rank)
+        except (AttributeError, OSError):  # Python 3.8, a kernel before 5.3, a sandbox without the call, no descriptor left
+            return False
+        else:
+            self._all[identity.pid] = rank
+            self._watcher.loop.on_readable(rank.pidfd, lambda: self._end(rank))
+        return True
+
+    def _end(self, rank: Watched) -> None:
+        if rank.ended:
+            return
+        rank.status = tree.wait_status(rank.identity)
+        rank.ended, rank.ended_at = True, self._watcher.loop.clock()
+        self._forget(rank)
+        self.ended.append(rank)  # before more of them are heard of
+        rank.by_itself = not self._is_told(rank)
+        self._watcher.ended(rank)
+
+    def _is_told(self, rank: Watched) -> bool:
+        """Return True if the rank was signalled: by us, or by its launcher, which has named it, or may have seen another rank fail before
+        we did (then only an end by SIGTERM counts)."""
+        told, after_another = self._watcher.signalled(), self._is_after_another(rank)
+        if rank.code and not told:
+            self._watcher.hear()
+        named = self.named.get(rank.pid)
+        return told or bool(named) or (rank.code == TOLD and (after_another or named is not None))
+
+    def _is_after_another(self, rank: Watched) -> bool:
+        """Return True if another rank ended before with a failure or with an unknown status."""
+        return any(each.code != 0 for each in self.ended if each is not rank)
+
+    def _forget(self, rank: Watched) -> None:
+        if rank.pidfd >= 0:
+            self._watcher.loop.forget(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = -1
+
+
+class Announced(Below):
+    """Ranks that their launcher announces as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
+
+    def __init__(self, watcher: Watcher, pattern: str, numbers: Sequence[int]) -> None:
+        super().__init__(watcher, numbers)
+        self._pattern = re.compile(pattern.encode())
+        self._numbers = numbers
+
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
+        """Return None where all are watched and none has failed by itself."""
+        may_be = self.known < len(self._numbers) or not self.expected or self.failed or self.unknown
+        return failure if may_be else None
+
+    def read(self, output: bytes) -> None:
+        for found in self._pattern.finditer(output):
+            pid = int(found["pid"])
+            is_new = self.known < len(self.expected) and pid not in self._all
+            if is_new and not self._watch(self._numbers[self.known], tree.identify(pid)):
+                self.expected = ()
+
+
+class ByFiles(Below):
+    """Ranks that are known by the files that their output goes to. generations: how many below the launcher they are. kills: as
+    Launcher.kills_ranks. followed: whether expect() is called for each new file."""
+
+    def __init__(
+        self, watcher: Watcher, launcher: tree.Identity, generations: int, outputs: RankOutputs, *, kills: bool = False,
+        followed: bool = True,
+    ) -> None:  # fmt: skip
+        self._keys = {log.key: log.rank for log in outputs.logs}
+        super().__init__(watcher, {rank for rank in self._keys.values() if rank is not None})
+        self._launcher = launcher
+        self._generations = generations
+        self._kills = kills
+        self._folder = os.path.realpath(outputs.folder).rstrip("/")
+        self._pattern = re.compile(outputs.pattern)
+        self._found: dict[tree.Identity, int | None] = {}
+        self._round = ""  # the folder that they write below
+        self._closed = False
+        if not followed:
+            self.keep_looking()
+
+    def expect(self) -> None:
+        for seconds in LOOK_AFTER_S:
+            self._watcher.loop.after(seconds, self.find)
+
+    def keep_looking(self) -> None:
+        """Look for ranks that write where nobody follows."""
+        self.find()
+        if not self._closed:
+            self._watcher.loop.after(LOOK_ON_S if self.knows_all else LOOK_AGAIN_S, self.keep_looking)
+
+    def close(self) -> None:
+        self._closed = True
+        super().close()
+
+    def find(self) -> None:
+        for process in tree.generation(self._launcher.pid, self._generations):
+            if process in self._found:
+                continue
+            key, place = self._place(process.pid)
+            if key in self._keys:
+                self._enter(place)
+                self._found[process] = rank = self._keys[key]
+                if rank is not None:
+                    self._watcher.started(rank, process.pid, f"{self._folder}/{place}/{key}")
+                self._watch(rank, process, key if rank is None else "")
+
+    def ranks(self) -> list[tree.Identity] | None:
+        """Return the ranks that live; None where none was ever found."""
+        self.find()
+        if not self.known:
+            return None
+        living = tree.generation(self._launcher.pid, self._generations)
+        return [process for process in living if self._found.get(process) is not None]
+
+    @property
+    def known(self) -> int:
+        """In whatever round of their launcher's own, and without what is no rank."""
+        return len({rank for rank in self._found.values() if rank is not None})
+
+    @property
+    def knows_all(self) -> bool:
+        return {*self.expected} <= set(self._found.values())
+
+    def beside(self) -> list[tree.Identity]:
+        return [process for process, rank in self._found.items() if rank is None]
+
+    def confirmed(self, failure: Failure | None, *, signalled: bool, has_failed: bool) -> Failure | None:
+        """Return which rank failed, and another that had failed before. Where a launcher that has failed says no more, and no rank was seen
+        to fail by itself, it is the first whose end nobody knows."""
+        if signalled:
+            return failure
+        failed = [end for end in self.ended if end.code]
+        if failure and failure.signal and failure.pid == self._launcher.pid:  # somebody has told it to end, and it has told its ranks
+            return next((end.failure() for end in self.failed if end.code != failure.exit_code), failure)
+        if has_failed and failure is None and self.unknown and not self.failed:
+            return replace(self.unknown[0].failure(), exit_code=1)
+        if failure is None or failure.pid in [end.pid for end in failed]:
+            return _with_victims(failed[0], failure) if failed else failure
+        if not self.may_have_failed(failure.pid):  # one of an earlier round, or of a launcher that a rank has started
+            return self.failed[0].failure() if self.failed else failure if self.unknown else None
+        ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
+        return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
+
+    def _end(self, rank: Watched) -> None:
+        """Note whether the launcher is held: then it cannot have signalled the rank."""
+        rank.surely = tree.state(self._launcher) == "T"
+        super()._end(rank)
+
+    def _is_told(self, rank: Watched) -> bool:
+        """Return True also after SIGKILL by a launcher that kills all its ranks once one has failed."""
+        kills = self._kills and not rank.surely and self._is_after_another(rank)
+        return (kills and rank.signal == SIGKILL) or super()._is_told(rank)
+
+    def _enter(self, place: str) -> None:
+        """Forget the ends of earlier ranks: a launcher that starts its ranks anew has got over them."""
+        if self._round not in ("", place):
+            self.look()
+            self.ended.clear()
+            self._all = {pid: rank for pid, rank in self._all.items() if not rank.ended}
+        self._round = place
+
+    def _place(self, pid: int) -> tuple[str, str]:
+        """Return the key of the rank whose output a process writes and the folder of its round; "" for another process."""
+        for number in (1, 2):
+            try:
+                path = os.readlink(f"/proc/{pid}/fd/{number}")
+            except OSError:
+                continue
+            inside = path.startswith(f"{self._folder}/")
+            key, place = key_and_round(self._pattern, path[len(self._folder) + 1 :]) if inside else ("", "")
+            if key:
+                return key, place
+        return "", ""
+
+
+def _with_victims(end: Watched, failure: Failure | None) -> Failure:
+    return replace(end.failure(), victims=failure.victims) if failure and failure.pid == end.pid else end.failure()

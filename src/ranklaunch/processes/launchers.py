@@ -1,0 +1,350 @@
+"""The launchers of an attempt: their ranks, how these end, and launchers that fail, hang or do not end.
+
+What launchers do that calls for this is told in docs/launchers.md; which of it a launcher does is said by its process in the plan.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ranklaunch.errors import WaitError
+from ranklaunch.plan.model import PROGRAM, everything
+from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.stop import LEADERS_SHARE
+from ranklaunch.system import tree
+from ranklaunch.system.hearing import Hearing
+from ranklaunch.system.signals import name_of
+from ranklaunch.verdict.blame import Finish, Suspect
+from ranklaunch.verdict.model import Failure
+
+if TYPE_CHECKING:
+    from ranklaunch.processes.child_ranks import Below, Watched
+    from ranklaunch.processes.orphans import Holders
+    from ranklaunch.processes.unnamed import Unnamed
+    from ranklaunch.supervise.attempt import Attempt
+
+LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
+LOOK_AT_LAUNCHER_S = 0.25
+TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
+SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
+
+Ranks = dict[tree.Identity, str]  # each with what people know it by
+
+
+class Launchers:
+    """failing_since: when the first launcher began to end its ranks after a failure, monotonic seconds."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._children = attempt.children.running
+        self._loop = attempt.loop
+        self.failing_since: float | None = None
+        self._told: set[tree.Identity] = set()
+        self._holders: list[Holders] = []
+        self._unnamed: Unnamed | None = None
+        self._lone = Lone(self._loop.clock, attempt.plan.limits.grace_s)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return notes about a success, for the verdict."""
+        return [note for holders in self._holders for note in holders.notes]
+
+    def watch(self, child: Child) -> None:
+        """Watch a launcher from its start on."""
+        launcher, plan = child.launcher, self._attempt.plan
+        files = plan.outputs or plan.kept
+        if launcher.STARTS or (launcher.DEPTH and files):
+            from ranklaunch.processes.child_ranks import Announced, ByFiles, Watcher
+
+            watcher = Watcher(
+                self._loop, ended=lambda rank: self._on_end(child, rank), started=lambda *found: self._on_start(child, *found),
+                signalled=lambda: child.ends_ranks or self._attempt.stopper.begun, hear=lambda: child.hear(self.read),
+            )  # fmt: skip
+            if launcher.STARTS:
+                child.below = Announced(watcher, launcher.STARTS, plan.job.node.ranks)
+            elif files:
+                kills, followed = launcher.kills_ranks, bool(plan.outputs)
+                child.below = ByFiles(watcher, child.identity, launcher.DEPTH, files, kills=kills, followed=followed)
+        if launcher.lonely_s:
+            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
+        if launcher.CARRIERS and (child.role == LAUNCHER or not plan.processes):
+            from ranklaunch.processes.orphans import Holders
+
+            self._holders.append(Holders(child, self._children, self._loop, plan.limits.grace_s, self._attempt.say))
+            self._holders[-1].watch()
+
+    def expect_ranks(self) -> None:
+        """Look for a rank: a new file for its output is there."""
+        for below in self._below:
+            below.expect()
+
+    def read(self, child: Child) -> None:
+        """Read the output of a launcher (ranks that it starts or ends, its report) or of a service (that it is of no use)."""
+        said = child.reader.output.tail if child.reader else b""
+        if child.below:
+            child.below.read(said)
+        child.look_for_report(said, self._loop.clock())
+        if not (self._attempt.ending or child.told or child.ends_ranks) and child.says_failing(said):
+            self._on_failing(child)
+        self._dismiss(child, said)
+
+    def _on_failing(self, child: Child) -> None:
+        self.look()
+        child.ends_ranks = True
+        if child.role == SERVICE:  # sshd hears it by then, and says by 255 that it was not to end
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: child.alive and tree.send(child.identity, signal.SIGQUIT))
+        else:
+            self._fails(child, f"{child.process.name} says that a rank of it has failed")
+
+    def _dismiss(self, child: Child, said: bytes) -> None:
+        """Kill a launcher without ranks that has reported all: it would take its time to unload itself."""
+        pattern = child.launcher.HAS_REPORTED if child.told or child.failing else ""
+        if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
+            return
+        failure = child.reported(judge.decoded(said))
+        child.dismissed = bool(failure and child.has_told_all(failure))
+        if child.dismissed:
+            tree.send(child.identity, signal.SIGKILL)
+
+    def look(self) -> None:
+        """Note ends of ranks of which the loop has not heard yet: after a signal nobody knows whether they ended by themselves."""
+        for below in self._below:
+            below.look()
+
+    @property
+    def _below(self) -> list[Below]:
+        return [child.below for child in self._children.values() if child.below]
+
+    def living(self) -> dict[int, tree.Identity]:
+        """Return the processes of ranks, by rank, as far as they are known. A program that starts its ranks itself, none of which tells
+        which it is, stands for all of them."""
+        plan, known = self._attempt.plan, self._known()
+        if len(known) >= plan.job.node.slots:
+            return known
+        from ranklaunch.processes.unnamed import Unnamed
+
+        self._unnamed = self._unnamed or Unnamed()
+        program = next((child.identity for child in self._children.values() if child.role == LAUNCHER and plan.runs == PROGRAM), None)
+        return self._unnamed.find(known, plan.job.node.slots) or ({plan.job.node.first_rank: program} if program else {})
+
+    def _known(self) -> dict[int, tree.Identity]:
+        own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
+        return {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
+
+    def known(self) -> Collection[int]:
+        """Return the ranks that live, without a look at processes. A program that starts its ranks itself stands for the first of them."""
+        plan = self._attempt.plan
+        is_program = plan.runs == PROGRAM and any(child.role == LAUNCHER for child in self._children.values())
+        return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
+
+    def silent_s(self) -> float:
+        """Return the seconds that a launcher still has to report a rank whose exit status it alone knows; 0: none."""
+        ended = [rank.ended_at for child in self._children.values() if child.below and not child.announced for rank in child.below.unknown]
+        return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
+
+    def explained(self, child: Child, tail: str) -> Failure | None:
+        """Return the rank that failed first, by its launcher's report and by what was seen of the ranks."""
+        if child.role not in DECIDING:
+            return None
+        killed = child.was_killed and not child.failing
+        return child.confirmed(None if killed else child.reported(tail))
+
+    def leave(self, child: Child) -> None:
+        if child.below:
+            child.below.look()
+            if not child.announced:
+                child.below.close()
+
+    def success(self, ended: Sequence[Child]) -> Success:
+        """Return the success of this node, whose processes have all ended with 0."""
+        if not (self._attempt.plan.fewer_ranks or any(each.DEPTH or each.proof for each in (child.launcher for child in ended))):
+            return Success(f"{everything(self._attempt.plan)} succeeded")
+        from ranklaunch.processes import rank_count
+
+        return rank_count.success(self._attempt.plan, ended)
+
+    # Signals for ranks
+
+    def offer(self, number: int) -> tuple[bool, list[str]]:
+        """Send a signal to the processes of ranks that catch it. Return whether it has reached a rank, and the names of those in which no
+        process catches it now. One that is about to wait for a signal shows that a moment later."""
+        meant = self._meant(Hearing(number, through_all=True))
+        unheard = self._pass_on(number, meant)
+        self._offer_again(number, unheard, LISTENS_S)
+        by_node_0 = not meant and bool(self.living())
+        if by_node_0:
+            self._attempt.say(f"{name_of(number)} is left to the launcher on node 0, which passes it to all ranks: they catch it")
+        return by_node_0 or len(unheard) < len(meant), list(dict.fromkeys(unheard.values()))
+
+    def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
+        if unheard and pauses:
+            self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
+        elif unheard:
+            names = list(dict.fromkeys(unheard.values()))
+            whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
+            self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+
+    def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
+        """Send a signal to those processes of ranks that catch it. Return the ranks in which none does."""
+        hearing, unheard = Hearing(number, through_all=True), {}
+        for rank, name in ranks.items():
+            heard = hearing.of(rank)
+            for process in heard:
+                tree.send(process, number)
+            if not heard:
+                unheard[rank] = name
+        return unheard
+
+    def _meant(self, hearing: Hearing) -> Ranks:
+        """Return the ranks that signals are meant for. What comes through carriers gets them from the launcher on node 0, on other nodes
+        too, if it catches them itself; else each node's ranklaunch tells its own."""
+        meant: Ranks = {}
+        leaders = [child for child in self._children.values() if child.role in LEADING]
+        for child in leaders:
+            ranks = child.ranks() if child.launcher.starts_ranks else [child.identity]
+            if child.launcher.CARRIERS:
+                ranks = self._not_catching(hearing, [*ranks, *self._attempt.stopper.carried()]) or [child.identity]
+            meant.update(dict.fromkeys(ranks, child.process.name))
+        return meant if leaders else dict.fromkeys(self._not_catching(hearing, self._attempt.stopper.carried()), "the ranks here")
+
+    def _not_catching(self, hearing: Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
+        """Return all ranks; none if all catch the signal themselves and their carriers pass it on."""
+        passed_on = not any(child.role == SERVICE and child.launcher.DEPTH for child in self._children.values())
+        return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
+
+    # What happens to ranks
+
+    def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
+        self._attempt.logs.follow_kept(self._attempt.plan.kept, folder)
+        if child.launcher.kills_ranks:
+            self._attempt.record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
+
+    def _on_end(self, child: Child, rank: Watched) -> None:
+        """Note the end of a rank, mostly before its launcher reports it."""
+        self._attempt.logs.rank_ended(rank.rank)
+        kills = child.launcher.kills_ranks
+        if child.announced:
+            self._note_end(rank)
+            if rank.failed and kills and not self._attempt.ending:
+                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+            return
+        if rank.code:
+            child.launcher.rank_failed(child, self._attempt.stopper.begun)
+        if rank.rank is None and kills:  # ranks need it; their launcher looks after it when they have ended, or never
+            if rank.failed and not child.failing and not self._attempt.ending:
+                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+        elif kills:
+            self._note_end(rank)
+            if rank.code and not self._attempt.ending:
+                self._fails(child, f"a rank of {child.process.name} has failed")
+        elif rank.code and child.launcher.ENDS_RANKS:
+            self._attempt.logs.hush()
+            self._attempt.fold_victims(told=True)
+            self._attempt.companions.died(child, rank)
+            self._loop.after(SAYS_S, lambda: self._says_nothing(child))
+
+    def _says_nothing(self, child: Child) -> None:
+        """Conclude that a launcher ends its ranks after a failure, although its log level keeps it from saying so."""
+        if child.held:  # others want to see its ranks as they are
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
+        elif self._goes_on(child) and not (child.told or child.ends_ranks):
+            child.ends_ranks = True
+            self._fails(child, f"a rank of {child.process.name} has failed")
+
+    def _note_end(self, end: Watched) -> None:
+        killed = name_of(end.signal) if end.signal else None
+        self._attempt.record.event(
+            "exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code, signal=killed, max_rss_kb=None
+        )
+        if end.code == 0 and end.by_itself:
+            self._attempt.finishes.append(Finish(self._attempt.plan.job.node_index, end.rank, self._attempt.nodes.wall(end.ended_at)))
+
+    def _fails(self, child: Child, reason: str) -> None:
+        """Begin to end the node: the launcher ends its ranks after a failure, within a grace of its own that may be longer than ours."""
+        if child.failing or not self._goes_on(child):
+            return
+        child.failing = True
+        self.failing_since = self.failing_since or self._loop.clock()
+        self._attempt.logs.hush()
+        self._attempt.fold_victims(told=True)
+        self._attempt.record.event("failing", name=child.process.name)
+        plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
+        self._attempt.companions.deciding(replace(ending, child=child))
+        self._attempt.nodes.fail(lambda: judge.first_word(plan, ending, self._attempt.nodes.wall))
+        # The other nodes wait for what it tells then, until the grace is over.
+        share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
+        self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
+        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
+        child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
+
+    def _look_at(self, child: Child) -> None:
+        """End a launcher that waits although its ranks are gone: torchrun for other nodes (300 s), msrun for its scheduler."""
+        if not self._goes_on(child):
+            return
+        if not child.launcher.CARRIERS and self._lone.look(child):  # with carriers they may be on other nodes
+            child.go_on()
+            for target in tree.descendants(child.identity.pid):
+                self._lone.tell(target)
+            self._lone.end_beside()
+        if not self._lone.is_silent(child):
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child))
+        elif self._said(child, 0.0) or (child.announced and child.announced.failed):
+            tree.send(child.identity, signal.SIGKILL)
+        else:
+            reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
+            self._attempt.fail(Ending("failed", 1, reason))
+
+    def _goes_on(self, child: Child) -> bool:
+        return child.alive and not self._attempt.ending
+
+    def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call later, unless the job is ending then."""
+        self._loop.after(seconds, lambda: None if self._attempt.ending else act())
+
+    def _tell_ranks(self, child: Child) -> None:
+        """Send SIGTERM to the ranks that the launcher is slow to signal."""
+        if self._goes_on(child):
+            carried = child.launcher.CARRIERS
+            ranks = self._attempt.stopper.carried() if carried else tree.generation(child.identity.pid, child.launcher.DEPTH)
+            self._attempt.stopper.tell(rank for rank in ranks if rank not in self._told)
+            self._told.update(ranks)
+            if carried:  # a node that is slow starts its ranks after that
+                self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
+
+    def _kill_ranks(self, child: Child, at: float) -> None:
+        """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
+        if child.alive:
+            self._attempt.nodes.tell_more(lambda: self._said(child, at))
+            for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
+                tree.send(target, signal.SIGKILL)
+
+    def _said(self, child: Child, at: float) -> Suspect | None:
+        failure = self.explained(child, judge.decoded(child.reader.output.tail)) if child.reader else None
+        return judge.of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
+
+    # Without a failure
+
+    def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
+        """Fail the job if a launcher does not end after its ranks. looks: how often in a row it had some; once may be a tool of its own."""
+        if child.failing or not self._goes_on(child):
+            return
+        now = self._loop.clock()
+        ranks = len(tree.generation(child.identity.pid, child.launcher.DEPTH))
+        child.most_ranks = max(child.most_ranks, ranks)
+        if ranks:
+            looks, alone_since = looks + 1, None
+        elif looks > 1:
+            alone_since = alone_since or now
+        else:
+            looks = 0
+        if alone_since and now - alone_since > child.launcher.lonely_s:
+            reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
+            self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
+        else:
+            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))

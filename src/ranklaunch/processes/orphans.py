@@ -1,0 +1,175 @@
+"""Orphans of ranks: processes that ranklaunch has adopted because whoever had started them ended."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ranklaunch.processes.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
+from ranklaunch.redact import redact
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import name_of
+
+if TYPE_CHECKING:
+    from ranklaunch.processes.children import Children
+
+FOLLOW_S = 0.2  # for a program's helpers to end after it
+SAY_S = 1.0  # for orphans to end after SIGTERM, before the console names those that live
+SURE_S = 1.0  # between the first look that shows no rank and the second
+SHOWN = 8  # processes
+LONGEST = 100  # characters of a command
+
+
+class Apart(NamedTuple):
+    """Living processes below ranklaunch. carriers: between it and ranks, without its own children. ranks: started by these or by its own
+    children, with all below them. left: adopted orphans, with all below them."""
+
+    carriers: list[tree.Identity]
+    ranks: list[tree.Identity]
+    left: list[tree.Identity]
+
+
+def apart(children: Mapping[int, Child]) -> Apart:
+    """Sort what lives below ranklaunch, without its helpers, such as those that take evidence. children: its own, by pid."""
+    living = [each for each in tree.helpers if tree.identify(each.pid) == each]
+    helpers = {below for each in living for below in (each, *tree.descendants(each.pid))}
+    found = apart_from(os.getpid(), children, {name for child in children.values() for name in child.launcher.CARRIERS})
+    return found._replace(left=[each for each in found.left if each not in helpers])
+
+
+def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
+    """Sort what lives below a process. own: pids that root has started itself."""
+    below = tree.by_parent()
+    names = {carrier[: tree.NAME_BYTES] for carrier in carriers}
+    result = Apart([], [], [])
+    # group: list of all that is below this parent; None for root, its own children and carriers
+    parents: list[tuple[int, str, list[tree.Identity] | None]] = [(root, "", None)]
+    while parents:
+        parent, name, group = parents.pop()
+        for pid, found in below.get(parent, ()):
+            is_own = parent == root and pid in own
+            is_carrier = found.name in names and (found.name not in tree.SHELLS or name.startswith("sshd"))
+            into = group
+            if group is None and not is_own and not is_carrier:
+                into = result.left if parent == root else result.ranks
+            parents.append((pid, found.name, into))
+            if found.state not in "ZX" and not (into is None and is_own):
+                (result.carriers if into is None else into).append(tree.Identity(pid, found.start))
+    return result
+
+
+class _Orphans:
+    """Commands of orphans, and the signals that end them, by pid."""
+
+    _commands: dict[int, str]
+    _signals: dict[int, str]
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """For the verdict."""
+        ended = [f"{pid} ({command}) by {self._signals[pid]}" for pid, command in self._commands.items() if pid in self._signals]
+        if ended:
+            yield f"ended what the program had left: {_joined(ended)}"
+
+    def _living(self) -> list[str]:
+        return [f"{pid} ({command})" for pid, command in self._commands.items() if tree.entry(pid)]
+
+
+class Leftovers(_Orphans):
+    """Orphans of ranks that have succeeded, without those that end right after them, as Python's helpers do."""
+
+    def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
+        pids = [each.pid for each in apart(children.running).left]
+        loop.run_until(lambda: not any(map(tree.entry, pids)), loop.clock() + FOLLOW_S)
+        self._commands = {pid: command_of(pid) for pid in pids if tree.entry(pid)}
+        self._signals = children.killed
+        self._signals.clear()
+
+        def say_what_lives() -> None:
+            living = self._living()
+            if living:
+                say(f"waiting at most {grace_s:g} s for what the program has left to end: {_joined(living)}")
+
+        loop.after(SAY_S, say_what_lives)
+
+
+class Holders(_Orphans):
+    """Orphans that hold up a launcher whose ranks on this node are gone: it waits until nobody has their pipes any more, on every node.
+    They are ended, but for those from before the launcher. child: the launcher or, on other nodes, the service that carries its ranks."""
+
+    def __init__(self, child: Child, children: Mapping[int, Child], loop: Loop, grace_s: float, say: Callable[[str], None]) -> None:
+        self._child = child
+        self._children = children
+        self._loop = loop
+        self._grace_s = grace_s
+        self._say = say
+        self._before = set(apart(children).left)
+        self._since: float | None = None
+        self._commands = {}
+        self._signals = {}
+
+    def watch(self) -> None:
+        self._loop.after(SURE_S if self._since else LOOK_FOR_RANKS_S, self._look)
+
+    def _look(self) -> None:
+        if self._child.alive:
+            with contextlib.suppress(OSError):  # no descriptor left
+                self._end_holders()
+            self.watch()
+
+    def _end_holders(self) -> None:
+        found, now = apart(self._children), self._loop.clock()
+        left = [each for each in found.left if each not in self._before]
+        waits = self._child.role == LAUNCHER or found.carriers
+        if found.ranks or not left or not waits:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        else:
+            self._end(left, signal.SIGKILL if now - self._since > self._grace_s else signal.SIGTERM)
+
+    def _end(self, left: list[tree.Identity], number: int) -> None:
+        is_first = not self._commands
+        new = [each for each in left if each.pid not in self._commands]
+        self._commands.update({each.pid: command_of(each.pid) for each in new})
+        if is_first:
+            what = _joined(self._living())
+            self._say(f"all ranks here have ended; what they left holds their pipes: {what}; it is ended within {self._grace_s:g} s")
+        for each in left if number == signal.SIGKILL else new:
+            self._signals[each.pid] = name_of(number)
+            tree.send(each, number)
+
+
+def remove_sessions(children: Children) -> None:
+    """Remove session folders that killed launchers and daemons of this job have left: each has a name with its maker's pid at the end."""
+    pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
+    host = os.uname().nodename
+    for template in {template for child in children.ended for template in child.process.sessions}:
+        for called in {host, host.partition(".")[0]}:
+            folder = template.replace("{host}", called).replace("{uid}", str(os.getuid()))  # noqa: RUF027 (the template's own)
+            for pid in pids:
+                _remove_sessions_of(pid, folder)
+
+
+def _remove_sessions_of(pid: int, folder: str) -> None:
+    for made in glob.glob(f"{glob.escape(folder)}/*/*_{pid}"):
+        with contextlib.suppress(OSError):  # another job has sessions there, or removes it too
+            if os.lstat(folder).st_uid == os.getuid():
+                shutil.rmtree(os.path.dirname(made), ignore_errors=True)
+                os.rmdir(folder)
+
+
+def _joined(shown: list[str]) -> str:
+    return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
+
+
+def command_of(pid: int) -> str:
+    """Return the command of a process for messages, or the kernel's name of it if it has no words."""
+    found = tree.entry(pid)
+    return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]

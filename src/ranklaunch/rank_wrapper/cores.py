@@ -1,0 +1,102 @@
+"""Cores of this container, divided among its ranks as DeepSpeed's --bind_cores_to_rank and --bind_core_list do it: the same number for
+each, what is left over for none, one hardware thread of each core where no list names others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ranklaunch.env import parse
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import BIND, BIND_CORES
+from ranklaunch.errors import counted
+from ranklaunch.files import Files, text_of
+
+MOST_BYTES = 65536
+STATUS, CPUS, NODES = "/proc/self/status", "/sys/devices/system/cpu", "/sys/devices/system/node"
+
+
+class Divided(NamedTuple):
+    """By local rank: cores as a list of them is written, and the NUMA node that has all of them, "" where they are of several."""
+
+    cores: tuple[str, ...]
+    memory: tuple[str, ...]
+    each: int
+
+
+def divided(reader: Reader, ranks: int) -> Divided | None:
+    """Return None if they cannot be divided: a problem, or the plan is of another machine, whose cores are in no file below --root."""
+    allowed, listed = _allowed(reader.files), reader.get(BIND_CORES) if reader.given(BIND_CORES) else ()
+    asked = reader.told(BIND_CORES if listed else BIND)
+    if not allowed:
+        rest = "these are taken unchecked" if listed else "none are shown"
+        reader.warn(f"{asked}: {STATUS} does not say here which cores there are, so {rest}")
+    if not (allowed or listed):
+        return None
+    nodes = _numa(reader.files)
+    cores, why = _wanted(reader, allowed, listed, nodes, ranks)
+    each = len(cores) // ranks
+    if not each:
+        what = f"{counted(ranks, 'rank')} on this node and {counted(len(cores), 'core')} ({ranges(cores)}, {why})"
+        reader.problem(f"{asked}: {what}: expected a core for each rank; {BIND.both} none binds none")
+        return None
+    shares = [cores[i * each : (i + 1) * each] for i in range(ranks)]
+    reader.ledger.note("cores", " ".join(map(ranges, shares)), why)
+    return Divided(tuple(map(ranges, shares)), tuple(_home(share, nodes) for share in shares), each)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-3,8"""
+    pairs: list[list[int]] = []
+    for number in sorted(numbers):
+        if pairs and number == pairs[-1][1] + 1:
+            pairs[-1][1] = number
+        else:
+            pairs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+def _wanted(reader: Reader, allowed: Sequence[int], listed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
+    """Return cores in the order in which ranks get them, and where they come from. allowed: empty if unknown. listed: by the user."""
+    if listed:
+        foreign = [core for core in listed if allowed and core not in {*allowed}]
+        if foreign:
+            reader.problem(f"{reader.quoted(BIND_CORES)}: this container may not use {ranges(foreign)}, only {ranges(allowed)} ({STATUS})")
+        return list(listed), reader.source(BIND_CORES)
+    whole = [cpu for cpu in allowed if cpu == _first_thread(reader.files, cpu, {*allowed})]
+    alone = len(whole) >= ranks or len(allowed) < ranks
+    if not alone:
+        reader.warn(f"{reader.told(BIND)}: {ranks} ranks on {counted(len(whole), 'core')}: ranks share cores, each with threads of its own")
+    order = sorted(whole if alone else allowed, key=lambda cpu: (nodes.get(cpu, ""), cpu))
+    return order, f"{'one thread of each core' if alone else 'every thread'} of {STATUS}"
+
+
+def _allowed(files: Files) -> tuple[int, ...]:
+    found = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, STATUS, MOST_BYTES), re.MULTILINE)
+    return _listed(found[1]) if found else ()
+
+
+def _first_thread(files: Files, cpu: int, allowed: set[int]) -> int:
+    """Of its core, as far as the container has them."""
+    threads = {*_listed(text_of(files, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list", MOST_BYTES))} & allowed
+    return min(threads, default=cpu)
+
+
+def _numa(files: Files) -> dict[int, str]:
+    """By core; names are as wide as the widest, so that they sort as numbers do."""
+    names = [name for name in files.names(NODES) if re.fullmatch("node[0-9]{1,4}", name)]
+    return {cpu: f"{name[4:]:0>4}" for name in names for cpu in _listed(text_of(files, f"{NODES}/{name}/cpulist", MOST_BYTES))}
+
+
+def _home(share: Sequence[int], nodes: dict[int, str]) -> str:
+    found = {nodes.get(cpu, "") for cpu in share}
+    only = found.pop() if len(found) == 1 else ""
+    return str(int(only)) if only else ""
+
+
+def _listed(text: str) -> tuple[int, ...]:
+    try:
+        return parse.cores(text.strip())
+    except ValueError:
+        return ()

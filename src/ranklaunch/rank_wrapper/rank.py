@@ -1,0 +1,146 @@
+"""A job whose ranks are started by a program of ours, which stands in for the user's: so it goes through every launcher, and none needs to
+know of it. Its arguments are the user's program's; what it is to do is in variables, which launchers hand on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Node, Program
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import BIND, BIND_CORES, BIND_MEMORY, DEBUGPY, DEBUGPY_HOST, DEBUGPY_WAIT, NUMACTL, RANK_PREFIX
+from ranklaunch.files import own_program
+from ranklaunch.plan import facts
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.rank_wrapper.cores import Divided, divided
+from ranklaunch.render.templates import Templates
+
+STAND_IN = own_program("place_rank.py")
+VARIABLES = "RANKLAUNCH_PLACE_"
+THREADS, AFFINITY = "OMP_NUM_THREADS", "KMP_AFFINITY"
+LONGEST = 120_000  # characters of a variable, of which Linux takes 131,071
+_PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as it is, without what stands between entries
+
+
+def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
+    """The job with the stand-in for its program. once: the method starts the program once on a node."""
+    bound = (reader.get(BIND) if reader.given(BIND) else "cores" if reader.given(BIND_CORES) else "none") == "cores"
+    memory = reader.given(BIND_MEMORY) and reader.get(BIND_MEMORY)
+    if memory and not bound:
+        reader.problem(f"{reader.told(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
+    debugs = bool(reader.given(DEBUGPY) and reader.get(DEBUGPY))
+    if not bound and not debugs and not reader.given(RANK_PREFIX):
+        return job
+    if debugs and not job.program.is_python:
+        reader.problem(f"{reader.told(DEBUGPY)}: debugpy is for Python programs, and {job.program.path} is none")
+    from_node_0 = len(job.nodes) > 1 and launcher.starts_all(reader)
+    program, known = job.program, dict[tuple[Node, int], dict[str, str]]()
+
+    def environment(job: Job) -> dict[str, str]:
+        """By the job as the launcher has it, which may have other slots than the platform said."""
+        key = (job.node, len(job.nodes))
+        if key not in known:
+            ranks = 1 if once else max((node.slots for node in job.nodes), default=1) if from_node_0 else job.node.slots
+            cores = divided(reader, max(1, ranks)) if bound else None
+            told = {
+                "PROGRAM": f"{_kind(program)}:{_encoded(program.path)}",
+                **(_cores(cores, memory) if cores else {}),
+                **(_debugger(job, reader, max(1, ranks), once) if debugs else {}),
+                **(_prefix(job, reader, templates, from_node_0) if reader.given(RANK_PREFIX) else {}),
+            }
+            known[key] = {f"{VARIABLES}{name}": value for name, value in told.items()}
+            known[key].update(_threads(reader, cores) if cores else {})
+        return known[key]
+
+    return replace(job, program=Program(STAND_IN, program.args, stands_for=program), place=environment)
+
+
+def told(plan: Plan, job: Job) -> Plan:
+    """The plan with the program itself for what else follows from it, and with what the ranks need beside it. job: without the stand-in."""
+    own = replace(plan.job, program=replace(job.program, args=plan.job.program.args), place=None)
+    return replace(plan, job=own, processes=tuple(replace(each, needs=(*each.needs, *_needs(each))) for each in plan.processes))
+
+
+def _needs(process: Process) -> tuple[tuple[str, str], ...]:
+    """What stands before ranks, of the commands that begin with a plain name."""
+    texts = [process.env.get(f"{VARIABLES}PREFIX", "")]
+    numactl = (NUMACTL,) if f"{VARIABLES}MEMORY" in process.env else ()
+    first = {entry.partition(",")[0] for text in texts for entry in text.split(":")}
+    hint = f"{RANK_PREFIX.both} has it before a rank"
+    return (*numactl, *((name, hint) for name in sorted(first) if name and "%" not in name))
+
+
+def _kind(program: Program) -> str:
+    return "module" if program.module else "python" if program.is_python else "bash" if program.is_shell else "program"
+
+
+def _cores(cores: Divided, memory: bool) -> dict[str, str]:
+    return {"CORES": ":".join(cores.cores), **({"MEMORY": ":".join(cores.memory)} if memory and any(cores.memory) else {})}
+
+
+def _threads(reader: Reader, cores: Divided) -> dict[str, str]:
+    """As many as a rank has cores, where the user has not said it."""
+    if reader.env.get(AFFINITY):
+        reader.problem(f"{AFFINITY}={reader.env[AFFINITY]} contradicts {reader.told(BIND)}: both choose the cores of a rank: unset one")
+    if reader.env.get(THREADS):
+        return {}
+    reader.ledger.note(THREADS.lower(), str(cores.each), BIND.value)
+    return {THREADS: str(cores.each)}
+
+
+def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str]:
+    port, host = reader.get(DEBUGPY), _host(job, reader)
+    if port + ranks - 1 > 65535:
+        reader.problem(f"{reader.told(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
+    _warn_without_debugpy(job, reader)
+    reader.ledger.note("debuggers", ",".join(f"{host}:{port + i}" for i in range(ranks)), DEBUGPY.value)
+    wait = reader.given(DEBUGPY_WAIT) and reader.get(DEBUGPY_WAIT)
+    # What a rank starts are workers that load data; what a program starts that is started once are its ranks.
+    return {"DEBUGPY": f"{host}:{port}", **({"WAIT": "true"} if wait else {}), **({"CHILDREN": "true"} if once else {})}
+
+
+def _warn_without_debugpy(job: Job, reader: Reader) -> None:
+    """Where the interpreter's packages are seen. It may be elsewhere on its path, so each rank looks again."""
+    seen = (job, reader.files, reader.env, reader.cwd)
+    if "Python" in facts.of_versions(*seen, "") and not facts.source("debugpy/__init__.py", *seen):
+        reader.warn(f"{reader.told(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")
+
+
+def _host(job: Job, reader: Reader) -> str:
+    """Loopback where nobody asks for more; one that a machine playing several nodes has for each."""
+    if not reader.given(DEBUGPY_HOST):
+        return job.node.host if job.node.host.startswith("127.") else "127.0.0.1"
+    host = reader.get(DEBUGPY_HOST)
+    if not host.startswith("127."):
+        reader.warn(f"{reader.told(DEBUGPY_HOST)}: whoever reaches these ports can run anything in the ranks, without a password")
+    return host
+
+
+def _prefix(job: Job, reader: Reader, templates: Templates, of_job: bool) -> dict[str, str]:
+    values = [_known(node, i, rank) for node in (job.nodes if of_job else (job.node,)) for i, rank in enumerate(node.ranks)]
+    entries = [_entry(reader, templates, values, each) for each in values]
+    text = entries[0] if len({*entries}) == 1 else ":".join(entries)
+    if len(text) > LONGEST:
+        reader.problem(f"{RANK_PREFIX.both}: for {len(entries)} ranks it has {len(text)} characters, and one variable at most {LONGEST}")
+        return {}
+    return {} if not text else {"PREFIX": text, **({"BY": "rank"} if of_job else {})}
+
+
+def _entry(reader: Reader, templates: Templates, others: Sequence[Mapping[str, object]], known: Mapping[str, object]) -> str:
+    text = templates.inline(reader.get(RANK_PREFIX), RANK_PREFIX.names[0], others, **known)
+    try:
+        return ",".join(map(_encoded, parse.words(text)))
+    except ValueError as error:
+        reader.problem(f"{reader.quoted(RANK_PREFIX)}: {error}")
+        return ""
+
+
+def _known(node: Node, local_rank: int, rank: int) -> dict[str, object]:
+    return {"rank": rank, "local_rank": local_rank, "node": node.index, "host": node.host}
+
+
+def _encoded(text: str) -> str:
+    return _PLAIN.sub(lambda found: b"%%%02X" % found[0][0], text.encode(errors="surrogateescape")).decode()

@@ -1,0 +1,177 @@
+"""Values, commands and environments without the secrets in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ranklaunch.redact.members import loose, pairs
+from ranklaunch.redact.names import HIDDEN, hidden_as, is_secret, is_value_secret
+from ranklaunch.redact.programs import in_words, programs
+from ranklaunch.redact.web import headers, url
+
+# How tokens begin that are told by their own form: a quick look, for few commands have any.
+_MAY_BE_TOKEN = (
+    r"(?<![A-Za-z0-9])(?:(?:hf_|sk-|[rs]k_live_|gh[opsur]_|github_pat_|gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941|npm_|r8_|gsk_"
+    r"|nvapi-|AIza|wandb_v1_|dckr_pat_|ya29\.|dop_v1_|shpat_|pypi-Ag|SG\.|A3T|ABIA|ACCA|AKIA|ASIA)[\w-]{16}|AccountKey=|sq0csp-"
+    r"|(?:AC|SK)[a-z0-9]{32}|[0-9a-z]{32}-us\d|\d{8,10}:[\w-]{35}|eyJ[\w=-]{1,256}\.|[MNO][\w-]{23,25}\.[\w-]{6}\."
+    r"|(?i:xox[abopsr]-\d|https://hooks\.slack\.com/services/T))"
+)
+_NO_NAME = r"[\s{}'\"]|://"
+_BEFORE_VALUE = r"(?m)(?<![\w.-])-{0,2}([\w.-]{2,128})(?=['\"\]\\]{0,16}\s{0,8}[:=：＝]|['\"]?\s|\s{0,8}$)"
+_LINE_END = r"\\[nrt]"  # as repr writes it, whose letter is none of a name's
+_OF_VALUES = r"(?i)(?:^|[._-])(?:key|ak|sk)$"
+_NAMED = r"([A-Za-z][\w-]{0,63}):\s+(?![|>])\S"  # X-Api-Key: ..., a header of another name
+_PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
+_NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
+_SHELL_VALUE = r"""('[^']*'(?:(?:\\'|"'")'[^']*')*|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
+_IN_COMMAND = (
+    rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
+    rf"(?<![\w.-])(--?[A-Za-z][\w.-]{{0,63}})(\s{{1,8}}){_SHELL_VALUE}",
+)
+
+
+def argv(words: Iterable[str]) -> tuple[str, ...]:
+    """A command without tokens, and with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
+    result: list[str] = []
+    option = before = ""  # option: the one whose value may come next
+    for word in in_words(words):
+        if option and not _looks_like_option(word) and is_value_secret(option, word):
+            result.append(HIDDEN)
+            option = option if re.search(r"[^s]s$", option) else ""  # --api-keys takes several
+            continue
+        if " " in word and re.fullmatch(r"-[a-z]{0,7}c", before):  # bash -c, sh -ec
+            result.append(_command(word))
+            option, before = "", word
+            continue
+        name, equals, value = word.partition("=")
+        named = (word.startswith("-") or bool(equals)) and not re.search(_NO_NAME, name)
+        if named and equals:
+            result.append(f"{name}={HIDDEN if is_value_secret(name, value) else _inside(value)}")
+        else:
+            result.append(_inside(word))
+        # sshpass takes the password by -p, which is a port or a path elsewhere.
+        option = "" if equals or not named else "password" if word == "-p" and before.endswith("sshpass") else name
+        before = word
+    return tuple(map(tokens, result))
+
+
+def text(value: str) -> str:
+    """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
+    value = headers(value)
+    words = _words(value) or value.split(" ")  # where a quote is open, whatever it holds
+    hidden = argv(words)
+    return value if hidden == tuple(words) else " ".join(hidden)
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if is_value_secret(name, value) else tokens(_inside(value)) for name, value in env.items()}
+
+
+def tokens(text: str) -> str:
+    """Text with what is a token by its own form hidden."""
+    if not re.search(_MAY_BE_TOKEN, text):
+        return text
+    from ranklaunch.redact.patterns import TOKENS  # few plans need them
+
+    return TOKENS.sub(HIDDEN, text)
+
+
+def _command(text: str) -> str:
+    """What a shell is given to run, with the values of secret options and variables hidden."""
+    for pattern in _IN_COMMAND:
+        text = re.sub(pattern, _assigned, text)
+    return _as_lines(programs(headers(url(text))))
+
+
+def _assigned(found: re.Match[str]) -> str:
+    name, between, value = found.groups()
+    return f"{name}{between}{hidden_as(value)}" if is_value_secret(name, value.strip("'\"")) else found[0]
+
+
+def _looks_like_option(word: str) -> bool:
+    return word.startswith("--") or (word.startswith("-") and len(word) == 2)
+
+
+def _words(value: str) -> list[str]:
+    """As shlex.split, which takes a time that grows with the square of a word's length; nothing where it raises ValueError."""
+    if _NO_WORDS.isdisjoint(value):
+        return [value] if value else []
+    words: list[str] = []
+    word: list[str] | None = None
+    for blank, single, double, escaped, plain, odd in re.findall(_PIECE, value, re.DOTALL):
+        if odd:
+            return []
+        if blank:
+            words += [] if word is None else ["".join(word)]
+            word = None
+        else:
+            word = [] if word is None else word
+            word.append(single or re.sub(r'\\(["\\])', r"\1", double) or escaped or plain)
+    return words if word is None else [*words, "".join(word)]
+
+
+def _inside(value: str) -> str:
+    """A value with what it holds hidden: members of JSON and NAME=value that are called like secrets, what URLs and headers hold."""
+    members = _json(value)
+    if members is not None:
+        return members
+    return "\n".join(map(_of_line, _as_lines(value).split("\n")))
+
+
+def _json(value: str) -> str | None:
+    if not value.startswith(("{", "[")):
+        return None
+    import json  # most environments have none
+
+    try:
+        found = json.loads(value)
+        hidden = _members(found)
+    except (ValueError, RecursionError):
+        return None
+    return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+
+
+def _of_line(value: str) -> str:
+    named = re.match(_NAMED, value) if ": " in value else None
+    if named and is_secret(named[1]) and "authorization" not in named[1].lower():
+        return f"{named[1]}: {HIDDEN}"
+    return headers(url(loose(pairs(programs(value)))))
+
+
+def _as_lines(value: str) -> str:
+    """A value that has names and values in it, as commands, TOML and YAML do, without the secrets that are told in the ways of lines."""
+    if not any(map(_may_be_secret, re.findall(_BEFORE_VALUE, re.sub(_LINE_END, " ", value)))):
+        return value
+    from ranklaunch.redact import lines  # few plans need it
+
+    return "\n".join(lines.shown(value.split("\n")))
+
+
+def _may_be_secret(name: str) -> bool:
+    """Whether a look at its value is worth the while, which few plans need."""
+    return bool(re.search(_OF_VALUES, name)) or is_secret(name)
+
+
+def _members(found: Any) -> Any:
+    if isinstance(found, dict):
+        beside = next((found[name] for name in ("name", "key") if isinstance(found.get(name), str)), "")
+        return {name: _of_member(beside if name == "value" and beside else name, each) for name, each in found.items()}
+    if isinstance(found, list):
+        texts = all(isinstance(each, str) for each in found)
+        return list(argv(found)) if texts else [_members(each) for each in found]
+    return _inside(found) if isinstance(found, str) else found
+
+
+def _of_member(name: str, value: Any) -> Any:
+    """Below the name of a secret, all text is one: {"token": {"value": "x"}}."""
+    return _texts_hidden(value) if is_secret(name) else _members(value)
+
+
+def _texts_hidden(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: _texts_hidden(each) for name, each in found.items()}
+    if isinstance(found, list):
+        return [_texts_hidden(each) for each in found]
+    return HIDDEN if isinstance(found, str) else found

@@ -1,0 +1,110 @@
+"""What a node knows of a round that has ended, for whoever decides whether another follows."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ranklaunch.errors import RanklaunchError
+from ranklaunch.hangs.steps import Steps
+from ranklaunch.plan.model import Plan
+from ranklaunch.restarts import progress
+from ranklaunch.supervise.judge import Ending, placed, stopped_by
+from ranklaunch.system import disk
+from ranklaunch.system.bounded import within
+from ranklaunch.verdict import blame
+
+TAIL = 64 * 1024  # bytes of a rank's log, at its end
+MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak
+MOST_MARKS = 10_000
+
+
+def state(
+    plan: Plan, kept: Sequence[str], launched_at: float | None, now: float, *, finished: bool, failure: RanklaunchError | None = None
+) -> Mapping[str, Any]:
+    """As JSON has it. kept: files that the user has ranks write. launched_at and now: monotonic seconds, the first None where no rank was
+    started. finished: a rank has ended with 0 by itself. failure: why this round cannot begin here, and no other one."""
+    if launched_at is None:
+        return {"launched": False, "unable": bool(failure)}
+    place = highest([*logs(plan), *kept])
+    today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
+    looked, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
+    return {
+        "launched": True,
+        "seconds": round(seconds, 3),
+        "finished": finished,
+        "place": list(place) if place else None,
+        "marks": looked,
+        "mark": mark,
+        "since_mark_s": round(max(0.0, today - at), 3) if at else None,
+    }
+
+
+def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapping[str, Any]:
+    """What a node says beside that. request: the signal of the first stop request, and when that came: after the failure, or before a
+    launcher had told of it."""
+    found: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
+    if ending.hung and plan.watch.hang == "stop":
+        found["hung"] = True
+    if request and (request[1] >= ending.at or ending.outcome == "stopped"):
+        found["stop"] = [128 + request[0], placed(plan, stopped_by(request[0]))]
+    return found
+
+
+def logs(plan: Plan) -> list[str]:
+    """Of this node's ranks, some of many."""
+    paths = [process.log for process in plan.processes if process.rank is not None]
+    paths += [log.log for log in (plan.outputs.logs if plan.outputs else ()) if log.rank is not None]
+    paths = paths or [process.log for process in plan.processes]
+    half = MOST_LOGS // 2
+    return paths if len(paths) <= MOST_LOGS else [*paths[:half], *paths[-half:]]
+
+
+def highest(paths: Iterable[str]) -> tuple[int, int] | None:
+    """The highest step in the ends of these logs, behind its epoch. Ranks whose lines say more are believed, and no others."""
+    found = []
+    for path in paths:
+        steps = Steps()
+        steps.feed(disk.end_of(path, TAIL) + b"\n", 0.0)
+        found += [steps.last] if steps.last else []
+    surest = min((step.weight for step in found), default=0)
+    return max(((step.place.epoch, step.place.step) for step in found if step.weight == surest), default=None)
+
+
+def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
+    """Whether there are any that can be read; the highest of those that are newer, and when it was made. They may lie on a mount that does
+    not answer, for which nobody waits."""
+    told = within(lambda: json.dumps(_marks(patterns)).encode())
+    found = [(number, at) for number, at in json.loads(told or b"[]")]
+    newest = max((each for each in found if each[1] >= since), default=(None, None))
+    return bool(found), *newest
+
+
+def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
+    return [(number, at) for path in _paths(patterns) if (number := _number(path)) is not None and (at := _made(path)) is not None]
+
+
+def _paths(patterns: Sequence[str]) -> list[str]:
+    found = (path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS])
+    return [path for path in found if not progress.is_unfinished(path)]
+
+
+def _number(path: str) -> int | None:
+    number = progress.of_name(path)
+    if number is not None or os.path.isdir(path):
+        return number
+    try:
+        return progress.of_text(disk.read(disk.given(path), progress.MOST_BYTES).decode(errors="replace"))
+    except (OSError, disk.NotRegularError):
+        return None
+
+
+def _made(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None

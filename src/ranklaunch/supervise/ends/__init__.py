@@ -1,1 +1,0 @@
-"""From the processes of an attempt to the values of ends.json."""

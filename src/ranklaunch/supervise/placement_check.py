@@ -1,0 +1,186 @@
+"""The companion of an attempt that compares the ranks that launchers started with the plan: ranks that work alone on one of several nodes,
+two of one place, ranks that start ranks of their own. docs/supervision.md has the rows.
+
+It looks until ranks of the plan's world were seen or a step was printed. From then on nothing ends the job but ranks that are alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ranklaunch import errors
+from ranklaunch.adapters.launchers.shared import place_conflicts
+from ranklaunch.adapters.launchers.shared.place_conflicts import Place as OfNode
+from ranklaunch.adapters.launchers.shared.starters import Starters
+from ranklaunch.env.trust import ALLOW
+from ranklaunch.errors import ConfigError
+from ranklaunch.hangs.step_reader import step_reader
+from ranklaunch.placement import rules
+from ranklaunch.placement.model import Key, Launcher
+from ranklaunch.placement.rules import Alone, Place
+from ranklaunch.placement.success import Node
+from ranklaunch.plan.model import PROGRAM
+from ranklaunch.processes.advice import Advice
+from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
+from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.plugins import Attended, Companion
+from ranklaunch.system import tree
+from ranklaunch.verdict import folders
+
+PLACES = "places"  # what nodes tell node 0
+SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
+NO_RANK_S = 5.0  # that a launcher may take to start a rank, before its words are compared
+DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+
+
+class Placing(Companion):
+    def __init__(self, attended: Attended) -> None:
+        self._of = attended
+        plan = attended.plan()
+        self._placed = Placed(folders.records(attended.record.folder, plan.job.node_index), plan)
+        self._job = job_of(plan)
+        self._advice = Advice(plan, attended.env)
+        self._is_program = plan.runs == PROGRAM
+        self._looks = 0
+        self._is_whole = self._has_stepped = False
+        self._alone: Alone | None = None
+        self._alone_at = 0.0
+        self._counts: dict[int, int] = {}  # of steps, by rank
+        self._told: Sequence[Place] = ()
+        self._places: dict[int, Sequence[Place]] = {}
+        if self._is_program and self._job.nodes > 1:
+            attended.nodes.hear(PLACES, self._on_places, at_node_0=True)
+        self._look()
+
+    # Looks
+
+    def _look(self) -> None:
+        if self._of.ending() or self._is_done:
+            return
+        self._looks += 1
+        self._has_stepped = self._steps_of_ranks() or self._has_stepped
+        self._placed.look(0.05)
+        node, living = self._placed.node([*self._of.ended, *self._of.running.values()]), self._placed.living()
+        self._is_whole = self._is_whole or rules.is_whole(node, self._job)
+        problem = self._problem(node, living)
+        if problem:
+            self._of.fail(Ending("failed", ConfigError.exit_code, problem))
+        else:
+            self._of.loop.after(SOON_S if self._looks < SOON else LATER_S, self._look)
+
+    @property
+    def _is_done(self) -> bool:
+        """Nothing that is looked for can come any more."""
+        if self._is_program:
+            return self._is_whole or (self._has_stepped and self._job.nodes == 1)
+        return self._has_stepped or self._looks > 2 * SOON
+
+    def _problem(self, node: Node, living: Collection[Key]) -> str:
+        if not self._is_program:
+            return "" if self._has_stepped else self._twice(node, living)
+        if not self._has_stepped:
+            same = rules.place_twice(node, living)
+            if same:
+                one, other = same
+                return self._same_place(f"processes {one.process[0]} and {other.process[0]}", one.rank, one.world, one.master, one.port)
+        if self._job.nodes == 1:
+            return ""
+        self._tell(rules.places(node, living, self._job))
+        return self._of_alone(node, living) or self._waits(node, living)
+
+    # Alone
+
+    def _of_alone(self, node: Node, living: Collection[Key]) -> str:
+        """Say it once; return why the job ends, "" if it goes on."""
+        found = rules.alone(node, self._job)
+        if self._is_whole or not found or self._of.plan().trust.each_node_alone:
+            return ""
+        now = self._of.loop.clock()
+        if not self._alone or self._alone.process != found.process:
+            self._alone, self._alone_at, self._has_stepped = found, now, False
+            self._of.say(f"warning: {self._advice.alone(found)}")
+            return ""
+        lives = any(head in living for head in found.heads)
+        lasts = lives and now - self._alone_at > self._of.plan().trust.alone_s
+        is_last = len(self._advice.starts) < 2  # else the main one may be behind it
+        return self._advice.alone(found) if (self._has_stepped or lasts) and is_last else ""
+
+    # Launchers without ranks
+
+    def _waits(self, node: Node, living: Collection[Key]) -> str:
+        """Return the contradiction in a launcher's words because of which none of its ranks will start; "" for none."""
+        if any(node.is_placed(head) and head.rank is not None for head in node.heads):
+            return ""
+        for launcher in node.by_program:
+            if launcher.process in living and _age(launcher.process) > NO_RANK_S:
+                wrong = self._wrong(launcher)
+                if wrong:
+                    return wrong
+        return ""
+
+    def _wrong(self, launcher: Launcher) -> str:
+        job = self._of.plan().job
+        env = variables_of(launcher.process[0])
+        found = Starters().of_words(tree.command(launcher.process[0])[:-1], env)
+        place = OfNode(len(job.nodes), job.node_index, job.master, host=os.uname().nodename)
+        why = place_conflicts.waits_for_nobody(found, place, env) if found else ""
+        if not found or not why:
+            return ""
+        return f"{len(job.nodes)} nodes, and the {launcher.name} on node {job.node_index} waits for nobody, {why}: write {found.instead}"
+
+    # Two of one place
+
+    def _same_place(self, who: str, rank: object, world: object, master: str, port: str) -> str:
+        where = f"rank {rank} of {world}, at {master}:{port}"
+        return f"{who} have one place: {where}: each node's launcher needs its own --node_rank: {self._advice.instead()}"
+
+    def _tell(self, found: Sequence[Place]) -> None:
+        if found != self._told:
+            self._told = found
+            self._of.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in found])
+
+    def _on_places(self, node: int, body: Any) -> None:
+        """On node 0: hear of the places of another node's ranks."""
+        self._places[node] = [Place(int(row[0]), str(row[1]), str(row[2]), int(row[3]), int(row[4])) for row in body[: rules.MOST_PLACES]]
+        for other, found in self._places.items():
+            same = rules.common(found, self._places[node]) if other != node else None
+            if same and not self._has_stepped and not self._of.ending():
+                ranks = errors.numbered(range(same.first, same.last + 1), "rank")
+                text = self._same_place(
+                    f"{ranks} of nodes {min(other, node)} and {max(other, node)}", same.first, same.world, same.master, same.port
+                )
+                self._of.fail(Ending("failed", ConfigError.exit_code, text))
+                return
+
+    # Twice
+
+    def _twice(self, node: Node, living: Collection[Key]) -> str:
+        trust = self._of.plan().trust
+        visible = {head.process: _devices(head.process) for head in node.heads if head.within and head.process in living}
+        on_cpu = self._of.plan().job.accelerator == "cpu"
+        found = None if trust.nested == ALLOW else rules.twice(node, living, self._job, {} if on_cpu else visible)
+        return self._advice.twice(found) if found else ""
+
+    # What ranks write, and words
+
+    def _steps_of_ranks(self) -> bool:
+        """Return True if a rank has printed a step since the last look."""
+        before, self._counts = self._counts, {}
+        for rank, output in self._of.outputs().items():
+            reader = step_reader(output)
+            reader.look()
+            self._counts[rank] = reader.steps.count
+        return any(count > before.get(rank, 0) for rank, count in self._counts.items())
+
+
+def _age(process: Key) -> float:
+    """Return the seconds since a process started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process[1] / os.sysconf("SC_CLK_TCK")
+
+
+def _devices(process: Key) -> str:
+    env: Mapping[str, str] = variables_of(process[0])
+    return " ".join(env.get(name, "") for name in DEVICES)
