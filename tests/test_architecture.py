@@ -29,11 +29,7 @@ WITH_EFFECTS = (
     *(f"hangs/{name}.py" for name in _OF_HANGS),
     *(f"logs/{name}.py" for name in ("merging", "reading", "search")),
     *(f"muster/{name}.py" for name in ("dialler", "door", "driver", "nodes")),
-<<<<<<< HEAD
     *(f"notify/{name}.py" for name in ("hook", "metrics", "notifications")),
-=======
-    *(f"notify/{name}.py" for name in ("hook", "metrics_file", "notifications")),
->>>>>>> tune
     "report/reading.py", "tune/experiments",
     "restarts/cleaning.py", "restarts/decision.py", "restarts/round_facts.py",
 )  # fmt: skip
@@ -143,7 +139,6 @@ def only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in facts(path).imports}
 
 
-<<<<<<< HEAD
 # The rooms, each with the rooms that its modules may import, are a table in docs/architecture.md. The root and redact are for all rooms.
 PAGE = (helpers.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
@@ -156,97 +151,6 @@ def rows(heading: str) -> dict[str, str]:
 
 MAY_KNOW = {"": set[str](), **{name: set(re.findall(r"`([a-z_]+)`", cell)) for name, cell in rows("Who may import whom").items()}}
 ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}}  # beyond that
-=======
-# The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's, and so is
-# redact. docs/architecture.md has the same table, for people.
-MAY_KNOW: dict[str, set[str]] = {
-    "": set(),
-    "adapters": {"env", "plan", "ranktable", "render", "verdict"},
-    "api": {"catalogue", "cli", "plan", "render", "report", "specs"},
-    "catalogue": set(),
-    "cli": {
-        "adapters",
-        "control",
-        "env",
-        "evidence",
-        "hangs",
-        "muster",
-        "notify",
-        "plan",
-        "processes",
-        "ranktable",
-        "restarts",
-        "specs",
-        "supervise",
-        "system",
-        "verdict",
-    },
-    "control": {"adapters", "ends", "env", "evidence", "muster", "output", "plan", "processes", "supervise", "system", "verdict"},
-    "diagnose": {"ends", "system", "verdict"},
-    "ends": {"diagnose", "env", "output", "plan", "processes", "supervise", "system", "verdict"},
-    "entrypoints": {
-        "catalogue",
-        "cli",
-        "control",
-        "env",
-        "hangs",
-        "layout",
-        "logs",
-        "output",
-        "plan",
-        "processes",
-        "rank_wrapper",
-        "ranktable",
-        "render",
-        "report",
-        "specs",
-        "supervise",
-        "system",
-        "tune",
-        "verdict",
-    },
-    "env": {"hangs", "ranktable", "verdict"},
-    "evidence": {"catalogue", "ends", "hangs", "muster", "plan", "processes", "supervise", "system", "verdict"},
-    "hangs": {"ends", "output", "plan", "processes", "supervise", "system", "verdict"},
-    "layout": {"plan"},
-    "logs": {"system", "verdict"},
-    "muster": {"plan", "system", "verdict"},
-    "notify": {"control", "env", "supervise", "system", "verdict"},
-    "output": {"hangs", "plan", "supervise", "system", "verdict"},
-    "placement": {"ends"},
-    "plan": {"adapters", "catalogue", "env", "rank_wrapper", "render", "verdict"},
-    "processes": {"adapters", "ends", "env", "output", "placement", "plan", "supervise", "system", "verdict"},
-    "rank_wrapper": {"adapters", "env", "plan", "render"},
-    "ranktable": set(),
-    "render": set(),
-    "report": {"ends", "evidence", "hangs", "logs", "system", "verdict"},
-    "restarts": {"catalogue", "env", "hangs", "muster", "plan", "supervise", "system", "verdict"},
-    "schemas": {"ends", "env", "plan", "verdict"},
-    "specs": {"env", "render"},
-    "supervise": {
-        "adapters",
-        "catalogue",
-        "control",
-        "diagnose",
-        "ends",
-        "env",
-        "evidence",
-        "hangs",
-        "muster",
-        "output",
-        "placement",
-        "plan",
-        "processes",
-        "restarts",
-        "system",
-        "verdict",
-    },
-    "system": set(),
-    "tune": {"adapters", "cli", "env", "hangs", "muster", "plan", "processes", "supervise", "system", "verdict"},
-    "verdict": set(),
-}
-ONLY = {"__init__.py": {"api"}, "__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
->>>>>>> tune
 
 
 def room(name: str) -> str:

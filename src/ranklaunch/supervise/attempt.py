@@ -24,14 +24,8 @@ from ranklaunch.processes.children import Children
 from ranklaunch.processes.launchers import Launchers
 from ranklaunch.processes.record_folder import Recording
 from ranklaunch.processes.start import lift_limit
-<<<<<<< HEAD
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
-=======
-from ranklaunch.supervise import judge, teardown
-from ranklaunch.supervise.context import Start, Surroundings
-from ranklaunch.supervise.judge import Ending
->>>>>>> tune
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.plugins import Attended, Companions
 from ranklaunch.supervise.record import bequeath, now
