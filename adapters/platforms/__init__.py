@@ -166,5 +166,5 @@ def choose(reader: Reader) -> Platform:
         raise ConfigError(msg)
     if not name:
         name = detected(reader)
-        reader.ledger.note(PLATFORM.value, name, "environment")
+        reader.note(PLATFORM, name, "environment")
     return platforms[name]

@@ -15,14 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
+from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS
-from ranklaunch.showing import show
 
 # Names of PyTorch, MindSpore and TensorFlow, in this order.
 RANK = Variable(
@@ -70,7 +68,7 @@ SIGNS = Variable(
     "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
     "set by the Ascend Operator alone, since 6.0.RC3: any of them says that this is the platform", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     RANK, WORLD, LOCAL, LEADER, PORT, MS_ROLE, NPU_POD, AS_WORKER, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME,
 )  # fmt: skip
 
@@ -91,36 +89,37 @@ def facts(reader: Reader) -> Iterator[Fact]:
     rank, world, local, leader, _ = names = _framework(reader)
     pod = _POD.fullmatch(_own_name(reader))
     if pod:
-        yield JOB_NAME, Candidate(HOSTNAME.names[0], pod["job"])
-    elif reader.env.get(SIGNS.names[0], "").strip():
-        yield JOB_NAME, Candidate(SIGNS.names[0], reader.env[SIGNS.names[0]])
-    yield from ((SLOTS, each) for each in reader.candidates(local))
+        yield JOB_NAME, HOSTNAME.name, pod["job"]
+    elif reader.env.get(SIGNS.name, "").strip():
+        yield JOB_NAME, SIGNS.name, reader.env[SIGNS.name]
+    yield from copied(reader, SLOTS, local)
     if reader.get(leader):
-        yield FIRST, reader.candidates(leader)[0]
+        yield from copied(reader, FIRST, leader)
     _look_for_scheduler(reader, names)
     apart = _is_apart(reader)
     if reader.get(world) and reader.get(local):
-        yield NODES, _count(reader, world, local, apart)
+        yield _count(reader, world, local, apart)
     elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
-        yield NODES, Candidate("no variable of a framework", "1")
+        yield NODES, "no variable of a framework", "1"
     if apart and _is_scheduler(reader):
-        yield NODE_INDEX, Candidate(MS_ROLE.names[0], "0")
+        yield NODE_INDEX, MS_ROLE.name, "0"
     elif apart and reader.given(rank):
-        yield NODE_INDEX, Candidate(f"{rank.names[0]} + 1", str(reader.get(rank) + 1))
+        yield NODE_INDEX, f"{rank.name} + 1", reader.get(rank) + 1
     else:
-        yield from ((NODE_INDEX, each) for each in reader.candidates(rank))
+        yield from copied(reader, NODE_INDEX, rank)
 
 
 def finished(reader: Reader, job: Job) -> Job:
     """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
     host, pod = reader.get(HOST_IP), reader.get(POD_IP)
     job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         return job
     names = _framework(reader)
-    reader.offer(PORT.value, *reader.candidates(names[4]))
+    for each in reader.candidates(names[4]):
+        reader.offer(PORT, each.source, each.value)
     if _is_apart(reader):
-        reader.offer(METHOD.value, Candidate("Scheduler without NPUs", "msrun"))
+        reader.offer(METHOD, "Scheduler without NPUs", "msrun")
         job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
     if reader.by_user(MASTER_ADDR):
         return job
@@ -136,7 +135,7 @@ def _framework(reader: Reader) -> Names:
 
 def _set(reader: Reader, names: Names) -> int:
     """Return the number of these that the environment has."""
-    return sum(bool(reader.env.get(each.names[0], "").strip()) for each in names)
+    return sum(bool(reader.env.get(each.name, "").strip()) for each in names)
 
 
 def _own_name(reader: Reader) -> str:
@@ -145,13 +144,13 @@ def _own_name(reader: Reader) -> str:
     return "" if on_host else kubernetes.own_name(reader)
 
 
-def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Candidate:
+def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Fact:
     """Return the number of nodes: the job's processes by this node's. apart: the operator has left the Scheduler out."""
     processes, here = reader.get(world), reader.get(local)
     if processes % here and not reader.given(NODES):
         told = f"{reader.told(world)} is no multiple of {reader.told(local)}"
         reader.problem(f"{told}: expected the same number of devices on every node")
-    return Candidate(f"{world.names[0]} / {local.names[0]}{' + 1' if apart else ''}", str(max(1, processes // here) + apart))
+    return NODES, f"{world.name} / {local.name}{' + 1' if apart else ''}", max(1, processes // here) + apart
 
 
 # A Scheduler without NPUs
@@ -162,9 +161,9 @@ def _look_for_scheduler(reader: Reader, names: Names) -> None:
     if names != MINDSPORE:
         return
     if not reader.get(NPU_POD):
-        reader.offer(AS_WORKER.value, Candidate(NPU_POD.names[0], show(False)))
+        reader.offer(AS_WORKER, NPU_POD.name, False)
     elif kubernetes.seen(reader, MS_ROLE) == "MS_WORKER" and kubernetes.seen(reader, names[0]) == _number_of_worker(reader):
-        reader.offer(AS_WORKER.value, Candidate(names[0].names[0], show(False)))
+        reader.offer(AS_WORKER, names[0].name, False)
     if _is_scheduler(reader) and reader.given(NPU_POD) and reader.get(AS_WORKER) != reader.get(NPU_POD):
         reader.problem(f"{reader.told(AS_WORKER)} contradicts {reader.told(NPU_POD)}: unset it")
 

@@ -9,7 +9,6 @@ from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 
@@ -28,14 +27,14 @@ def facts(reader: Reader) -> Iterator[Fact]:
     index, main = reader.get(INDEX), reader.get(MAIN)
     own = 0 if index == main else index + 1 if index < main else index
     if reader.given(INDEX):
-        yield NODE_INDEX, Candidate(INDEX.names[0] if own == index else f"{INDEX.names[0]} from the main node", str(own))
+        yield NODE_INDEX, INDEX.name if own == index else f"{INDEX.name} from the main node", own
     if (not own or not reader.given(INDEX)) and _ADDRESS not in reader.env and not reader.given(HOSTS):
-        yield FIRST, Candidate("this node's own address", self_index.address(reader) or "localhost")
+        yield FIRST, "this node's own address", self_index.address(reader) or "localhost"
 
 
 def finished(reader: Reader, job: Job) -> Job:
     """Have the main node hand its address over: no variable there has it."""
     is_main = reader.given(INDEX) and reader.get(INDEX) == reader.get(MAIN)
-    if len(job.nodes) == 1 or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
+    if not job.has_peers or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
         return job
     return replace(job, own_address=self_index.address(reader))

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base, batch, row_platform
-from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import NODE_INDEX, NODES
 
@@ -52,7 +51,7 @@ MPI_RANK = Variable(
 INSTANCES = Variable(
     "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
+VARIABLES = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
@@ -64,14 +63,14 @@ def facts(reader: Reader) -> Iterator[Fact]:
             if not reader.by_user(variable):
                 reader.settle(variable.value, reader.candidates(source)[0])
         return
-    yield from of_hosts(HOSTS.names[0], [each.host for each in reader.get(HOSTS)])
+    yield from of_hosts(HOSTS.name, [each.host for each in reader.get(HOSTS)])
     hosts, rank = reader.get(CONFIG) or ((), "")
-    yield from of_hosts(CONFIG.names[0], hosts)
-    yield from ((NODE_INDEX, each) for each in reader.candidates(OWN_INDEX))
+    yield from of_hosts(CONFIG.name, hosts)
+    yield from copied(reader, NODE_INDEX, OWN_INDEX)
     if reader.env.get(rank, "").strip():
-        yield NODE_INDEX, Candidate(rank, reader.env[rank])
+        yield NODE_INDEX, rank, reader.env[rank]
     if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":
-        yield from ((NODE_INDEX, each) for each in reader.candidates(MPI_RANK))
+        yield from copied(reader, NODE_INDEX, MPI_RANK)
 
 
 def finished(reader: Reader, job: Job) -> Job:

@@ -21,7 +21,7 @@ TASK_HERE = Variable(
 )  # fmt: skip
 RANK = settings.NODE_INDEX.also("FLUX_TASK_RANK")
 
-VARIABLES: tuple[Variable[object], ...] = (JOB_ID, TASKS, TASK_HERE)
+VARIABLES = (JOB_ID, TASKS, TASK_HERE)
 
 
 def job_id(reader: Reader) -> str:
@@ -30,7 +30,7 @@ def job_id(reader: Reader) -> str:
 
 
 def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    script = "" if reader.env.get(JOB_ID.names[0], "").strip() else f"no {RANK.names[-1]} of flux run"
+    script = "" if reader.env.get(JOB_ID.name, "").strip() else f"no {RANK.names[-1]} of flux run"
     command = f"flux run -N {nodes} -n {nodes} ranklaunch run ..."
     counts = batch.even(reader.get(TASKS), nodes)
     return batch.Tasks(counts, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, script=script, command=command)

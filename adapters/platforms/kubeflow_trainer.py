@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import NODES, SLOTS, devices
 from ranklaunch.errors import number
@@ -25,7 +24,7 @@ COUNTS = Variable(
     "trainer_counts", ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"), parse.text, "", "number of nodes, N or N:N; ranks of a node, or "
     "a word for its devices; beside N:N the number of all ranks, which must agree", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (COUNTS, MASTER_PORT, HOSTNAME)
+VARIABLES = (COUNTS, MASTER_PORT, HOSTNAME)
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 # Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
@@ -48,15 +47,15 @@ def facts(reader: Reader) -> Iterator[Fact]:
     least, colon, most = env.get("PET_NNODES", "").partition(":")
     if colon and least != most and not reader.given(NODES):
         elastic = "an elastic job, whose number of nodes may change"
-        reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.names[0]} to the number of its pods")
+        reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.name} to the number of its pods")
     elif least:
-        yield NODES, Candidate("PET_NNODES", least)
+        yield NODES, "PET_NNODES", least
     nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
     if nodes > 1:
-        yield from ((MASTER_PORT, port) for port in reader.candidates(MASTER_PORT))
+        yield from copied(reader, MASTER_PORT, MASTER_PORT)
     slots = env.get("PET_NPROC_PER_NODE", "")
     if slots.lower() not in ("", "auto", "gpu", "cpu"):
-        yield SLOTS, Candidate("PET_NPROC_PER_NODE", slots)
+        yield SLOTS, "PET_NPROC_PER_NODE", slots
         _warn_of_processors(reader, slots)
     if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
         _refuse_other_count(reader, nodes, number(env.get("WORLD_SIZE", "")) or 0, number(slots) or 1)
@@ -83,4 +82,4 @@ def _refuse_other_count(reader: Reader, nodes: int, ranks: int, slots: int) -> N
     """Refuse N:N of an elastic job without limits of its own: the operator counts the workers, and not the master that is a node too."""
     if ranks and ranks // slots != nodes:
         by_ranks = f"by WORLD_SIZE={ranks} the job has {ranks // slots} pods"
-        reader.problem(f"PET_NNODES has {nodes} nodes, but {by_ranks}: set {NODES.names[0]} to their number")
+        reader.problem(f"PET_NNODES has {nodes} nodes, but {by_ranks}: set {NODES.name} to their number")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES
 
@@ -25,7 +24,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
         return
     count = reader.get(NODES.also("LWS_GROUP_SIZE"))
     workers = (f"{leader['pod']}-{number}{leader['rest']}" for number in range(1, count))
-    yield HOSTS, Candidate(_ADDRESS, ",".join((leader[0], *workers)))
+    yield HOSTS, _ADDRESS, [leader[0], *workers]
     own = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
     if own:
-        yield NODE_INDEX, Candidate("the number in HOSTNAME", own[1] or "0")
+        yield NODE_INDEX, "the number in HOSTNAME", own[1] or "0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.env import tasks
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import (
     HOSTS,
     JOB_NAME,
@@ -22,7 +22,7 @@ from ranklaunch.verdict import folders
 
 NAME = "local"
 
-VARIABLES: tuple[Variable[object], ...] = (base.HOSTFILE, *unrecognised.VARIABLES)
+VARIABLES = (base.HOSTFILE, *unrecognised.VARIABLES)
 
 program = base.no_program
 failure_file = base.no_failure_file

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import batch
-from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
@@ -48,7 +48,7 @@ JSM_TASK_HERE = Variable(
 )  # fmt: skip
 RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
 
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
 )  # fmt: skip
 
@@ -62,14 +62,14 @@ def facts(reader: Reader) -> Iterator[Fact]:
         source, hosts = _listed(reader)
         yield from of_hosts(source, hosts)
     here = list(batch.own_index(reader, hosts))
-    yield from here or ((NODE_INDEX, task) for task in reader.candidates(JSM_TASK))
+    yield from here or copied(reader, NODE_INDEX, JSM_TASK)
 
 
 def finished(reader: Reader, job: Job) -> Job:
     """Count a start before this one of which the log folder has nothing."""
     if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
         return job
-    reader.ledger.note(ATTEMPT.value, "2", RESTARTED.names[0])
+    reader.note(ATTEMPT, "2", RESTARTED.name)
     return replace(job, attempt=2)
 
 
@@ -88,7 +88,7 @@ def tasks(reader: Reader, nodes: int) -> batch.Tasks:
         command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
         found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
     started = reader.given(TASK) or reader.given(JSM_TASKS)
-    return found._replace(script="" if started else f"neither {TASK.names[0]} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
+    return found._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
 
 
 def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
@@ -96,7 +96,7 @@ def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
 
     On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
     """
-    listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
+    listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.name
     if not listed and reader.given(HOST_FILE):
         listed, source = batch.listed(reader, reader.get(HOST_FILE)), reader.source(HOST_FILE)
     first, *others = listed or [""]
@@ -106,6 +106,6 @@ def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
         return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
     reader.problem(
         f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "
-        f"as the others: set {HOSTS.names[0]}"
+        f"as the others: set {HOSTS.name}"
     )
     return source, tuple(listed)

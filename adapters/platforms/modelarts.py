@@ -14,7 +14,6 @@ from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file,
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import LOG_DIR, make_job, spread
 from ranklaunch.env.tasks import Tasks
@@ -54,7 +53,7 @@ SIGNS = Variable(
     parse.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
     INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
 )  # fmt: skip
@@ -123,7 +122,7 @@ def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
     """Return the ps. Their number is the platform's to say, but for a list of the user's."""
-    count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.names[0] if reader.get(PS_COUNT) else _counter(reader)
+    count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.name if reader.get(PS_COUNT) else _counter(reader)
     ps, source = reader.get(PS_HOSTS), reader.source(PS_HOSTS)
     if ps and reader.by_user(PS_HOSTS):
         return ps
@@ -137,21 +136,23 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int) -> int:
     """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
-    number = suffix(reader, INSTANCE) or (None if reader.given(NODE_INDEX) else suffix(reader, HOSTNAME))
-    if nodes > 1 and number and number.value != seen(reader, NODE_INDEX):
-        reader.offer(NODE_INDEX.value, Candidate(f"the number in {number.source}", number.value))
+    source, number = suffix(reader, INSTANCE)
+    if not number and not reader.given(NODE_INDEX):
+        source, number = suffix(reader, HOSTNAME)
+    if nodes > 1 and number not in ("", seen(reader, NODE_INDEX)):
+        reader.offer(NODE_INDEX, f"the number in {source}", number)
     return base.index(reader, nodes, NODE_INDEX)
 
 
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     """Return the hosts by VC_<TASK>_HOSTS, else by Volcano's host file (huge jobs have no variable), else as Volcano makes their names."""
-    variable = replace(HOSTS, names=(HOSTS.names[0], f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
+    variable = replace(HOSTS, names=(HOSTS.name, f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
     hosts, source = reader.get(variable), reader.source(variable)
     if not hosts:
         source = _HOST_FILE.format(task=task)
         hosts = host_file(reader, source, HOSTS)
     if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
-        reader.ledger.note(HOSTS.value, "localhost", "default")
+        reader.note(HOSTS, "localhost", "default")
         if hosts:
             reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
         return ("localhost",)
@@ -170,7 +171,7 @@ def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple
     job = reader.env.get("MA_VJ_NAME", "")
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))
     if job:
-        reader.offer(variable.value, Candidate("MA_VJ_NAME, MA_TASK_NAME", ",".join(hosts)))
+        reader.offer(variable, "MA_VJ_NAME, MA_TASK_NAME", hosts)
         reader.record(variable)
     else:
         reader.problem(f"{count} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
@@ -185,7 +186,7 @@ def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
     of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
     if of_pod and not reader.given(JOB_NAME):
-        reader.offer(JOB_NAME.value, Candidate(INSTANCE.names[0], of_pod))
+        reader.offer(JOB_NAME, INSTANCE.name, of_pod)
     return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or NAME
 
 
@@ -195,5 +196,5 @@ def attempt(reader: Reader) -> int:
         return reader.get(STARTS)
     number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
     if reader.given(STARTS) or reader.given(SCHEDULED):
-        reader.ledger.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
+        reader.note(STARTS, str(number), f"{STARTS.names[1]} + {SCHEDULED.name} - 1")
     return number

@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.adapters.platforms.shared import batch
-from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
-from ranklaunch.showing import clipped, show
+from ranklaunch.showing import clipped
 
 OF_FIRST_HOST = "/var/spool/pbs/aux"  # OpenPBS's own folder of node files, by id: tasks have no variable that says so
 
@@ -42,7 +41,7 @@ GPU_FILE = Variable(
 )  # fmt: skip
 VERSION = Variable("pbs_version", ("PBS_VERSION",), parse.text, "", "TORQUE-...: Torque, whose pbsdsh is another one", "platform")
 
-VARIABLES: tuple[Variable[object], ...] = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
+VARIABLES = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
 
 _GPU = re.compile(r"(\S+)-gpu[0-9]+")
 
@@ -53,9 +52,9 @@ def facts(reader: Reader) -> Iterator[Fact]:
     if not hosts:
         paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
         hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
-        yield from of_hosts(NODE_FILE.names[0], hosts)
+        yield from of_hosts(NODE_FILE.name, hosts)
     if "PALS_NODEID" not in reader.env:
-        yield from ((NODE_INDEX, number) for number in reader.candidates(NODE))
+        yield from copied(reader, NODE_INDEX, NODE)
     yield from batch.own_index(reader, hosts)
     yield from _gpus(reader, hosts)
 
@@ -68,7 +67,7 @@ def tasks(reader: Reader, nodes: int) -> batch.Tasks:
     """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
     script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
     if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
-        script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.names[0]}", on_all(reader)
+        script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.name}", on_all(reader)
     variables = (TASKS_HERE, TASK_HERE)
     return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
 
@@ -87,4 +86,4 @@ def _gpus(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     lines = batch.listed(reader, path) if path else {}
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])
     if counts and not {*hosts} - counts.keys():
-        yield LISTED_SLOTS, Candidate(GPU_FILE.names[0], show([counts[host] for host in hosts]))
+        yield LISTED_SLOTS, GPU_FILE.name, [counts[host] for host in hosts]

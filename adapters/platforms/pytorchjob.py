@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader
 
 
 def facts(reader: Reader) -> Iterator[Fact]:
     address, pod = reader.env.get("MASTER_ADDR", "").strip(), kubernetes.own_name(reader)
     if re.fullmatch(r"localhost|127\..*|::1", address) and "-master-" in pod:
-        yield FIRST, Candidate("HOSTNAME", f"{kubernetes.stem(pod)}-0")
+        yield FIRST, "HOSTNAME", f"{kubernetes.stem(pod)}-0"
     elif address:
-        yield FIRST, Candidate("MASTER_ADDR", address)
+        yield FIRST, "MASTER_ADDR", address

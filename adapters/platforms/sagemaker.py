@@ -17,10 +17,9 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
-from ranklaunch.files import absolute, join
+from ranklaunch.files import MOST_BYTES, join
 from ranklaunch.showing import clipped
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
@@ -45,7 +44,6 @@ _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
 _FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/intermediate")
 _CPUS = "/sys/devices/system/cpu"
-_MOST_BYTES = 16 * 1024 * 1024
 
 
 def detect(reader: Reader) -> bool:
@@ -67,17 +65,17 @@ def facts(reader: Reader) -> Iterator[Fact]:
     """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
     file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
     if resources:
-        reader.offer(HOSTS.value, Candidate(f"hosts of {file}", json.dumps(resources.get("hosts") or [])))
-        reader.offer(CURRENT_HOST.value, Candidate(f"current_host of {file}", str(resources.get("current_host", ""))))
+        reader.offer(HOSTS, f"hosts of {file}", json.dumps(resources.get("hosts") or []))
+        reader.offer(CURRENT_HOST, f"current_host of {file}", resources.get("current_host", ""))
     hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
     if not reader.by_user(HOSTS):
         hosts.sort()
-        yield HOSTS, Candidate(reader.source(SM_HOSTS), ",".join(hosts))
+        yield HOSTS, reader.source(SM_HOSTS), hosts
     if own in hosts:
-        yield NODE_INDEX, Candidate(reader.source(CURRENT_HOST), str(hosts.index(own)))
+        yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(own)
     elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
         wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
-        reader.problem(f"{wrong}; or set {NODE_INDEX.names[0]}")
+        reader.problem(f"{wrong}; or set {NODE_INDEX.name}")
     for name, value in _own_hyperparameters(reader).items():
         if not _fits(f"{name}{_argument(value)}"):
             reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
@@ -101,7 +99,7 @@ def finished(reader: Reader, job: Job) -> Job:
             "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
         )
     env = tuple(sorted(_environment(reader, job, name).items()))
-    python = absolute(job.python, reader.cwd) if name and "/" in job.python else job.python
+    python = reader.absolute(job.python) if name and "/" in job.python else job.python
     return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
 
 
@@ -200,7 +198,7 @@ def _text(value: Any) -> str:
 
 
 def _config_file(reader: Reader, name: str) -> str:
-    base = reader.env.get(BASE.names[0], "") or BASE.default
+    base = reader.env.get(BASE.name, "") or BASE.default
     return join(base, f"input/config/{name}.json")
 
 
@@ -208,7 +206,7 @@ def _object(reader: Reader, name: str) -> dict[str, Any]:
     """Return the object in a file, {} without the file."""
     path = _config_file(reader, name)
     try:
-        found = json.loads((reader.files.text(path, _MOST_BYTES) or "").strip() or "{}")
+        found = json.loads((reader.files.text(path, MOST_BYTES) or "").strip() or "{}")
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared import batch, hostlist
-from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse, settings
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES, SLOTS
-from ranklaunch.showing import clipped, show
+from ranklaunch.showing import clipped
 
 
 def _gpus(value: str) -> int:
@@ -74,14 +74,14 @@ COMPONENT_GPUS = Variable(
     "GPUs that were asked for on each node of a heterogeneous job's first component; each may have such a variable", "platform",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, SIZE, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, GPU_IDS, GPUS_PER_NODE, COMPONENTS,
     COMPONENT_NODES, COMPONENT_GPUS,
 )  # fmt: skip
 
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
-_NO_STEP = f"no {STEP_ID.names[0]} of srun"
+_NO_STEP = f"no {STEP_ID.name} of srun"
 
 
 def facts(reader: Reader) -> Iterator[Fact]:
@@ -94,7 +94,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
         hosts = _in_order(reader, listed)
         yield from of_hosts(reader.source(listed), hosts)
         yield from _own_index(reader, hosts)
-        yield from ((NODES, number) for number in reader.candidates(SIZE)[:1])
+        yield from islice(copied(reader, NODES, SIZE), 1)
     yield from _slots(reader, hosts)
 
 
@@ -119,10 +119,10 @@ def tasks(reader: Reader, nodes: int) -> batch.Tasks:
 def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     here = reader.get(NODE_NAME)
     if here in hosts:
-        yield NODE_INDEX, Candidate(f"place of {here} among the hosts", str(hosts.index(here)))
+        yield NODE_INDEX, f"place of {here} among the hosts", hosts.index(here)
     elif here and len(hosts) > 1 and not reader.by_user(NODE_INDEX):
         others = clipped(", ".join(hosts))
-        reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.names[0]}")
+        reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
 
 
 # Heterogeneous jobs
@@ -144,7 +144,7 @@ def _components(reader: Reader) -> dict[str, int]:
 
 def _of_component(first: Variable[Any], number: int) -> Variable[Any]:
     """Return the variable of component 0 for another component."""
-    value, name = f"{first.value[:-1]}{number}", f"{first.names[0][:-1]}{number}"
+    value, name = f"{first.value[:-1]}{number}", f"{first.name[:-1]}{number}"
     return Variable(value, (name,), first.parse, first.default, first.meaning, "platform")
 
 
@@ -155,8 +155,8 @@ def _in_order(reader: Reader, listed: Variable[tuple[str, ...]]) -> tuple[str, .
     strange = sorted(here - whole.keys())
     if reader.given(COMPONENTS) and not components:
         reader.problem(
-            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.names[0]} and the others do not name the nodes: "
-            f"say what they are with {HOSTS.names[0]}, {NODE_INDEX.names[0]} and {SLOTS.names[0]}"
+            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.name} and the others do not name the nodes: "
+            f"say what they are with {HOSTS.name}, {NODE_INDEX.name} and {SLOTS.name}"
         )
     elif whole and strange:
         reader.problem(f"{reader.told(listed)} names {strange[0]}, which is no node of {reader.told(JOB_NODES)}: unset the other job's")
@@ -180,18 +180,18 @@ def _slots(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     gpus = [components.get(host, 0) for host in hosts]
     asked = next(filter(reader.given, (GPU_IDS, GPUS_PER_NODE)), None)
     if any(gpus):
-        yield LISTED_SLOTS, Candidate("the components' GPUs", show(gpus))
+        yield LISTED_SLOTS, "the components' GPUs", gpus
     elif asked and not reader.given(GPUS):
-        yield SLOTS, Candidate(reader.candidates(asked)[0].source, str(reader.get(asked)))
+        yield SLOTS, reader.candidates(asked)[0].source, reader.get(asked)
     elif not reader.given(GPUS):
-        yield SLOTS, _by_tasks(reader)
+        yield SLOTS, *_by_tasks(reader)
 
 
-def _by_tasks(reader: Reader) -> Candidate:
-    """Return the tasks that sbatch was asked for as slots, else none: nothing gives the job a GPU."""
+def _by_tasks(reader: Reader) -> tuple[str, object]:
+    """Return the tasks that sbatch was asked for as slots, else none: nothing gives the job a GPU. With the source."""
     tasks = () if reader.given(STEP_ID) else reader.get(TASKS)
     if tasks and reader.given(ASKED_TASKS):
-        return Candidate(reader.source(TASKS), show(tasks))
+        return reader.source(TASKS), tasks
     if max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
@@ -199,4 +199,4 @@ def _by_tasks(reader: Reader) -> Candidate:
             f"/dev has accelerators, but none of {', '.join((*GPUS.names[1:], *GPU_IDS.names, *GPUS_PER_NODE.names))} gives the job any; "
             "--slots says how many processes a node has"
         )
-    return Candidate("Slurm, which gives no device", "0")
+    return "Slurm, which gives no device", 0

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NODE_INDEX
 
@@ -30,4 +29,4 @@ def facts(reader: Reader) -> Iterator[Fact]:
     role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
     hosts = roles.get(role, {})
     yield from of_hosts(f"hosts of the tasks {role}", [hosts[replica] for replica in sorted(hosts)])
-    yield NODE_INDEX, Candidate(f"the replica's number in {HOSTNAME.names[0]}", pod["replica"])
+    yield NODE_INDEX, f"the replica's number in {HOSTNAME.name}", pod["replica"]

@@ -8,7 +8,6 @@ from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NODE_INDEX
 from ranklaunch.showing import clipped
@@ -30,7 +29,7 @@ def facts(reader: Reader) -> Iterator[Fact]:
         return
     yield from of_hosts(_CLUSTER, [*pools[0], *pools[1]])
     if kind in _POOLS and number < len(pools[_POOLS.index(kind)]):
-        yield NODE_INDEX, Candidate(_CLUSTER, str(number + (len(pools[0]) if kind == _POOLS[1] else 0)))
+        yield NODE_INDEX, _CLUSTER, number + (len(pools[0]) if kind == _POOLS[1] else 0)
     elif not reader.by_user(NODE_INDEX):
         reader.problem(
             f"{_CLUSTER}: task {kind} {number} is none of the replicas of {' and '.join(_POOLS)}, which are the nodes; other pools have "

@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
 from ranklaunch.env import parse, tasks
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
 from ranklaunch.env.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
@@ -61,9 +60,9 @@ def facts(reader: Reader) -> Iterator[Fact]:
     yield from _of_place(reader, nodes, mine)
     yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
     for port in _TF_PORT.findall(kubernetes.seen(reader, CONFIG))[:1]:
-        reader.offer("tensorflow_port", Candidate(CONFIG.names[0], port))
+        reader.offer(replace(PORT, value="tensorflow_port"), CONFIG.name, port)
     if not reader.by_user(NODE_INDEX):  # else these files may be another node's
-        yield POD_IP, Candidate("/etc/hosts", kubernetes.own_address(reader))
+        yield POD_IP, "/etc/hosts", kubernetes.own_address(reader)
 
 
 def job_facts(reader: Reader) -> dict[str, Any]:
@@ -78,13 +77,13 @@ def job_facts(reader: Reader) -> dict[str, Any]:
 
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
     hosts = [host for task in nodes for host in task.hosts]
-    yield HOSTS, Candidate(" and ".join(task.source for task in nodes), ",".join(hosts))
+    yield HOSTS, " and ".join(task.source for task in nodes), hosts
     if reader.given(RANK) and hosts[:1] == [kubernetes.seen(reader, LEADER)]:
-        yield from ((NODES, each) for each in reader.candidates(SIZE) if not reader.by_user(HOSTS))
-        yield from ((NODE_INDEX, each) for each in reader.candidates(RANK))
-        yield from ((PORT, each) for each in reader.candidates(PORT) if len(hosts) > 1)
+        yield from copied(reader, NODES, SIZE) if not reader.by_user(HOSTS) else ()
+        yield from copied(reader, NODE_INDEX, RANK)
+        yield from copied(reader, PORT, PORT) if len(hosts) > 1 else ()
     if len(nodes) > 1 and _method(reader) in BY_MPI and not reader.given(LAUNCHER_AS_WORKER):
-        remedy = f"{LAUNCHER_AS_WORKER.names[0]}=false on all pods leaves ranks to the other task"
+        remedy = f"{LAUNCHER_AS_WORKER.name}=false on all pods leaves ranks to the other task"
         reader.warn(f"task {nodes[0].name} has ranks of its own, rank 0 among them: {remedy}")
 
 
@@ -94,9 +93,9 @@ def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Itera
     if reader.given(INDEX):
         before = len(nodes[0].hosts) if nodes[1:] and nodes[0] != mine else 0
         index = before + reader.get(INDEX)
-        yield NODE_INDEX, Candidate(f"{reader.source(INDEX)}{f' + {before}' if before else ''}", str(index))
-    yield from ((NODE_INDEX, Candidate("place of HOSTNAME in the hosts", str(i))) for i, host in enumerate(hosts) if host[0] == pod)
-    yield from ((JOB_NAME, Candidate("hosts", host[1])) for host in hosts[:1] if host[1:])
+        yield NODE_INDEX, f"{reader.source(INDEX)}{f' + {before}' if before else ''}", index
+    yield from ((NODE_INDEX, "place of HOSTNAME in the hosts", i) for i, host in enumerate(hosts) if host[0] == pod)
+    yield from ((JOB_NAME, "hosts", host[1]) for host in hosts[:1] if host[1:])
 
 
 # Tasks
@@ -116,7 +115,7 @@ def _key(task: str) -> str:
 def _task(reader: Reader, key: str, name: str) -> Task:
     listed, path = replace(TASK_HOSTS, names=(f"VC_{key}_HOSTS",)), f"{_FOLDER}/{name}.host"
     if reader.given(listed):
-        return Task(name, reader.get(listed), listed.names[0])
+        return Task(name, reader.get(listed), listed.name)
     return Task(name, kubernetes.host_file(reader, path, listed), path)
 
 
@@ -127,23 +126,23 @@ def _method(reader: Reader) -> str:
 
 def _mine(reader: Reader, there: There) -> Task | None:
     """Return this pod's task: the user's word, else the first that tells."""
-    told = [Candidate(source, task.name) for source, task in _told(reader, there)]
-    reader.offer(TASK.value, *told[:1])
+    for source, task in [*_told(reader, there)][:1]:
+        reader.offer(TASK, source, task.name)
     if len(there) > 1 and not reader.given(TASK) and not reader.by_user(NODE_INDEX):
         names = ", ".join(task.name for task in there.values())
-        reader.problem(f"{kubernetes.told_name(reader)} is none of the hosts of tasks {names}: set {TASK.names[0]} to this pod's task")
+        reader.problem(f"{kubernetes.told_name(reader)} is none of the hosts of tasks {names}: set {TASK.name} to this pod's task")
     return there.get(_key(reader.get(TASK).strip()))
 
 
 def _told(reader: Reader, there: There) -> Iterator[tuple[str, Task]]:
     """Yield the task of this pod with the source of it: by its name, else by plugins, as on the host's network, else the only one."""
     pod = kubernetes.own_name(reader)
-    yield from ((HOSTNAME.names[0], task) for task in there.values() if pod in [host.partition(".")[0] for host in task.hosts])
+    yield from ((HOSTNAME.name, task) for task in there.values() if pod in [host.partition(".")[0] for host in task.hosts])
     led = _of_pytorch(reader, there, None)
     if led:
-        yield RANK.names[0], led[reader.get(RANK) >= len(led[0].hosts)]
+        yield RANK.name, led[reader.get(RANK) >= len(led[0].hosts)]
     try:
-        yield CONFIG.names[0], there[_key(json.loads(kubernetes.seen(reader, CONFIG))["task"]["type"])]
+        yield CONFIG.name, there[_key(json.loads(kubernetes.seen(reader, CONFIG))["task"]["type"])]
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     if len(there) == 1:
@@ -183,9 +182,9 @@ def _of_mpi(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     if len(there) == 2 and len(leaders) == 1:
         return sorted(there.values(), key=lambda task: task != leaders[0])
     if len(there) > 1 and mine and mine.name != WORKER:
-        names, remedy = ", ".join(task.name for task in there.values()), f"set {HOSTS.names[0]} to the hosts of both on all their pods"
+        names, remedy = ", ".join(task.name for task in there.values()), f"set {HOSTS.name} to the hosts of both on all their pods"
         reader.problem(
-            f"method mpirun, tasks {names}: which of them starts the ranks of which is not known: {remedy}, and {NODE_INDEX.names[0]}"
+            f"method mpirun, tasks {names}: which of them starts the ranks of which is not known: {remedy}, and {NODE_INDEX.name}"
         )
     return ()
 
@@ -206,4 +205,4 @@ def _has_ps(reader: Reader, there: There) -> bool:
 def _of_ps(there: There) -> Iterator[Fact]:
     for variable, key in ((WORKER_HOSTS, "WORKER"), (PS_HOSTS, "PS")):
         if key in there:
-            yield variable, Candidate(there[key].source, ",".join(there[key].hosts))
+            yield variable, there[key].source, there[key].hosts

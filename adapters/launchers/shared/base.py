@@ -6,60 +6,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.adapters.launchers.shared.launcher import (
-    PROOF_BEGUN,
-    SETTLE_S,
-    After,
-    FromNode0,
-    Launcher,
-    Need,
-    RanksFirst,
-    Signals,
-    Started,
-)
 from ranklaunch.env import parse
-from ranklaunch.env.job import SHELLS, Job, Node, Program, make_nodes
+from ranklaunch.env.job import SHELLS, Job, Node
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import (
     DEBUG,
     DEBUG_SWITCHES,
-    FEWER_RANKS,
     GRACE_S,
     HOSTS,
     LOG_TAG,
     MASTER_ADDR,
-    METHOD,
-    MUSTER,
     STARTERS_FILE,
     WAIT_S,
-    WHERE_IT_STANDS,
-    spread,
 )
-from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
+from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.fields import NOTHING
-from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
-from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.files import folder_of, join, which
+from ranklaunch.plan.model import PROGRAM, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
     from ranklaunch.adapters.launchers.shared.starters import Found, Starters
-
-
-# Names of other rooms that launchers need.
-__all__ = [
-    "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN",
-    "RENEWED", "SETTLE_S", "WAIT_S", "WHERE_IT_STANDS", "After", "ConfigError", "Failure", "File",
-    "Files", "FromNode0", "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
-    "RanksFirst", "Reader", "Signals", "Started", "Templates", "Variable", "Wait", "WaitError", "absolute", "counted",
-    "folder_of", "folders", "join", "make_nodes", "misleading", "nearest", "number", "own_program", "parse", "replace", "showing",
-    "spread", "text_of", "unreadable", "which",
-]  # fmt: skip
 
 
 def failed_with(
@@ -102,7 +75,7 @@ def starters(reader: Reader) -> Starters:
 
     path = reader.get(STARTERS_FILE)
     try:
-        own = known.read(reader.files, absolute(path, reader.cwd)) if path else ()
+        own = known.read(reader.files, reader.absolute(path)) if path else ()
     except (ValueError, RecursionError) as error:
         msg = f"{reader.quoted(STARTERS_FILE)}: {unreadable(error)}"
         raise ConfigError(msg) from None
@@ -127,6 +100,11 @@ def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
 def attempt_dir(job: Job) -> str:
     """Of the attempt's last start."""
     return folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart)
+
+
+def in_attempt(job: Job, name: str) -> str:
+    """Return the path of a file in the attempt's folder."""
+    return join(attempt_dir(job), name)
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
@@ -165,12 +143,12 @@ def limits(reader: Reader) -> Limits:
 
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
     """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
-    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if job.has_peers else ()
 
 
 def meeting_host(job: Job, reader: Reader) -> str:
     """Where ranks meet: at node 0. Those of one node meet within it, since nobody may know its name, itself included."""
-    return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else "127.0.0.1"
+    return job.master if job.has_peers or reader.by_user(MASTER_ADDR) else "127.0.0.1"
 
 
 def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
@@ -226,7 +204,7 @@ def launcher_process(
     return Process(
         name=name,
         argv=argv,
-        log=join(attempt_dir(job), f"{name}.log"),
+        log=in_attempt(job, f"{name}.log"),
         env={**common_env(job, reader), **communication.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
@@ -266,10 +244,10 @@ def rank_log(job: Job, rank: int) -> str:
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int, node: Node | None = None) -> str:
     """node: where it is not the job's own."""
     if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
-        reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
+        reader.note(LOG_TAG, "", f"option {LOG_TAG.option}")
         return ""
     others = (_known_by_tag(each, i, r) for each in ((job.node,) if node is None else job.nodes) for i, r in enumerate(each.ranks))
-    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], others, **_known_by_tag(node or job.node, local_rank, rank))
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.name, others, **_known_by_tag(node or job.node, local_rank, rank))
 
 
 def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
@@ -283,7 +261,7 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
     unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
     env.update({name: value for name, value in unless_set.items() if not reader.env.get(name)})
-    folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)
+    folder = folder_of(job.python) and reader.absolute(folder_of(job.python))
     search = reader.env.get("PATH", "")
     if folder and search.split(":")[0] != folder:
         env["PATH"] = f"{folder}:{search}" if search else folder
@@ -294,7 +272,7 @@ def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]
     """Return the arguments, by option, that the user has not given the program. The user's own stand."""
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {clipped(told[name])}")
     return {name: value for name, value in told.items() if name not in own}
 
 

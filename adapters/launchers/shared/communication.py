@@ -15,7 +15,7 @@ from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import BELOW, RECORDS_DIR
-from ranklaunch.files import absolute, join, rankside, text_of
+from ranklaunch.files import join, rankside
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.verdict import folders
 
@@ -51,7 +51,7 @@ RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
     PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR,
 )  # fmt: skip
@@ -69,7 +69,7 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
     def add(variable: Variable[object], value: str, why: str) -> None:
         if not reader.given(variable):
             env[variable.names[-1]] = value
-            reader.ledger.note(variable.value, value, why)
+            reader.note(variable, value, why)
 
     on_ascend = job.accelerator == "npu"
     if on_ascend:
@@ -78,11 +78,11 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
         add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
         add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
     name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
-    if on_ascend and not name and len(job.nodes) > 1:
-        route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
+    if on_ascend and not name and job.has_peers:
+        route = _DEFAULT_ROUTE.search(reader.text("/proc/net/route"))
         if route:
             name = route[1]
-            reader.ledger.note(INTERFACE.value, name, "default route")
+            reader.note(INTERFACE, name, "default route")
     # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
     if name:
         add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
@@ -111,7 +111,7 @@ def _setting(reader: Reader, variable: Variable[T]) -> T:
 
 
 def _run_dir(reader: Reader) -> str:
-    return absolute(_setting(reader, RUN_DIR), reader.cwd)
+    return reader.absolute(_setting(reader, RUN_DIR))
 
 
 def of_python(reader: Reader) -> tuple[Recorder, ...]:
@@ -143,5 +143,5 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
         Recorder(RECORDS_DIR, records_dir, "where these records go"),
     ]
     if not stacks:
-        found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
+        found.append(Recorder(STACKS.name, "off", f"{reader.told(STACKS)}: no handler for stacks"))
     return tuple(found)

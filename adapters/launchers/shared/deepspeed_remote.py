@@ -9,35 +9,24 @@ import re
 import shlex
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
-from ranklaunch.adapters.launchers.shared.base import (
-    MASTER_PORT,
-    PROOF_BEGUN,
-    Failure,
-    File,
-    Job,
-    Plan,
-    Process,
-    Program,
-    Reader,
-    Templates,
-    Variable,
-    attempt_dir,
-    failed_with,
-    join,
-    meeting_of_ranks,
-    own_program,
-    parse,
-    replace,
-    showing,
-    which,
-)
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, failed_with, in_attempt, meeting_of_ranks
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import options
+from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import RESTART_COUNT, RUN
+from ranklaunch.files import join, own_program, which
+from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.redact import redact
 from ranklaunch.redact.names import is_secret
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
+from ranklaunch.verdict.model import Failure
 
 ENDS = own_program("end_as_rank.py")
 
@@ -106,7 +95,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         process = _below_srun(replace(process, env={**process.env, **options.expanded(user, reader.env)}), job, reader)
     else:
         path = f"{private}:{path}"
-        forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
+        forwarded = File(in_attempt(job, "deepspeed_env"), _forwarded(job, reader, by, process, user))
         settings = from_node_0.open_mpi_settings(reader)
         process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
         files += [forwarded, _ssh_program(job, reader) if own.services else ssh.other_shell(job, reader)]
@@ -165,13 +154,11 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         given = (job.program.path, *job.program.args, job.folder or reader.cwd)
         harmed = [word for word in given if not _TYPED.fullmatch(word)]
         if harmed:
-            reader.problem(
-                f"{told}: {showing.clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh"
-            )
+            reader.problem(f"{told}: {clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
         return
     if not ssh.by_ssh(reader):
         shell = reader.told(ssh.REMOTE_SHELL)
-        reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.names[0]}={PDSH}")
+        reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.name}={PDSH}")
     if by in _EVEN and job.slots_differ:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):

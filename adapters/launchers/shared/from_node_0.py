@@ -6,7 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, misleading, showing
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.showing import clipped
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
@@ -44,7 +47,7 @@ def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
 def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
     """Of hosts that Open MPI 4 takes for none: it says so, and then waits for ever."""
     address = next((node.host for node in job.nodes if ":" in node.host), "")
-    if address and len(job.nodes) > 1:
+    if address and job.has_peers:
         reader.problem(
             f"{told}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
         )
@@ -55,7 +58,7 @@ def refuse_twice(job: Job, reader: Reader, told: str) -> None:
     times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
-        reader.problem(f"{told}: {showing.clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
+        reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
 
 
 def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:

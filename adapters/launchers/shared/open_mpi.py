@@ -6,10 +6,13 @@ from __future__ import annotations
 import math
 import re
 
-from ranklaunch.adapters.launchers.shared.base import Failure, Files, failed_with, folder_of, join, parse, text_of
+from ranklaunch.adapters.launchers.shared.base import failed_with
+from ranklaunch.adapters.launchers.shared.user_options import Parser
+from ranklaunch.env import parse
+from ranklaunch.files import Files, folder_of, join, text_of
+from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
-MOST_BYTES = 65536
 
 _EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
 # As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
@@ -48,14 +51,16 @@ _OPTIONS = {
 _FOLLOWING = {name: count for count, names in _OPTIONS.items() for name in names.split()}
 
 
-def spelled(name: str) -> str:
-    """Return -np for all that Open MPI takes for it."""
-    return "-np" if re.fullmatch("--?(np?|c)", name) else name
+class _Parser(Parser):
+    def spelled(self, name: str) -> str:
+        """Return the name with one dash, and -np for all that Open MPI takes for it."""
+        return re.sub("^-(np?|c)$", "-np", re.sub("^--", "-", name))
+
+    def following(self, name: str) -> int | None:
+        return _FOLLOWING.get(name.lstrip("-"))
 
 
-def following(name: str) -> int | None:
-    """Return how many words an option of mpirun takes, None for one that the tables lack."""
-    return _FOLLOWING.get(re.sub("^--?", "", name))
+OPTIONS = _Parser()
 
 
 # What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
@@ -66,10 +71,10 @@ REPORTS = rf"{_ENDED}|MPI_ABORT was invoked on rank|\*\*\* reported by process \
 def cpus(files: Files) -> int | None:
     """Return how many processors this container's processes may use at a time, by their mask and by the quota of the control group (version
     2 or 1); None where neither can be seen."""
-    allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status", MOST_BYTES), re.MULTILINE)
+    allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status"), re.MULTILINE)
     counts = [len(parse.cores(allowed[1]))] if allowed else []
-    words = text_of(files, "/sys/fs/cgroup/cpu.max", MOST_BYTES).split()
-    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us", MOST_BYTES).strip() for name in ("quota", "period")]
+    words = text_of(files, "/sys/fs/cgroup/cpu.max").split()
+    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
     if len(words) == 2 and all(word.isdecimal() for word in words):  # time in each period; else there is no limit
         counts.append(math.ceil(int(words[0]) / int(words[1])))
     return min(counts, default=None)
@@ -79,7 +84,7 @@ def excluded(files: Files, mpirun: str) -> list[str]:
     """Ways between ranks (btl) that the installation's own configuration excludes: who names some takes the place of that list."""
     prefix = folder_of(folder_of(mpirun))
     for folder in ("/etc/openmpi", "/etc", *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
-        found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG), MOST_BYTES), re.MULTILINE)
+        found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG)), re.MULTILINE)
         if found:
             return sorted(filter(None, found[-1].split(",")))
     return []

@@ -21,7 +21,6 @@ from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.redact import redact
 
-MOST_BYTES = 1024 * 1024  # of a script, or of a file of rows
 MOST_DEPTH = 3  # scripts that call each other
 _PROGRAM = re.compile(r"python[0-9.]*|.*\.(?:py|sh)")  # beside the names of the table
 _ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
@@ -51,7 +50,7 @@ class Starter:
         """Return True if the command starts ranks with these words behind its name, and these variables."""
         if rest and rest[0] in _ASKS:
             return False
-        given = {*user_options.options(rest), *(name for name, value in env.items() if value)}
+        given = {*user_options.AS_WRITTEN.options(rest), *(name for name, value in env.items() if value)}
         return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
 
 
@@ -215,7 +214,7 @@ def text_of_option(arguments: Sequence[str]) -> str:
 
 
 def _text(files: Files, path: str) -> str:
-    return "" if UNKNOWN in path or PIECE in path else text_of(files, path, MOST_BYTES)
+    return "" if UNKNOWN in path or PIECE in path else text_of(files, path)
 
 
 # Rows
@@ -234,7 +233,7 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
     from ranklaunch import fields, rows  # few users have rows of their own
-    from ranklaunch.adapters.launchers.shared.parsers import PARSERS
+    from ranklaunch.adapters.launchers.shared.user_options import PARSERS
 
     found = rows.read(files, path, "starter")
     for at, row in enumerate(found, 1):

@@ -70,7 +70,7 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
 
 def of_one_node(reader: Reader, variable: Variable[int]) -> int:
     """Return 0, the index of the only node. Warn if the platform's variable says another one."""
-    reader.ledger.note(variable.value, "0", "one node")
+    reader.note(variable, "0", "one node")
     told = reader.candidates(variable)
     if told and re.fullmatch(r"0*[1-9][0-9]{0,8}", told[0].value.strip()):
         reader.warn(f"{told[0].source} is {told[0].value.strip()}, but the job has one node: this one trains by itself")
@@ -94,7 +94,7 @@ def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> in
     last = max(newest.values())
     begun = last and newest.get(folders.node(logs, index), last) < last and not _ended(reader, newest, last)
     number = last if begun else last + 1
-    reader.ledger.note(ATTEMPT.value, str(number), join(logs, folders.ATTEMPTS if nodes == 1 else folders.OF_NODES) if last else "default")
+    reader.note(ATTEMPT, str(number), join(logs, folders.ATTEMPTS if nodes == 1 else folders.OF_NODES) if last else "default")
     return number
 
 

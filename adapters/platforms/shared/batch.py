@@ -13,7 +13,6 @@ from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import (
     HOSTS,
@@ -28,9 +27,7 @@ from ranklaunch.env.settings import (
     make_job,
 )
 from ranklaunch.errors import counted as number_of
-from ranklaunch.files import absolute, text_of
-
-_MOST_BYTES = 16 * 1024 * 1024
+from ranklaunch.showing import show
 
 
 class Batch(NamedTuple):
@@ -70,7 +67,7 @@ class System(Place):
         name = reader.get(self.job_name)
         if not reader.by_user(self.job_name):
             name = f"{name or self.NAME}-{self._module.job_id(reader)}"
-            reader.ledger.note(JOB_NAME.value, name, reader.source(self._module.JOB_ID))
+            reader.note(JOB_NAME, name, reader.source(self._module.JOB_ID))
         return replace(job, name=name, log_dir=self._logs(reader, len(job.nodes), job.node_index))
 
     def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
@@ -92,7 +89,7 @@ class System(Place):
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
         found = list(super()._facts(reader))
-        if not base.per_rank(reader) and not any(variable is HOSTS and "," in fact.value for variable, fact in found):
+        if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in found):
             unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
             unrecognised.refuse_others(reader)
         yield from found
@@ -121,7 +118,7 @@ class System(Place):
             return settings.spread(reader, SLOTS, reader.get(self.slots), nodes)
         chosen = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
         if chosen:
-            reader.offer(SLOTS.value, Candidate(VISIBLE_GPUS.names[0], str(chosen)))
+            reader.offer(SLOTS, VISIBLE_GPUS.name, chosen)
         return super()._slots(reader, nodes)
 
     def _accelerator(self, reader: Reader) -> tuple[str, str]:
@@ -136,8 +133,8 @@ def even(total: int, nodes: int) -> tuple[int, ...]:
 
 def listed(reader: Reader, path: str) -> dict[str, int]:
     """Return the hosts of a file with a line for each slot, in its order, and their slots; {} where the file cannot be read."""
-    path = absolute(path, reader.cwd)
-    return counted(reader, path, text_of(reader.files, path, _MOST_BYTES).split("\n"))
+    path = reader.absolute(path)
+    return counted(reader, path, reader.text(path).split("\n"))
 
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:
@@ -156,7 +153,7 @@ def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     """Yield the index of this node among the hosts, by its name or address."""
     places = self_index.find(reader, hosts)
     if len(places) == 1:
-        yield NODE_INDEX, Candidate(f"place of {hosts[places[0]]} among the hosts", str(places[0]))
+        yield NODE_INDEX, f"place of {hosts[places[0]]} among the hosts", places[0]
 
 
 def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
@@ -189,7 +186,7 @@ def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence
         if reader.by_user(variable) and reader.get(variable) != (1,):
             reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks, each with one slot: leave it out")
     number = base.index(reader, ranks, rank)
-    reader.ledger.note(NODES.value, str(ranks), sources)
+    reader.note(NODES, str(ranks), sources)
     made = make_job(
         reader,
         program,

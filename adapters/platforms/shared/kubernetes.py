@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX
-from ranklaunch.files import text_of
+from ranklaunch.files import MOST_BYTES
+from ranklaunch.showing import clipped
 
 T = TypeVar("T")
 
@@ -41,8 +40,6 @@ POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
 MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
 
-_MOST_HOST_BYTES = 16 * 1024 * 1024
-_MOST_NAMES_BYTES = 1024 * 1024
 _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
 _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
 
@@ -50,13 +47,13 @@ _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.
 # Names
 
 
-def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
-    """Return the number that ends a pod's name, with its source; None without one."""
+def suffix(reader: Reader, variable: Variable[str]) -> tuple[str, str]:
+    """Return the source of a pod's name and the number that ends it; two empty texts without one."""
     for candidate in reader.candidates(variable):
         number = re.search(r"-([0-9]{1,7})$", candidate.value)
         if number:
-            return Candidate(candidate.source, number[1])
-    return None
+            return candidate.source, number[1]
+    return "", ""
 
 
 def stem(pod: str) -> str:
@@ -76,7 +73,7 @@ def own_name(reader: Reader) -> str:
 
 def on_host_network(reader: Reader) -> bool:
     """Return True for a pod on the host's network, where HOSTNAME is the machine's name. Kubelet says so in the pod's hosts file."""
-    return text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).startswith(_OF_HOST_NETWORK)
+    return reader.text("/etc/hosts").startswith(_OF_HOST_NETWORK)
 
 
 def job_of_pod(reader: Reader) -> str:
@@ -88,7 +85,7 @@ def job_of_pod(reader: Reader) -> str:
 
 def told_name(reader: Reader) -> str:
     """Return the variable with the name of this pod, for messages."""
-    return f"{HOSTNAME.names[0]}={showing.clipped(own_name(reader))}"
+    return f"{HOSTNAME.name}={clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
@@ -115,7 +112,7 @@ def names_here(reader: Reader) -> list[str]:
 
 def _hosts_here(reader: Reader) -> list[list[str]]:
     """Return the lines of /etc/hosts, each an address and its names."""
-    lines = text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).splitlines()
+    lines = reader.text("/etc/hosts").splitlines()
     return [words for words in (line.partition("#")[0].split() for line in lines) if words]
 
 
@@ -172,12 +169,11 @@ def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, sou
     stem_: beginning of the pods' names in a Service, "" where none makes the names known. source: of the names.
     """
     if job:
-        yield JOB_NAME, Candidate(source, job)
+        yield JOB_NAME, source, job
     if stem_ and nodes > 1:
-        yield HOSTS, Candidate(source, ",".join(pods(stem_, nodes, service_)))
-    number = suffix(reader, HOSTNAME) if service(reader) or replicated(reader) else None  # else the name may not be the Job controller's
-    if number:
-        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", number.value)
+        yield HOSTS, source, pods(stem_, nodes, service_)
+    if service(reader) or replicated(reader):  # else the name may not be the Job controller's
+        yield NODE_INDEX, f"the number in {HOSTNAME.name}", suffix(reader, HOSTNAME)[1]
 
 
 # Files
@@ -186,20 +182,20 @@ def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, sou
 def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ...]:
     """Return the hosts of a file with a host on each line; () without such a file."""
     try:
-        text = reader.files.text(path, _MOST_HOST_BYTES)
+        text = reader.files.text(path, MOST_BYTES)
         found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
     if found:
-        reader.ledger.note(variable.value, ",".join(found), path)
+        reader.note(variable, ",".join(found), path)
     return found
 
 
 def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
     """Return hosts and slots of a host file of MPI: HOST slots=N, or HOST:N. A line without a number is one slot."""
     try:
-        text = reader.files.text(path, _MOST_HOST_BYTES) or ""
+        text = reader.files.text(path, MOST_BYTES) or ""
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
@@ -208,7 +204,7 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
         if bare and (not match or not _is_host(match[1])):
-            reader.problem(f"{path}: line {i}, {showing.clipped(line)!r}: expected HOST slots=N")
+            reader.problem(f"{path}: line {i}, {clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
             found.append((match[1], int(match[2] or 1)))
     return tuple(found)

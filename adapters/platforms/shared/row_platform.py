@@ -19,7 +19,6 @@ from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.provenance import Candidate
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import (
     ATTEMPT,
@@ -36,11 +35,9 @@ from ranklaunch.env.settings import (
     make_job,
     spread,
 )  # fmt: skip
-from ranklaunch.files import absolute, text_of
-from ranklaunch.showing import clipped
+from ranklaunch.showing import clipped, show
 
 T = TypeVar("T")
-_MOST_BYTES = 16 * 1024 * 1024
 # Names that others set as well: no sign of a platform, so ranks keep them.
 _PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
 _LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?")
@@ -136,7 +133,7 @@ class Place:
         if not counted and not self.row.restarts:
             return base.attempt(reader, nodes, index)
         number = reader.get(self.restarts) + 1 if counted else 1
-        reader.ledger.note(ATTEMPT.value, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
+        reader.note(ATTEMPT, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
         return number
 
     # Reading a job
@@ -145,9 +142,9 @@ class Place:
         row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
             source = f"{row.name}, which kills after {row.kills_after_s:g} s"
-            reader.offer(GRACE_S.value, Candidate(source, f"{row.kills_after_s * 0.8:g}"))
+            reader.offer(GRACE_S, source, f"{row.kills_after_s * 0.8:g}")
         if row.starts_late and not reader.given(WAIT_S):
-            reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{row.name}, whose nodes start minutes apart", "1800"))
+            reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", "1800")
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
         job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
@@ -195,11 +192,9 @@ class Place:
                 reader.problem(re.sub(r"\{(\w+)\}", lambda name: clipped(reader.env.get(name[1], "")), each.text))
 
     def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
-        offered: dict[str, list[Candidate]] = {}
-        for variable, candidate in facts:
-            offered.setdefault(variable.value, []).extend([candidate] if candidate.value else [])
-        for value, candidates in offered.items():
-            reader.offer(value, *candidates)
+        for variable, source, value in reversed([*facts]):  # the first of them counts
+            if show(value):
+                reader.offer(variable, source, value)
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         row = self.row
@@ -209,7 +204,7 @@ class Place:
         if reader.given(self.file):
             yield from self._of_file(reader)
         if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
-            yield from self._of_json(reader, text_of(reader.files, row.json_file, _MOST_BYTES))
+            yield from self._of_json(reader, reader.text(row.json_file))
         for variable, patterns in (
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
@@ -219,9 +214,9 @@ class Place:
             yield from self._module.facts(reader)
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
-        path = absolute(reader.get(self.file), reader.cwd)
+        path = reader.absolute(reader.get(self.file))
         slots: dict[str, int] = {}
-        for number, line in enumerate(text_of(reader.files, path, _MOST_BYTES).splitlines(), 1):
+        for number, line in enumerate(reader.text(path).splitlines(), 1):
             found = _LINE.fullmatch(line.partition("#")[0].strip())
             if found and not (_is_host(found[1]) and int(found[2] or 0) <= parse.MOST_SLOTS):
                 reader.problem(f"{path}, line {number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
@@ -238,12 +233,12 @@ class Place:
         path, found = self.row.json_file, _object(self.row, text)
         if not found:
             keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
-            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.names[0]} and {NODE_INDEX.names[0]}")
+            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
             return
         hosts, slots, index = found
         yield from of_hosts(path, hosts, slots)
         if index:
-            yield NODE_INDEX, Candidate(f"{self.row.json_node_index} in {path}", index)
+            yield NODE_INDEX, f"{self.row.json_node_index} in {path}", index
         else:
             yield from self._own_index(reader, path, hosts)
 
@@ -251,7 +246,7 @@ class Place:
         """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
         own = self_index.find(reader, hosts)
         if len(own) == 1 and not reader.given(self.node_index):
-            yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
+            yield NODE_INDEX, f"{path} has {hosts[own[0]]}", own[0]
 
     def _count(self, reader: Reader, sure: bool) -> int:
         if reader.given(self.nodes):
@@ -264,9 +259,9 @@ class Place:
         numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
         if source == "default" and sure and (self.row.no_count or numbered):
             names = ", ".join((*self.nodes.names, *HOSTS.names))
-            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.names[0]}"
+            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.name}"
             reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
-        reader.ledger.note(NODES.value, str(number), source)
+        reader.note(NODES, str(number), source)
         return number
 
     def _has_slots(self, reader: Reader) -> bool:
@@ -278,7 +273,7 @@ class Place:
         ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
         if ranks % slots:
             told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
-            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.names[0]} or {SLOTS.names[0]}")
+            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
         return max(1, ranks // slots)
 
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
@@ -298,7 +293,7 @@ class Place:
             return found[:1] * nodes
         if first and not by_user and _differ(found[0], first):
             begins = f"{reader.source(HOSTS)} begins with {found[0]}, but {reader.told(self.first)}"
-            reader.problem(f"{begins}: expected the same host; or set {HOSTS.names[0]}")
+            reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
         return (first, *found[1:]) if first and not by_user else found
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
@@ -341,8 +336,8 @@ class Place:
         if len(each) == nodes > 0:
             if any(number not in each for number in own):
                 told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
-                reader.problem(f"{told}: unset the wrong one or set {SLOTS.names[0]}")
-            reader.ledger.note(SLOTS.value, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
+                reader.problem(f"{told}: unset the wrong one or set {SLOTS.name}")
+            reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
             return each
         return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
 
@@ -351,7 +346,7 @@ class Place:
         said = reader.given(self.ranks) and reader.given(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
         if said and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
             told = f"{reader.told(self.nodes)} with {reader.told(self.slots)}"
-            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.names[0]} and {SLOTS.names[0]}")
+            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.name} and {SLOTS.name}")
 
     def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
         """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
@@ -361,7 +356,7 @@ class Place:
         here, first = reader.get(self.own), hosts[0]
         if here == first if own else _differ(here, first):
             where = f"{reader.told(self.own)} and node 0 is {first}"
-            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.names[0]}"
+            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
             reader.problem(f"{reader.told(self.node_index)}, but {where}: {wanted}")
 
 
@@ -371,7 +366,7 @@ def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, st
         text = value_like(pattern, env)
         names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())
         if text:
-            yield variable, Candidate(f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text)
+            yield variable, f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text
 
 
 def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
@@ -380,7 +375,7 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
     made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
     if all(made):
         by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
-        yield HOSTS, Candidate(by, ",".join(made))
+        yield HOSTS, by, made
 
 
 def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:

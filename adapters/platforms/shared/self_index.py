@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.env.reader import Reader
-from ranklaunch.files import text_of
 
-_MOST_BYTES = 16 * 1024 * 1024
 _OWN_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 
 
@@ -38,7 +36,7 @@ def told(reader: Reader) -> str:
 
 def _names(reader: Reader) -> set[str]:
     """Return the name of this host, and its first part. The kernel's word comes first: HOSTNAME may come from elsewhere."""
-    of_kernel = (text_of(reader.files, path, _MOST_BYTES).strip() for path in _OWN_NAMES)
+    of_kernel = (reader.text(path).strip() for path in _OWN_NAMES)
     told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
     return {told, _short(told)} if told else set()
 
@@ -49,12 +47,12 @@ def _short(host: str) -> str:
 
 def _addresses(reader: Reader) -> Iterator[str]:
     """Yield the addresses of this node, without loopback ones, as the kernel lists them."""
-    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
+    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", reader.text("/proc/net/fib_trie")):
         if not address.startswith("127."):
             yield address
     import ipaddress  # most starts do without
 
-    for digits in re.findall(r"^([0-9a-f]{32}) ", text_of(reader.files, "/proc/net/if_inet6", _MOST_BYTES), re.MULTILINE):
+    for digits in re.findall(r"^([0-9a-f]{32}) ", reader.text("/proc/net/if_inet6"), re.MULTILINE):
         address = ipaddress.ip_address(int(digits, 16))
         if not address.is_loopback:
             yield str(address)
@@ -63,7 +61,7 @@ def _addresses(reader: Reader) -> Iterator[str]:
 def _known(reader: Reader) -> dict[str, list[str]]:
     """Return the addresses of the names in /etc/hosts."""
     known: dict[str, list[str]] = {}
-    for line in text_of(reader.files, "/etc/hosts", _MOST_BYTES).splitlines():
+    for line in reader.text("/etc/hosts").splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names:
             known.setdefault(name, []).append(address)

@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch import ranktable, showing
+from ranklaunch import ranktable
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.errors import RanklaunchError
-from ranklaunch.files import text_of
+from ranklaunch.showing import clipped, one_line
 
 # What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
 # have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
@@ -58,10 +58,9 @@ RANK_SIGNS = Variable(
     "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks; LOCAL_RANK counts above 0, or beside "
     "LOCAL_WORLD_SIZE or LOCAL_SIZE", "platform",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
+VARIABLES = (SIGNS, RANK_SIGNS)
 
 _MPI_AGENT = "/etc/mpi/kubexec.sh"  # of an MPIJob of version 1, which starts workers through the cluster's API instead of ssh
-_MOST_BYTES = 16 * 1024 * 1024
 _TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
 _WAYS_OUT = f"set {_TOLD} in each of them, or RANKLAUNCH_NODES=1 or RANKLAUNCH_PLATFORM=local if it is the only one"
 
@@ -76,7 +75,7 @@ class Sign(NamedTuple):
     hosts: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        return f"{self.name}={showing.one_line(showing.clipped(self.text))}"
+        return f"{self.name}={one_line(clipped(self.text))}"
 
 
 Signs = Mapping[str, Sequence[Sign]]  # by the names of groups in NAMES
@@ -157,7 +156,7 @@ def _table(reader: Reader, signs: Signs) -> Shown:
     except (ranktable.NotReadyError, RanklaunchError):
         return
     if servers > 1:
-        yield [f"rank table {showing.one_line(path)} has {servers} servers"]
+        yield [f"rank table {one_line(path)} has {servers} servers"]
 
 
 def _place(reader: Reader, signs: Signs) -> Shown:
@@ -203,7 +202,7 @@ def _signs(reader: Reader) -> Signs:
 def _sign(reader: Reader, found: re.Match[str], text: str) -> Sign:
     listed = text
     if found.lastgroup in ("batch", "file"):
-        listed = re.sub(r"[ \t].*", "", text_of(reader.files, text, _MOST_BYTES))  # the first word of each line
+        listed = re.sub(r"[ \t].*", "", reader.text(text))  # the first word of each line
     elif found["cluster"]:
         listed = " ".join(re.findall(r'"(?:chief|master|worker)"\s*:\s*\[([^\]]*)', text))  # ps are no workers
     number = _number(text)

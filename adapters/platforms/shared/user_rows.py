@@ -13,7 +13,6 @@ from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipp
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import defaults
-from ranklaunch.files import absolute
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ _LISTS = ("nodes", "node_index", "slots", "job_name", "attempt", "restarts", "ra
 
 def read(reader: Reader, taken: Container[str]) -> tuple[Shipped, ...]:
     """Return the rows. taken: names of other platforms. Raise ConfigError with the file, the row and the field that is wrong."""
-    path = absolute(reader.get(PLATFORM_FILE), reader.cwd)
+    path = reader.absolute(reader.get(PLATFORM_FILE))
     try:
         found = tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
         names = [each.name for each in found]

@@ -284,7 +284,7 @@ def make_job(
     master = reader.get(MASTER_ADDR)
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
-        reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
+        reader.note(MASTER_ADDR, named[0], "hosts")
     _warn_of_loopback(reader, named)
     counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
@@ -347,7 +347,7 @@ def devices(reader: Reader) -> int:
     """Accelerators that processes of the container can use: one slot for each."""
     found = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
     number, source = next((count for count in found if count[0]), (0, "default"))
-    reader.ledger.note(SLOTS.value, str(number), source)
+    reader.note(SLOTS, str(number), source)
     return number
 
 
@@ -430,7 +430,7 @@ def rank_table(reader: Reader) -> str:
 def _rank_table(reader: Reader) -> str:
     path, found = rank_table(reader), reader.candidates(RANK_TABLE)
     if path:
-        reader.ledger.note(RANK_TABLE.value, path, found[0].source if found else "platform file", found[1:])
+        reader.note(RANK_TABLE, path, found[0].source if found else "platform file", found[1:])
     return path
 
 
@@ -449,7 +449,7 @@ def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[s
         kind, why = "gpu", "/dev/nvidiactl"
     else:
         kind, why = otherwise
-    reader.ledger.note(ACCELERATOR.value, kind, why)
+    reader.note(ACCELERATOR, kind, why)
     return kind
 
 
@@ -459,5 +459,5 @@ def _python(reader: Reader, folder: str) -> str:
         return absolute(given, reader.cwd) if folder and "/" in given else given
     search = reader.env.get("PATH", "")
     name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
-    reader.ledger.note(PYTHON.value, name, "PATH")
+    reader.note(PYTHON, name, "PATH")
     return name

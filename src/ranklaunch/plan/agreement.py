@@ -211,5 +211,5 @@ def secret(reader: Reader) -> str:
         if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
             return reader.source(settings.JOB_UID)
         reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
-    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
+    reader.note(settings.SECRET, "derived from the job's name", "default")
     return ""

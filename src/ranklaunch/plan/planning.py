@@ -240,7 +240,7 @@ def every_variable() -> tuple[Variable[object], ...]:
         *(trust.VARIABLES, tuning.VARIABLES),
         *(settings.PLAN_VARIABLES, notify.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
-        *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
+        *(launcher.VARIABLES for launcher in map(launchers.launcher, launchers.LAUNCHERS)),
     ]
     return tuple(dict.fromkeys(variable for table in tables for variable in table))
 
@@ -282,7 +282,7 @@ def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
     """Return the muster's deadline in seconds: that of every wait, if only RANKLAUNCH_WAIT_S is set."""
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
         return reader.get(settings.MUSTER_TIMEOUT_S)
-    reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(plan.limits.wait_s), reader.source(settings.WAIT_S))
+    reader.note(settings.MUSTER_TIMEOUT_S, show(plan.limits.wait_s), reader.source(settings.WAIT_S))
     return plan.limits.wait_s
 
 
@@ -300,7 +300,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
             reader.problem(f"{told}, which the muster tells them")
         return plan
     port, timeout_s = reader.get(settings.MUSTER_PORT), _muster_timeout_s(plan, reader)
-    settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
+    settings_of = launchers.launcher(plan.method).VARIABLES
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
@@ -352,7 +352,7 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
 
 def _say_unused(plan: Plan, reader: Reader) -> None:
     """A setting that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
-    own = launchers.LAUNCHERS[plan.method].VARIABLES
+    own = launchers.launcher(plan.method).VARIABLES
     known = {variable.value for variable in own}
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
@@ -362,7 +362,7 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         if not reader.ledger.reading(variable.value):
             _warn_of_no_effect(variable, plan, reader)
     if _given_to_others((*_OF_EVERY_METHOD, *platforms.known(reader)[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
-        others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
+        others = {v.value: v for name in launchers.LAUNCHERS for v in launchers.launcher(name).VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
         _warn_of_other_platforms(plan, reader)

@@ -16,7 +16,7 @@ from ranklaunch.adapters.launchers.shared.place_conflicts import Place
 from ranklaunch.adapters.launchers.shared.starters import Found, Start, Starters
 from ranklaunch.env.job import SHELLS, Job, Program
 from ranklaunch.env.reader import Reader
-from ranklaunch.files import Files, absolute, text_of
+from ranklaunch.files import MOST_BYTES, Files, absolute, text_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Script:
 def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> Sequence[Start]:
     """Return the commands of a shell script, or of a shell's -c, that start ranks; none for another program. env: of the script."""
     path, *args = _file(program) or [""]
-    text = text_of(files, absolute(path, cwd), starters.MOST_BYTES) if path else ""
+    text = text_of(files, absolute(path, cwd)) if path else ""
     if not path and program.name in SHELLS:
         text = starters.text_of_option(program.args)
     trapped = re.search(r"\btrap\b[^\n]*(?:\bexit\b|\$\?)", text)
@@ -67,7 +67,7 @@ def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str
     path, *args = _file(job.program) or [""]
     cwd = job.folder or reader.cwd
     try:
-        text = reader.files.text(absolute(path, cwd), starters.MOST_BYTES) if path else None
+        text = reader.files.text(absolute(path, cwd), MOST_BYTES) if path else None
     except ValueError:  # too large, or no text
         return None
     if not text or not known.may_start(text):
