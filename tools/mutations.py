@@ -100,7 +100,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/platforms.json", '"kills_after_s": 20.0', '"kills_after_s": 30.0', "ranks are killed while they save"),
     ("platforms/row_platform.py", "reader.get(self.restarts) + 1", "reader.get(self.restarts)", "attempts begin at 0"),
     ("platforms/row_platform.py", "if len(found) != nodes:", "if False:", "more names than nodes pass"),
-    ("platforms/row_platform.py", "if first and not by_user and _differ(found[0], first):", "if False:", "two masters pass"),
+    ("platforms/row_platform.py", "if _differ(hosts[0], first):", "if False:", "two masters pass"),
     ("platforms/row_platform.py", "here == first if own else _differ(here, first)", "False", "a leader elsewhere passes"),
     ("platforms/row_platform.py", "not in (sum(slots), sum(max(1, each) for each in slots))", "== -1", "counts that contradict pass"),
     ("platforms/row_platform.py", "if any(number not in each for number in own):", "if False:", "devices that contradict pass"),

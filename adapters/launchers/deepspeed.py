@@ -35,7 +35,7 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 # With the rank where the words are our own, for its helper for MPICH has none.
-_CODE = re.compile(r"^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
+_CODE = r"(?m)^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$"
 
 HOSTFILE = "--hostfile"
 HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
@@ -142,7 +142,7 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], b
 def report(text: str, pid: int = 0) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    said, lost = [*_CODE.finditer(text)], remote.BY_PDSH.search(text)
+    said, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
     found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
     if lost and (not found or lost.start() < found.start()):

@@ -70,10 +70,10 @@ _INTERPRETERS = ("python", "python3", "pytest")
 
 OWN_LOGS = r"(?:worker_)?([0-9]+|scheduler)\.log"
 
-_FAILURE = re.compile(r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\.")
+_FAILURE = r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\."
 FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed, before it waits for the scheduler
 
-_LOOPBACK = re.compile(r"127\..*|::1|localhost")
+_LOOPBACK = r"127\..*|::1|localhost"
 
 # Options of the user's own, and what they do.
 _EFFECTS = {
@@ -132,7 +132,7 @@ def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
 def report(text: str, pid: int = 0) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
-    found = _FAILURE.search(text)
+    found = re.search(_FAILURE, text)
     return base.failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
@@ -293,7 +293,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             f"{reader.source(SLOTS)}: nodes have {slots} slots, but msrun numbers ranks by node rank times slots: "
             "expected the same number on every node; --method spawn takes any"
         )
-    if job.has_peers and _LOOPBACK.fullmatch(job.master):
+    if job.has_peers and re.fullmatch(_LOOPBACK, job.master):
         reader.problem(
             f"{reader.told(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
             "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"

@@ -55,14 +55,12 @@ KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
 HELD_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
 _KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
-_FAILURE = re.compile(
-    r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
-)
+_FAILURE = r"(?m)^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)"
 
 # Before each of what it logs, the pid of the torchrun itself; older ones do not write it.
 _AGENT = r"(?:\b(?P<agent>\d{1,10}) torch/\S+ )?"
 # Either the torchrun was told to end itself, or a rank of it has failed.
-_LAST_WORD = re.compile(
+_LAST_WORD = (
     r"(?:SignalException: Process |\b)(?P<signalled>[0-9]{1,10}) (?:got signal: |torch/\S{1,120}\] Received )(?P<signal>[0-9]{1,2})\b|"
     + _AGENT
     + r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)"
@@ -193,7 +191,7 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
     """The last that this torchrun says of a failure, or of its own end, with what stands from there on up to what another one says."""
-    said = [*_LAST_WORD.finditer(tail)]
+    said = [*re.finditer(_LAST_WORD, tail)]
     own = [number for number, each in enumerate(said) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
     if not own:
         return None, "" if said else tail  # with its beginning, what says whose a summary is may be missing
@@ -202,7 +200,7 @@ def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
 
 
 def _summary(others: str, root: str) -> Failure | None:
-    found = _FAILURE.findall(root) + _FAILURE.findall(others.rpartition("Failures:")[2])
+    found = re.findall(_FAILURE, root) + re.findall(_FAILURE, others.rpartition("Failures:")[2])
     failures = [(int(rank), int(code), int(pid)) for rank, code, pid in found]
     if not failures:
         return None

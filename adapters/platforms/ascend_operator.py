@@ -17,6 +17,7 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader, Variable
@@ -68,64 +69,64 @@ SIGNS = Variable(
     "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
     "set by the Ascend Operator alone, since 6.0.RC3: any of them says that this is the platform", "platform",
 )  # fmt: skip
-VARIABLES = (
-    RANK, WORLD, LOCAL, LEADER, PORT, MS_ROLE, NPU_POD, AS_WORKER, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME,
-)  # fmt: skip
 
 _POD = re.compile(r"(?P<job>.+)-(?P<type>master|scheduler|chief|worker)-(?P<index>[0-9]{1,7})")
 
 
-def detect(reader: Reader) -> bool:
-    """Return True for the signs, and for all variables of a framework, which operators before 6.0.RC3 set alone.
+class AscendOperator(Place):
+    OWN = (
+        RANK, WORLD, LOCAL, LEADER, PORT, MS_ROLE, NPU_POD, AS_WORKER, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME,
+    )  # fmt: skip
 
-    Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
-    """
-    listed = "," in reader.env.get("LOCAL_RANK", "")
-    older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
-    return reader.given(SIGNS) or any(not parse.is_loopback(kubernetes.seen(reader, names[3])) for names in older)
+    def detect(self, reader: Reader) -> bool:
+        """Return True for the signs, and for all variables of a framework, which operators before 6.0.RC3 set alone.
 
+        Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
+        """
+        listed = "," in reader.env.get("LOCAL_RANK", "")
+        older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
+        return reader.given(SIGNS) or any(not parse.is_loopback(kubernetes.seen(reader, names[3])) for names in older)
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    rank, world, local, leader, _ = names = _framework(reader)
-    pod = _POD.fullmatch(_own_name(reader))
-    if pod:
-        yield JOB_NAME, HOSTNAME.name, pod["job"]
-    elif reader.env.get(SIGNS.name, "").strip():
-        yield JOB_NAME, SIGNS.name, reader.env[SIGNS.name]
-    yield from copied(reader, SLOTS, local)
-    if reader.get(leader):
-        yield from copied(reader, FIRST, leader)
-    _look_for_scheduler(reader, names)
-    apart = _is_apart(reader)
-    if reader.get(world) and reader.get(local):
-        yield _count(reader, world, local, apart)
-    elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
-        yield NODES, "no variable of a framework", "1"
-    if apart and _is_scheduler(reader):
-        yield NODE_INDEX, MS_ROLE.name, "0"
-    elif apart and reader.given(rank):
-        yield NODE_INDEX, f"{rank.name} + 1", reader.get(rank) + 1
-    else:
-        yield from copied(reader, NODE_INDEX, rank)
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        rank, world, local, leader, _ = names = _framework(reader)
+        pod = _POD.fullmatch(_own_name(reader))
+        if pod:
+            yield JOB_NAME, HOSTNAME.name, pod["job"]
+        elif reader.env.get(SIGNS.name, "").strip():
+            yield JOB_NAME, SIGNS.name, reader.env[SIGNS.name]
+        yield from copied(reader, SLOTS, local)
+        if reader.get(leader):
+            yield from copied(reader, FIRST, leader)
+        _look_for_scheduler(reader, names)
+        apart = _is_apart(reader)
+        if reader.get(world) and reader.get(local):
+            yield _count(reader, world, local, apart)
+        elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
+            yield NODES, "no variable of a framework", "1"
+        if apart and _is_scheduler(reader):
+            yield NODE_INDEX, MS_ROLE.name, "0"
+        elif apart and reader.given(rank):
+            yield NODE_INDEX, f"{rank.name} + 1", reader.get(rank) + 1
+        else:
+            yield from copied(reader, NODE_INDEX, rank)
 
-
-def finished(reader: Reader, job: Job) -> Job:
-    """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
-    host, pod = reader.get(HOST_IP), reader.get(POD_IP)
-    job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
-    if not job.has_peers:
-        return job
-    names = _framework(reader)
-    for each in reader.candidates(names[4]):
-        reader.offer(PORT, each.source, each.value)
-    if _is_apart(reader):
-        reader.offer(METHOD, "Scheduler without NPUs", "msrun")
-        job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
-    if reader.by_user(MASTER_ADDR):
-        return job
-    # A Scheduler and a Chief are given the address of their pod, the others that of the Service.
-    own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
-    return replace(job, own_address=own, own_master=names != PYTORCH)
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
+        host, pod = reader.get(HOST_IP), reader.get(POD_IP)
+        job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
+        if not job.has_peers:
+            return job
+        names = _framework(reader)
+        for each in reader.candidates(names[4]):
+            reader.offer(PORT, each.source, each.value)
+        if _is_apart(reader):
+            reader.offer(METHOD, "Scheduler without NPUs", "msrun")
+            job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
+        if reader.by_user(MASTER_ADDR):
+            return job
+        # A Scheduler and a Chief are given the address of their pod, the others that of the Service.
+        own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
+        return replace(job, own_address=own, own_master=names != PYTORCH)
 
 
 def _framework(reader: Reader) -> Names:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base, batch, row_platform
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
@@ -51,40 +52,41 @@ MPI_RANK = Variable(
 INSTANCES = Variable(
     "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
 )  # fmt: skip
-VARIABLES = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    """With --per-rank, the processes take the place of the nodes."""
-    if _per_rank(reader):
-        for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
-            if not reader.by_user(variable):
-                reader.settle(variable.value, reader.candidates(source)[0])
-        return
-    yield from of_hosts(HOSTS.name, [each.host for each in reader.get(HOSTS)])
-    hosts, rank = reader.get(CONFIG) or ((), "")
-    yield from of_hosts(CONFIG.name, hosts)
-    yield from copied(reader, NODE_INDEX, OWN_INDEX)
-    if reader.env.get(rank, "").strip():
-        yield NODE_INDEX, rank, reader.env[rank]
-    if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":
-        yield from copied(reader, NODE_INDEX, MPI_RANK)
+class Azureml(Place):
+    OWN = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """With --per-rank, the processes take the place of the nodes."""
+        if _per_rank(reader):
+            for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
+                if not reader.by_user(variable):
+                    reader.settle(variable.value, reader.candidates(source)[0])
+            return
+        yield from of_hosts(HOSTS.name, [each.host for each in reader.get(HOSTS)])
+        hosts, rank = reader.get(CONFIG) or ((), "")
+        yield from of_hosts(CONFIG.name, hosts)
+        yield from copied(reader, NODE_INDEX, OWN_INDEX)
+        if reader.env.get(rank, "").strip():
+            yield NODE_INDEX, rank, reader.env[rank]
+        if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":
+            yield from copied(reader, NODE_INDEX, MPI_RANK)
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Refuse several processes on a node, each of which would start all ranks of the node. With --per-rank each process is a node."""
-    if _BY_TORCHRUN in reader.env:
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Refuse several processes on a node, each of which would start all ranks of the node. With --per-rank each process is a node."""
+        if _BY_TORCHRUN in reader.env:
+            return job
+        per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
+        nodes = (reader.get(INSTANCES) or len(reader.get(HOSTS)) or 1) if per_rank else len(job.nodes)
+        processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
+        if per_rank:
+            return batch.job_of_ranks(reader, job.program, batch.Batch(job.platform, "", job.name), [job.master], processes)
+        if total > nodes or here:
+            batch.refuse_tasks(reader, processes, nodes, "process_count_per_instance: 1 in the job's distribution")
         return job
-    per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
-    nodes = (reader.get(INSTANCES) or len(reader.get(HOSTS)) or 1) if per_rank else len(job.nodes)
-    processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
-    if per_rank:
-        return batch.job_of_ranks(reader, job.program, batch.Batch(job.platform, "", job.name), [job.master], processes)
-    if total > nodes or here:
-        batch.refuse_tasks(reader, processes, nodes, "process_count_per_instance: 1 in the job's distribution")
-    return job
 
 
 def _per_rank(reader: Reader) -> bool:

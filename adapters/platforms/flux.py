@@ -21,16 +21,17 @@ TASK_HERE = Variable(
 )  # fmt: skip
 RANK = settings.NODE_INDEX.also("FLUX_TASK_RANK")
 
-VARIABLES = (JOB_ID, TASKS, TASK_HERE)
 
+class Flux(batch.System):
+    OWN = (JOB_ID, TASKS, TASK_HERE)
+    JOB_ID = JOB_ID
 
-def job_id(reader: Reader) -> str:
-    """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
-    return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
+    def job_id(self, reader: Reader) -> str:
+        """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
+        return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
 
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    script = "" if reader.env.get(JOB_ID.name, "").strip() else f"no {RANK.names[-1]} of flux run"
-    command = f"flux run -N {nodes} -n {nodes} ranklaunch run ..."
-    counts = batch.even(reader.get(TASKS), nodes)
-    return batch.Tasks(counts, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, script=script, command=command)
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        script = "" if reader.env.get(JOB_ID.name, "").strip() else f"no {RANK.names[-1]} of flux run"
+        command = f"flux run -N {nodes} -n {nodes} ranklaunch run ..."
+        counts = batch.even(reader.get(TASKS), nodes)
+        return batch.Tasks(counts, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, script=script, command=command)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import NODES, SLOTS, devices
@@ -24,50 +25,51 @@ COUNTS = Variable(
     "trainer_counts", ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"), parse.text, "", "number of nodes, N or N:N; ranks of a node, or "
     "a word for its devices; beside N:N the number of all ranks, which must agree", "platform",
 )  # fmt: skip
-VARIABLES = (COUNTS, MASTER_PORT, HOSTNAME)
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 # Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
-_MASTER = re.compile(r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?")
+_MASTER = r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?"
 
 
-def detect(reader: Reader) -> bool:
-    """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
+class KubeflowTrainer(Place):
+    OWN = (COUNTS, MASTER_PORT, HOSTNAME)
 
-    torchtune is told no master, and needs none for one node.
-    """
-    nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
-    indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
-    by_policy = bool(nodes and rank) and (bool(master) or (indexed and nodes == "1"))
-    return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
+    def detect(self, reader: Reader) -> bool:
+        """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
 
+        torchtune is told no master, and needs none for one node.
+        """
+        nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
+        indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
+        by_policy = bool(nodes and rank) and (bool(master) or (indexed and nodes == "1"))
+        return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    env = {name: value.strip() for name, value in reader.env.items()}
-    least, colon, most = env.get("PET_NNODES", "").partition(":")
-    if colon and least != most and not reader.given(NODES):
-        elastic = "an elastic job, whose number of nodes may change"
-        reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.name} to the number of its pods")
-    elif least:
-        yield NODES, "PET_NNODES", least
-    nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
-    if nodes > 1:
-        yield from copied(reader, MASTER_PORT, MASTER_PORT)
-    slots = env.get("PET_NPROC_PER_NODE", "")
-    if slots.lower() not in ("", "auto", "gpu", "cpu"):
-        yield SLOTS, "PET_NPROC_PER_NODE", slots
-        _warn_of_processors(reader, slots)
-    if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
-        _refuse_other_count(reader, nodes, number(env.get("WORLD_SIZE", "")) or 0, number(slots) or 1)
-    # The name is alike on every node: node 0's address comes before what only this pod is called.
-    found, pod = _MASTER.fullmatch(env.get("PET_MASTER_ADDR", "")), kubernetes.replicated(reader)
-    if found:
-        stem = f"{found['job']}-node-0" if found["service"] else ""
-        yield from kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
-    elif pod:
-        yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
-    else:
-        yield from kubernetes.of_pods(reader, env.get("PET_MASTER_ADDR", ""), "", "", nodes, "PET_MASTER_ADDR")
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        env = {name: value.strip() for name, value in reader.env.items()}
+        least, colon, most = env.get("PET_NNODES", "").partition(":")
+        if colon and least != most and not reader.given(NODES):
+            elastic = "an elastic job, whose number of nodes may change"
+            reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.name} to the number of its pods")
+        elif least:
+            yield NODES, "PET_NNODES", least
+        nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
+        if nodes > 1:
+            yield from copied(reader, MASTER_PORT, MASTER_PORT)
+        slots = env.get("PET_NPROC_PER_NODE", "")
+        if slots.lower() not in ("", "auto", "gpu", "cpu"):
+            yield SLOTS, "PET_NPROC_PER_NODE", slots
+            _warn_of_processors(reader, slots)
+        if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
+            _refuse_other_count(reader, nodes, number(env.get("WORLD_SIZE", "")) or 0, number(slots) or 1)
+        # The name is alike on every node: node 0's address comes before what only this pod is called.
+        found, pod = re.fullmatch(_MASTER, env.get("PET_MASTER_ADDR", "")), kubernetes.replicated(reader)
+        if found:
+            stem = f"{found['job']}-node-0" if found["service"] else ""
+            yield from kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
+        elif pod:
+            yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
+        else:
+            yield from kubernetes.of_pods(reader, env.get("PET_MASTER_ADDR", ""), "", "", nodes, "PET_MASTER_ADDR")
 
 
 def _warn_of_processors(reader: Reader, slots: str) -> None:

@@ -48,47 +48,47 @@ JSM_TASK_HERE = Variable(
 )  # fmt: skip
 RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
 
-VARIABLES = (
-    JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
-)  # fmt: skip
 
 _WHICH_LAUNCHES = ", which launches"
-_LAUNCHING = re.compile("batch|login|launch")
+_LAUNCHING = "batch|login|launch"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    hosts = reader.get(HOSTS)
-    if not hosts:
-        source, hosts = _listed(reader)
-        yield from of_hosts(source, hosts)
-    here = list(batch.own_index(reader, hosts))
-    yield from here or copied(reader, NODE_INDEX, JSM_TASK)
+class Lsf(batch.System):
+    OWN = (
+        JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
+    )  # fmt: skip
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        hosts = reader.get(HOSTS)
+        if not hosts:
+            source, hosts = _listed(reader)
+            yield from of_hosts(source, hosts)
+        here = list(batch.own_index(reader, hosts))
+        yield from here or copied(reader, NODE_INDEX, JSM_TASK)
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Count a start before this one of which the log folder has nothing."""
-    if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
-        return job
-    reader.note(ATTEMPT, "2", RESTARTED.name)
-    return replace(job, attempt=2)
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Count a start before this one of which the log folder has nothing."""
+        if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
+            return job
+        reader.note(ATTEMPT, "2", RESTARTED.name)
+        return replace(job, attempt=2)
 
+    def job_id(self, reader: Reader) -> str:
+        number = reader.get(ARRAY_INDEX)
+        return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
 
-def job_id(reader: Reader) -> str:
-    number = reader.get(ARRAY_INDEX)
-    return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
-
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
-    hosts = reader.get(HOSTS)
-    if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
-        counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
-        found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
-    else:
-        command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
-        found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
-    started = reader.given(TASK) or reader.given(JSM_TASKS)
-    return found._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
+        hosts = reader.get(HOSTS)
+        if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
+            counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
+            found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
+        else:
+            command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
+            found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
+        started = reader.given(TASK) or reader.given(JSM_TASKS)
+        return found._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
 
 
 def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
@@ -102,7 +102,7 @@ def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
     first, *others = listed or [""]
     if not others or listed[first] > 1 or 1 in map(listed.get, others):
         return source, tuple(listed)
-    if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
+    if reader.given(JSM_TASKS) or re.search(_LAUNCHING, first):
         return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
     reader.problem(
         f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "

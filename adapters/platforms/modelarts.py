@@ -11,14 +11,13 @@ from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import LOG_DIR, make_job, spread
 from ranklaunch.env.tasks import Tasks
-
-NAME = "modelarts"
 
 T = TypeVar("T")
 
@@ -53,44 +52,50 @@ SIGNS = Variable(
     parse.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
-VARIABLES = (
-    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
-    INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
-)  # fmt: skip
-
-program = base.no_program
-failure_file = base.no_failure_file
-log_dir = base.log_dir
 
 _HOST_FILE = "/etc/volcano/{task}.host"
 
 
-def detect(reader: Reader) -> bool:
-    return reader.given(SIGNS)
+class Modelarts(Place):
+    OWN = (
+        NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
+        INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
+    )  # fmt: skip
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.given(SIGNS)
 
-def read(reader: Reader, program: Program) -> Job:
-    nodes = reader.get(NODES)
-    found = _tasks(reader, nodes)
-    index = found.node_index if found else _index(reader, nodes)
-    hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
-    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=_name(reader),
-        attempt=attempt(reader),
-        hosts=hosts,
-        slots=found.slots(slots) if found else slots,
-        node_index=index,
-        tasks=found,
-        accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
-        instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
-        host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
-        host_ip=reader.get(HOST_IP),
-        own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
-    )
+    def read(self, reader: Reader, program: Program) -> Job:
+        nodes = reader.get(NODES)
+        found = _tasks(reader, nodes)
+        index = found.node_index if found else _index(reader, nodes)
+        hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
+        slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=_name(reader),
+            attempt=self.attempt(reader),
+            hosts=hosts,
+            slots=found.slots(slots) if found else slots,
+            node_index=index,
+            tasks=found,
+            accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
+            instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
+            host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
+            host_ip=reader.get(HOST_IP),
+            own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
+        )
+
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
+        if reader.by_user(STARTS):
+            return reader.get(STARTS)
+        number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
+        if reader.given(STARTS) or reader.given(SCHEDULED):
+            reader.note(STARTS, str(number), f"{STARTS.names[1]} + {SCHEDULED.name} - 1")
+        return number
 
 
 def _tasks(reader: Reader, nodes: int) -> Tasks | None:
@@ -187,14 +192,4 @@ def _name(reader: Reader) -> str:
     of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
     if of_pod and not reader.given(JOB_NAME):
         reader.offer(JOB_NAME, INSTANCE.name, of_pod)
-    return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or NAME
-
-
-def attempt(reader: Reader) -> int:
-    """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
-    if reader.by_user(STARTS):
-        return reader.get(STARTS)
-    number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
-    if reader.given(STARTS) or reader.given(SCHEDULED):
-        reader.note(STARTS, str(number), f"{STARTS.names[1]} + {SCHEDULED.name} - 1")
-    return number
+    return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or "modelarts"

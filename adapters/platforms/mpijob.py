@@ -12,6 +12,7 @@ from dataclasses import replace
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader, Variable
@@ -28,40 +29,41 @@ AS_WORKER = replace(
     kubernetes.LAUNCHER_AS_WORKER, default=False, default_text=f"true where {HOST_FILE} names the launcher, which only the launcher has"
 )
 
-VARIABLES = (ROLE, AS_WORKER, HOSTNAME)
 
-_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
-
-
-def facts(reader: Reader) -> Iterator[Fact]:
-    """The launcher is node 0, whether it has ranks or not; worker I is node I + 1."""
-    yield METHOD, "MPIJob", "mpirun"
-    listed = [(kubernetes.relative(host), slots) for host, slots in kubernetes.mpi_file(reader, HOST_FILE)]
-    own = "" if kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
-    job, source = _job_name(reader, own, listed)
-    if job:
-        yield JOB_NAME, source, job
-    if listed:
-        whole = _with_launcher(reader, listed, _pod(job, LAUNCHER))
-        yield NODES, f"number of nodes in {HOST_FILE}", len(whole)
-        yield from of_hosts(HOST_FILE, [host for host, _ in whole], [slots for _, slots in whole])
-    elif job and _given_several(reader):
-        workers = (_pod(job, f"{WORKER}-{i}") for i in range(reader.get(NODES) - 1))
-        yield HOSTS, HOSTNAME.name, [_pod(job, LAUNCHER), *workers]
-    pod = _POD.fullmatch(own)
-    if reader.get(ROLE) == LAUNCHER:
-        yield NODE_INDEX, ROLE.name, "0"
-    elif pod and pod["index"]:
-        yield NODE_INDEX, f"the worker's number in {HOSTNAME.name}", int(pod["index"]) + 1
+_POD = r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))"
 
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Leave node 0 without ranks if the launcher has none. Refuse pods of no known job: each would be a job of its own."""
-    if job.has_peers and not reader.given(JOB_NAME) and kubernetes.own_name(reader):
-        reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.name} to the MPIJob's")
-    if reader.get(AS_WORKER) or not job.has_peers:
-        return job
-    return replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
+class Mpijob(Place):
+    OWN = (ROLE, AS_WORKER, HOSTNAME)
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """The launcher is node 0, whether it has ranks or not; worker I is node I + 1."""
+        yield METHOD, "MPIJob", "mpirun"
+        listed = [(kubernetes.relative(host), slots) for host, slots in kubernetes.mpi_file(reader, HOST_FILE)]
+        own = "" if kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
+        job, source = _job_name(reader, own, listed)
+        if job:
+            yield JOB_NAME, source, job
+        if listed:
+            whole = _with_launcher(reader, listed, _pod(job, LAUNCHER))
+            yield NODES, f"number of nodes in {HOST_FILE}", len(whole)
+            yield from of_hosts(HOST_FILE, [host for host, _ in whole], [slots for _, slots in whole])
+        elif job and _given_several(reader):
+            workers = (_pod(job, f"{WORKER}-{i}") for i in range(reader.get(NODES) - 1))
+            yield HOSTS, HOSTNAME.name, [_pod(job, LAUNCHER), *workers]
+        pod = re.fullmatch(_POD, own)
+        if reader.get(ROLE) == LAUNCHER:
+            yield NODE_INDEX, ROLE.name, "0"
+        elif pod and pod["index"]:
+            yield NODE_INDEX, f"the worker's number in {HOSTNAME.name}", int(pod["index"]) + 1
+
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Leave node 0 without ranks if the launcher has none. Refuse pods of no known job: each would be a job of its own."""
+        if job.has_peers and not reader.given(JOB_NAME) and kubernetes.own_name(reader):
+            reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.name} to the MPIJob's")
+        if reader.get(AS_WORKER) or not job.has_peers:
+            return job
+        return replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
 
 
 def _given_several(reader: Reader) -> bool:
@@ -77,7 +79,7 @@ def _job_name(reader: Reader, own: str, listed: list[tuple[str, int]]) -> tuple[
     """Return the job by the name of this pod or of node 0 (which may be the first worker), else the user's; and its source."""
     told = [(variable.name, kubernetes.seen(reader, variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
     for source, host in [(HOSTNAME.name, own), (HOST_FILE, listed[0][0] if listed else ""), *told]:
-        found = _POD.fullmatch(host.strip().partition(".")[0])
+        found = re.fullmatch(_POD, host.strip().partition(".")[0])
         if found:
             return found["job"], source
     return kubernetes.seen(reader, JOB_NAME), JOB_NAME.name

@@ -41,35 +41,36 @@ GPU_FILE = Variable(
 )  # fmt: skip
 VERSION = Variable("pbs_version", ("PBS_VERSION",), parse.text, "", "TORQUE-...: Torque, whose pbsdsh is another one", "platform")
 
-VARIABLES = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
 
 _GPU = re.compile(r"(\S+)-gpu[0-9]+")
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    """Each line of the node file once. A host may have the variable and not the file."""
-    hosts = reader.get(HOSTS)
-    if not hosts:
-        paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
-        hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
-        yield from of_hosts(NODE_FILE.name, hosts)
-    if "PALS_NODEID" not in reader.env:
-        yield from copied(reader, NODE_INDEX, NODE)
-    yield from batch.own_index(reader, hosts)
-    yield from _gpus(reader, hosts)
+class Pbs(batch.System):
+    OWN = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Each line of the node file once. A host may have the variable and not the file."""
+        hosts = reader.get(HOSTS)
+        if not hosts:
+            paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
+            hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
+            yield from of_hosts(NODE_FILE.name, hosts)
+        if "PALS_NODEID" not in reader.env:
+            yield from copied(reader, NODE_INDEX, NODE)
+        yield from batch.own_index(reader, hosts)
+        yield from _gpus(reader, hosts)
 
-def job_id(reader: Reader) -> str:
-    return reader.get(JOB_ID)
+    def job_id(self, reader: Reader) -> str:
+        return reader.get(JOB_ID)
 
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
-    script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
-    if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
-        script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.name}", on_all(reader)
-    variables = (TASKS_HERE, TASK_HERE)
-    return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
+        script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
+        if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
+            script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.name}", on_all(reader)
+        variables = (TASKS_HERE, TASK_HERE)
+        return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
 
 
 def on_all(reader: Reader) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader, Variable
@@ -37,7 +38,6 @@ CODE = Variable(
     default_text="hyperparameter sagemaker_submit_directory, else code below the folder of the job's files",
 )  # fmt: skip
 
-VARIABLES = (BASE, SM_HOSTS, CURRENT_HOST, PROGRAM, CODE)
 
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
@@ -46,39 +46,52 @@ _FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/i
 _CPUS = "/sys/devices/system/cpu"
 
 
-def detect(reader: Reader) -> bool:
-    return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
+class Sagemaker(Place):
+    OWN = (BASE, SM_HOSTS, CURRENT_HOST, PROGRAM, CODE)
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
 
-def program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
-    path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
-    return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
+        path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
+        return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
+    def failure_file(self, reader: Reader) -> str:
+        """Where SageMaker finds the reason of a failure."""
+        return join(reader.get(BASE), "output/failure")
 
-def failure_file(reader: Reader) -> str:
-    """Where SageMaker finds the reason of a failure."""
-    return join(reader.get(BASE), "output/failure")
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
+        file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
+        if resources:
+            reader.offer(HOSTS, f"hosts of {file}", json.dumps(resources.get("hosts") or []))
+            reader.offer(CURRENT_HOST, f"current_host of {file}", resources.get("current_host", ""))
+        hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
+        if not reader.by_user(HOSTS):
+            hosts.sort()
+            yield HOSTS, reader.source(SM_HOSTS), hosts
+        if own in hosts:
+            yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(own)
+        elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
+            wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
+            reader.problem(f"{wrong}; or set {NODE_INDEX.name}")
+        for name, value in _own_hyperparameters(reader).items():
+            if not _fits(f"{name}{_argument(value)}"):
+                reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
 
-
-def facts(reader: Reader) -> Iterator[Fact]:
-    """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
-    file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
-    if resources:
-        reader.offer(HOSTS, f"hosts of {file}", json.dumps(resources.get("hosts") or []))
-        reader.offer(CURRENT_HOST, f"current_host of {file}", resources.get("current_host", ""))
-    hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
-    if not reader.by_user(HOSTS):
-        hosts.sort()
-        yield HOSTS, reader.source(SM_HOSTS), hosts
-    if own in hosts:
-        yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(own)
-    elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
-        wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
-        reader.problem(f"{wrong}; or set {NODE_INDEX.name}")
-    for name, value in _own_hyperparameters(reader).items():
-        if not _fits(f"{name}{_argument(value)}"):
-            reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
+        name = _named(reader) if job.program.path == _path(reader) else ""
+        submitted = _submitted(reader)
+        if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
+            reader.problem(
+                f"sagemaker_submit_directory={clipped(submitted)!r}: the code is in S3, and {job.program.path} is not there: ranklaunch "
+                "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
+            )
+        env = tuple(sorted(_environment(reader, job, name).items()))
+        python = reader.absolute(job.python) if name and "/" in job.python else job.python
+        return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
 
 
 def _fits(text: str) -> bool:
@@ -87,20 +100,6 @@ def _fits(text: str) -> bool:
         return b"\0" not in text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
         return False
-
-
-def finished(reader: Reader, job: Job) -> Job:
-    """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
-    name = _named(reader) if job.program.path == _path(reader) else ""
-    submitted = _submitted(reader)
-    if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
-        reader.problem(
-            f"sagemaker_submit_directory={clipped(submitted)!r}: the code is in S3, and {job.program.path} is not there: ranklaunch "
-            "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
-        )
-    env = tuple(sorted(_environment(reader, job, name).items()))
-    python = reader.absolute(job.python) if name and "/" in job.python else job.python
-    return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
 
 
 # The program

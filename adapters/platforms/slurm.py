@@ -74,46 +74,47 @@ COMPONENT_GPUS = Variable(
     "GPUs that were asked for on each node of a heterogeneous job's first component; each may have such a variable", "platform",
 )  # fmt: skip
 
-VARIABLES = (
-    JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, SIZE, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, GPU_IDS, GPUS_PER_NODE, COMPONENTS,
-    COMPONENT_NODES, COMPONENT_GPUS,
-)  # fmt: skip
 
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
 _NO_STEP = f"no {STEP_ID.name} of srun"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    if re.fullmatch(OWN_STEPS, reader.get(STEP_ID).strip()):
-        # The shell of salloc is a step of one task on the first node. SLURM_NNODES is the step's or the job's, as the cluster is set up.
-        reader.leave_aside("SLURM_STEP", "SLURM_NNODES")
-    hosts: tuple[str, ...] = ()
-    if not reader.given(HOSTS):
-        listed = STEP_NODES if reader.given(STEP_NODES) else JOB_NODES
-        hosts = _in_order(reader, listed)
-        yield from of_hosts(reader.source(listed), hosts)
-        yield from _own_index(reader, hosts)
-        yield from islice(copied(reader, NODES, SIZE), 1)
-    yield from _slots(reader, hosts)
+class Slurm(batch.System):
+    OWN = (
+        JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, SIZE, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, GPU_IDS, GPUS_PER_NODE, COMPONENTS,
+        COMPONENT_NODES, COMPONENT_GPUS,
+    )  # fmt: skip
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        if re.fullmatch(OWN_STEPS, reader.get(STEP_ID).strip()):
+            # The shell of salloc is a step of one task on the first node. SLURM_NNODES is the step's or the job's, by the cluster's setup.
+            reader.leave_aside("SLURM_STEP", "SLURM_NNODES")
+        hosts: tuple[str, ...] = ()
+        if not reader.given(HOSTS):
+            listed = STEP_NODES if reader.given(STEP_NODES) else JOB_NODES
+            hosts = _in_order(reader, listed)
+            yield from of_hosts(reader.source(listed), hosts)
+            yield from _own_index(reader, hosts)
+            yield from islice(copied(reader, NODES, SIZE), 1)
+        yield from _slots(reader, hosts)
 
-def job_id(reader: Reader) -> str:
-    """Return JOB.STEP, or JOB in a script."""
-    return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID))))
+    def job_id(self, reader: Reader) -> str:
+        """Return JOB.STEP, or JOB in a script."""
+        return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID))))
 
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    index = NODE_INDEX.also("SLURM_NODEID")
-    return batch.Tasks(
-        counts=reader.get(TASKS) or (1,) * nodes,
-        here=reader.get(TASK_HERE),
-        variables=(TASKS, TASK_HERE),
-        rank=RANK,
-        node=0 if reader.by_user(index) else reader.get(index),
-        script="" if reader.given(STEP_ID) else _NO_STEP,
-        command=ONE_EACH.format(nodes),
-    )
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        index = NODE_INDEX.also("SLURM_NODEID")
+        return batch.Tasks(
+            counts=reader.get(TASKS) or (1,) * nodes,
+            here=reader.get(TASK_HERE),
+            variables=(TASKS, TASK_HERE),
+            rank=RANK,
+            node=0 if reader.by_user(index) else reader.get(index),
+            script="" if reader.given(STEP_ID) else _NO_STEP,
+            command=ONE_EACH.format(nodes),
+        )
 
 
 def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:

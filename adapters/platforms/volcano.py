@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, tasks
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
@@ -31,10 +32,9 @@ RANK = Variable("plugin_rank", ("RANK",), parse.count, 0, "index of this node, b
 SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), parse.positive, 1, "number of nodes, by plugin pytorch", "platform")
 LEADER = Variable("plugin_master", ("MASTER_ADDR",), parse.text, "", "host of node 0, by plugin pytorch", "platform")
 PORT = Variable("master_port", ("MASTER_PORT",), parse.port, 23456, "port of the rendezvous on node 0, by plugin pytorch", "platform")
-VARIABLES = (INDEX, TASK_HOSTS, RANK, SIZE, LEADER, PORT, LAUNCHER_AS_WORKER, HOST_IP, POD_IP, HOSTNAME)
 
-_LIST = re.compile(r"VC_([A-Z0-9_]+)_HOSTS")
-_TF_PORT = re.compile(r':([0-9]{1,5})"')  # in a TF_CONFIG; plugin tensorflow has one for all tasks
+_LIST = r"VC_([A-Z0-9_]+)_HOSTS"
+_TF_PORT = r':([0-9]{1,5})"'  # in a TF_CONFIG; plugin tensorflow has one for all tasks
 
 
 class Task(NamedTuple):
@@ -48,31 +48,33 @@ class Task(NamedTuple):
 There = Mapping[str, Task]  # the job's tasks, by their names as variables have them
 
 
-def detect(reader: Reader) -> bool:
-    return reader.given(INDEX) or bool(_names(reader))
+class Volcano(Place):
+    OWN = (INDEX, TASK_HOSTS, RANK, SIZE, LEADER, PORT, LAUNCHER_AS_WORKER, HOST_IP, POD_IP, HOSTNAME)
+    INDEX = INDEX
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.given(INDEX) or bool(_names(reader))
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    there = {key: _task(reader, key, name) for key, name in sorted(_names(reader).items())}
-    mine = _mine(reader, there)
-    has_ps = _has_ps(reader, there)
-    nodes = [task for task in [mine] if task] if has_ps else _nodes(reader, there, mine)
-    yield from _of_place(reader, nodes, mine)
-    yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
-    for port in _TF_PORT.findall(kubernetes.seen(reader, CONFIG))[:1]:
-        reader.offer(replace(PORT, value="tensorflow_port"), CONFIG.name, port)
-    if not reader.by_user(NODE_INDEX):  # else these files may be another node's
-        yield POD_IP, "/etc/hosts", kubernetes.own_address(reader)
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        there = {key: _task(reader, key, name) for key, name in sorted(_names(reader).items())}
+        mine = _mine(reader, there)
+        has_ps = _has_ps(reader, there)
+        nodes = [task for task in [mine] if task] if has_ps else _nodes(reader, there, mine)
+        yield from _of_place(reader, nodes, mine)
+        yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
+        for port in re.findall(_TF_PORT, kubernetes.seen(reader, CONFIG))[:1]:
+            reader.offer(replace(PORT, value="tensorflow_port"), CONFIG.name, port)
+        if not reader.by_user(NODE_INDEX):  # else these files may be another node's
+            yield POD_IP, "/etc/hosts", kubernetes.own_address(reader)
 
-
-def job_facts(reader: Reader) -> dict[str, Any]:
-    return {
-        "host_ips": tuple(filter(None, (reader.get(POD_IP), reader.get(HOST_IP)))),
-        "host_ip": reader.get(HOST_IP),
-        # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
-        "table_in_order": reader.by_user(NODE_INDEX),
-        "only_launches": not reader.get(LAUNCHER_AS_WORKER),
-    }
+    def job_facts(self, reader: Reader) -> dict[str, Any]:
+        return {
+            "host_ips": tuple(filter(None, (reader.get(POD_IP), reader.get(HOST_IP)))),
+            "host_ip": reader.get(HOST_IP),
+            # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
+            "table_in_order": reader.by_user(NODE_INDEX),
+            "only_launches": not reader.get(LAUNCHER_AS_WORKER),
+        }
 
 
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
@@ -103,7 +105,7 @@ def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Itera
 
 def _names(reader: Reader) -> dict[str, str]:
     """Return the names of the tasks that plugin svc lists, in a variable or a file, by their names as variables have them."""
-    variables = (_LIST.fullmatch(name) for name, value in reader.env.items() if value.strip())
+    variables = (re.fullmatch(_LIST, name) for name, value in reader.env.items() if value.strip())
     files = (name[: -len(".host")] for name in reader.files.names(_FOLDER) if name.endswith(".host"))
     return {_key(name): name for name in (*(found[1].lower() for found in variables if found), *files)}
 

@@ -18,7 +18,8 @@ from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS, launcher
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.adapters.platforms import PLATFORMS, Platform
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import settings
 from ranklaunch.env.notify import CHECK_VARIABLES
 from ranklaunch.env.reader import Variable
@@ -44,7 +45,7 @@ def test_platform_has_the_shape_of_one(name: str) -> None:
     assert isinstance(platform.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in platform.VARIABLES)
     for each in ("detect", "attempt", "read", "program", "failure_file", "log_dir"):
-        wanted = list(inspect.signature(getattr(Platform, each)).parameters)[1:]
+        wanted = list(inspect.signature(getattr(Place, each)).parameters)[1:]
         assert list(inspect.signature(getattr(platform, each)).parameters)[: len(wanted)] == wanted
 
 
@@ -66,7 +67,7 @@ def test_every_launcher_is_registered() -> None:
 
 def test_every_module_of_a_platform_has_a_row_that_names_it() -> None:
     modules = {module.__name__.rpartition(".")[2] for module in MODULES}
-    helpers.listed_in("module in adapters/platforms/platforms.toml", {row.name for row in PLATFORMS.rows.values() if row.module}, modules)
+    helpers.listed_in("kind in adapters/platforms/platforms.toml", {row.name for row in PLATFORMS.rows.values() if row.kind}, modules)
 
 
 def test_rows_are_those_of_platforms_toml() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TypeVar
 
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
@@ -58,8 +57,7 @@ VARIABLES = (
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
 RANKSIDE_PATH = rankside()
-_DEFAULT_ROUTE = re.compile(r"^(\S+)\s+0{8}\s", re.MULTILINE)
-T = TypeVar("T")
+_DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 
 
 def environment(job: Job, reader: Reader) -> dict[str, str]:
@@ -79,7 +77,7 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
         add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
     name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
     if on_ascend and not name and job.has_peers:
-        route = _DEFAULT_ROUTE.search(reader.text("/proc/net/route"))
+        route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route"))
         if route:
             name = route[1]
             reader.note(INTERFACE, name, "default route")
@@ -102,21 +100,16 @@ def recorded(plan: Plan, reader: Reader) -> Plan:
     from ranklaunch.plan import recorders  # a job of CPUs needs none of it
 
     logs = folders.attempt(job.log_dir, job.attempt)
-    return replace(plan, recorders=recorders.of(plan, reader, _setting(reader, RECORDERS), _run_dir(reader), logs, first))
-
-
-def _setting(reader: Reader, variable: Variable[T]) -> T:
-    """Return a variable's value. The plan shows it only if it is set."""
-    return reader.get(variable) if reader.given(variable) else variable.default
+    return replace(plan, recorders=recorders.of(plan, reader, reader.peek(RECORDERS), _run_dir(reader), logs, first))
 
 
 def _run_dir(reader: Reader) -> str:
-    return reader.absolute(_setting(reader, RUN_DIR))
+    return reader.absolute(reader.peek(RUN_DIR))
 
 
 def of_python(reader: Reader) -> tuple[Recorder, ...]:
     """Return Python's own recorder, unless the user has set it."""
-    return () if FAULTHANDLER.name in reader.env or _setting(reader, RECORDERS) == "off" else (FAULTHANDLER,)
+    return () if FAULTHANDLER.name in reader.env or reader.peek(RECORDERS) == "off" else (FAULTHANDLER,)
 
 
 def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
@@ -124,7 +117,7 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
 
     for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
     """
-    records = _setting(reader, RANKSIDE)
+    records = reader.peek(RANKSIDE)
     stacks = reader.get(STACKS) if reader.given(STACKS) else records
     if not (records or stacks):
         return ()

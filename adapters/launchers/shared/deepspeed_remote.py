@@ -55,13 +55,11 @@ exit $code
 """
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
-_BY_SRUN = re.compile(
-    r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
-)
-_NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>\S+)", re.MULTILINE)
+_BY_SRUN = r"(?m)^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))"
+_NODE_LOST = r"(?m)^srun: error: Node failure on (?P<host>\S+)"
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
-BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
+BY_PDSH = rf"(?m)^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$"
 _SSH_LOST = 255  # says ssh where what it had started there was killed, and where it says itself why it has failed
 _SAID_BY_SSH = (
     r"(?:ssh|kex_exchange_identification|ssh_exchange_identification|client_loop|packet_write_wait|ssh_dispatch_run_fatal): "
@@ -73,8 +71,8 @@ _SAID_BY_SSH = (
 _SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
 _SIGNALS["out of memory"] = signal.SIGKILL
 _OF_SRUN = {"SLURM_OVERLAP": "1", "SLURM_OVERCOMMIT": "1", "SLURM_KILL_BAD_EXIT": "1"}  # options of srun that it is not told of
-_PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
-_TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
+_PLAIN = r"[\w@%+=:,./-]*"  # what DeepSpeed puts between no quotes
+_TYPED = r"[\w@+=:,./ -]+"  # arguments that pdsh and the shells behind it leave as they are
 
 
 def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File, tunes: bool) -> Plan:
@@ -139,7 +137,7 @@ def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
 def told_by_srun(tail: str) -> Failure | None:
     """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost nodes
     before, these, as Slurm writes them."""
-    found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
+    found, lost = re.search(_BY_SRUN, tail), re.search(_NODE_LOST, tail)
     if lost and not (found and found.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=lost["host"])
     if not found:
@@ -152,7 +150,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
     told = reader.told(BY)
     if by == PDSH:
         given = (job.program.path, *job.program.args, job.folder or reader.cwd)
-        harmed = [word for word in given if not _TYPED.fullmatch(word)]
+        harmed = [word for word in given if not re.fullmatch(_TYPED, word)]
         if harmed:
             reader.problem(f"{told}: {clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
         return
@@ -205,7 +203,7 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
 
 def _arrives(value: str, by: str) -> bool:
     """One line, without space at its ends, which DeepSpeed takes away; by MPI, nothing that it puts between quotes, which stay there."""
-    return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(_PLAIN.fullmatch(value)))
+    return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(re.fullmatch(_PLAIN, value)))
 
 
 def _escaped(value: str) -> str:

@@ -11,9 +11,9 @@ from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.showing import clipped
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
-_OF_NODE_0 = re.compile(
+_OF_NODE_0 = (
     r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*"
     r"|(OMPI|PMIX|PRTE|ORTE|OPAL|PDSH|HYDRA)_.*|DS_ENV_FILE|RANKLAUNCH_(SECRET|JOB_UID|NODE|OUTER_RUN)"
     r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD|POD_IP|POD_NAME|NODE_NAME"
@@ -24,7 +24,7 @@ _OF_NODE_0 = re.compile(
 )
 # Numbers may be meant for every node; these are of one machine's devices.
 _CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_UNIQUE = re.compile(r"\b(GPU|MIG)-")
+_UNIQUE = r"\b(GPU|MIG)-"
 _OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}  # what its components for batch systems look for
 
 
@@ -70,5 +70,5 @@ def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:
     """Names of what the ranks of all nodes get of these variables, node 0's own."""
     gone = {*misleading(reader.env), *reader.per_node}
-    names = (name for name in values if name not in gone and _NAME.fullmatch(name) and not _OF_NODE_0.fullmatch(name))
-    return sorted(name for name in names if not (name in _CHOSEN and _UNIQUE.search(values[name])))
+    names = (name for name in values if name not in gone and re.fullmatch(_NAME, name) and not re.fullmatch(_OF_NODE_0, name))
+    return sorted(name for name in names if not (name in _CHOSEN and re.search(_UNIQUE, values[name])))

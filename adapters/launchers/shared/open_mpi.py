@@ -14,21 +14,21 @@ from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
 
-_EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+_EXITED = r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)"
 # As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
-_ABORTED = re.compile(
+_ABORTED = (
     r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
     r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
 )
 # As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
-_FATAL = re.compile(r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): ")
+_FATAL = r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): "
 _CLASSES = (
     "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
     "OTHER", "INTERN",
 )  # fmt: skip
-_KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
+_KILLED = r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)"
 # Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
-_IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
+_IMPROPER = r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly"
 
 # Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two, by how many words follow them.
 _OPTIONS = {
@@ -93,16 +93,16 @@ def excluded(files: Files, mpirun: str) -> list[str]:
 def report(text: str, pid: int = 0) -> Failure | None:
     """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
     when it has lost another one, of whose end mpirun had begun to tell by then."""
-    aborted = _ABORTED.search(text)
+    aborted = re.search(_ABORTED, text)
     told = _ended(text)
     if aborted and not (told and 0 <= text.find(_ENDED) < aborted.start()):
         return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
     if told:
         return told
-    improper = _IMPROPER.search(text)
+    improper = re.search(_IMPROPER, text)
     if improper:
         return failed_with(1, int(improper["rank"]))
-    fatal = _FATAL.search(text)
+    fatal = re.search(_FATAL, text)
     return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 
 
@@ -115,5 +115,5 @@ def _ended(tail: str) -> Failure | None:
     return failed_with(int(exited["code"]), int(exited["rank"])) if exited else None
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    return next(reversed([*pattern.finditer(text)]), None)
+def _last(pattern: str, text: str) -> re.Match[str] | None:
+    return next(reversed([*re.finditer(pattern, text)]), None)

@@ -22,11 +22,11 @@ from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.redact import redact
 
 MOST_DEPTH = 3  # scripts that call each other
-_PROGRAM = re.compile(r"python[0-9.]*|.*\.(?:py|sh)")  # beside the names of the table
+_PROGRAM = r"python[0-9.]*|.*\.(?:py|sh)"  # beside the names of the table
 _ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
 _OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
-_OTHER_SCRIPT = re.compile(r"\.sh\b")
-_SET = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)=")  # variables that a script sets
+_OTHER_SCRIPT = r"\.sh\b"
+_SET = r"(?<![\w$-])([A-Za-z_]\w*)="  # variables that a script sets
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Starters:
 
     def may_start(self, text: str) -> bool:
         """Return False for a script that names no command of the table and no other script."""
-        return bool(self._mentions.search(text) or _OTHER_SCRIPT.search(text))
+        return bool(self._mentions.search(text) or re.search(_OTHER_SCRIPT, text))
 
     def find(self, program: Program, env: Mapping[str, str]) -> Found | None:
         return self.of_words(("python", *program.words) if program.module else program.words, env)
@@ -117,7 +117,7 @@ class Starters:
         name, rest = _base(command[0]), command[1:]
         if name in SHELLS:
             return self._in_text(rest, env)
-        if name.startswith("python") and _PROGRAM.fullmatch(name):
+        if name.startswith("python") and re.fullmatch(_PROGRAM, name):
             return self._by_python(rest, env)
         if name in WRAPPERS:
             return self.of_words(tuple(itertools.dropwhile(self._is_option, rest)), env)
@@ -136,7 +136,7 @@ class Starters:
 
         if not self.may_start(text):
             return
-        names = set(_SET.findall(text))
+        names = set(re.findall(_SET, text))
         given = {**given, **dict.fromkeys(names, "1")}
         for command in shell.commands(text, env, args):
             line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
@@ -164,7 +164,7 @@ class Starters:
     def _is_option(self, word: str) -> bool:
         """Return False for a word that ends the options of a wrapper and their values."""
         name = _base(word)
-        return name not in self._names and not _PROGRAM.fullmatch(name)
+        return name not in self._names and not re.fullmatch(_PROGRAM, name)
 
     def _known(self, name: str, rest: Sequence[str], env: Mapping[str, str]) -> Found | None:
         for taken in (0, 1):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ranklaunch.env import parse, settings
-from ranklaunch.env.job import Program
+from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import ATTEMPT, LOG_DIR
 from ranklaunch.files import join
@@ -102,18 +100,3 @@ def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
     """Return True if a node has ended this attempt. A node that starts now belongs to the next one then."""
     paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
     return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
-
-
-def no_program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """Return None for a platform that does not say what should run."""
-    return None
-
-
-def no_failure_file(reader: Reader) -> str:
-    """Return "" for a platform that looks for no reason of a failure."""
-    return ""
-
-
-def log_dir(reader: Reader) -> str:
-    """Return the log folder of all nodes, the user's or the usual one."""
-    return settings.log_dir(reader)

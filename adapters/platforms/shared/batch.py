@@ -59,23 +59,32 @@ class Tasks(NamedTuple):
 class System(Place):
     """A batch system. The id of a job ends its name, by which nodes find each other, and names its log folder on the shared disk.
 
-    Its module also has JOB_ID, a variable; job_id(reader), the id of the job; and tasks(reader, nodes).
+    JOB_ID: variable with this id.
     """
+
+    JOB_ID: Variable[str]
+
+    def job_id(self, reader: Reader) -> str:
+        return reader.get(self.JOB_ID)
+
+    def tasks(self, reader: Reader, nodes: int) -> Tasks:
+        """Return the processes that the batch system has started for the job."""
+        raise NotImplementedError
 
     def read(self, reader: Reader, program: Program) -> Job:
         job = super().read(reader, program)
         name = reader.get(self.job_name)
         if not reader.by_user(self.job_name):
-            name = f"{name or self.NAME}-{self._module.job_id(reader)}"
-            reader.note(JOB_NAME, name, reader.source(self._module.JOB_ID))
+            name = f"{name or self.NAME}-{self.job_id(reader)}"
+            reader.note(JOB_NAME, name, reader.source(self.JOB_ID))
         return replace(job, name=name, log_dir=self._logs(reader, len(job.nodes), job.node_index))
 
-    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
         if self.row.restarts:
-            return super()._attempt(reader, nodes, index)
+            return super().attempt(reader, nodes, index)
         return base.attempt(reader, nodes, index, self._folder(reader))
 
-    def _log_dir(self, reader: Reader) -> str:
+    def log_dir(self, reader: Reader) -> str:
         self._offer(reader, self._facts(reader))
         return self._logs(reader, self._count(reader, sure=False), reader.get(self.node_index))
 
@@ -84,7 +93,7 @@ class System(Place):
 
     def _folder(self, reader: Reader) -> str:
         """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
-        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self._module.job_id(reader)).strip("_")
+        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self.job_id(reader)).strip("_")
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
@@ -95,7 +104,7 @@ class System(Place):
         yield from found
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
-        tasks = self._module.tasks(reader, len(hosts)) if base.per_rank(reader) else None
+        tasks = self.tasks(reader, len(hosts)) if base.per_rank(reader) else None
         if not tasks or tasks.script or not tasks.rank:
             return None
         attempt = self.attempt(reader) if self.row.restarts else 0
@@ -103,7 +112,7 @@ class System(Place):
 
     def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
         """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each."""
-        tasks, by_user = self._module.tasks(reader, nodes), reader.by_user(self.node_index)
+        tasks, by_user = self.tasks(reader, nodes), reader.by_user(self.node_index)
         if tasks.script and nodes > 1 and not by_user:
             refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
         elif not (tasks.script or by_user) and (set(tasks.counts) != {1} or tasks.here):

@@ -13,7 +13,7 @@ from ranklaunch.env.settings import HOSTS, NODE_INDEX, SLOTS
 from ranklaunch.files import MOST_BYTES
 from ranklaunch.showing import clipped
 
-_LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
+_LINE = r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?"  # MPI's files have max_slots= and others
 
 
 def offer(reader: Reader) -> None:
@@ -53,7 +53,7 @@ def _slots(reader: Reader, path: str) -> dict[str, int]:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        match = _LINE.fullmatch(bare)
+        match = re.fullmatch(_LINE, bare)
         wrong = _wrong(match, found)
         if wrong or not match:
             reader.problem(f"{path}, line {number}: {wrong}, found {clipped(bare)!r}")

@@ -41,7 +41,7 @@ POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
 
 _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
-_OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
+_OF_CLUSTER = r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?"
 
 
 # Names
@@ -93,7 +93,7 @@ def service(reader: Reader) -> str:
     /etc/hosts."""
     own = stem(own_name(reader))
     for full in names_here(reader) if own else ():
-        found = _OF_CLUSTER.fullmatch(full)
+        found = re.fullmatch(_OF_CLUSTER, full)
         if found and stem(found["pod"]) == own:
             return found["service"]
     return ""
@@ -118,7 +118,7 @@ def _hosts_here(reader: Reader) -> list[list[str]]:
 
 def relative(host: str) -> str:
     """Return POD.SERVICE of a full name: the pods of one namespace know each other by it."""
-    found = _OF_CLUSTER.fullmatch(host)
+    found = re.fullmatch(_OF_CLUSTER, host)
     return f"{found['pod']}.{found['service']}" if found else host
 
 
@@ -203,16 +203,8 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
     for i, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
-        if bare and (not match or not _is_host(match[1])):
+        if bare and (not match or not parse.is_host(match[1])):
             reader.problem(f"{path}: line {i}, {clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
             found.append((match[1], int(match[2] or 1)))
     return tuple(found)
-
-
-def _is_host(text: str) -> bool:
-    try:
-        parse.host(text)
-    except ValueError:
-        return False
-    return True

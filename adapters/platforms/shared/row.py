@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ranklaunch.errors import number
 
 VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
-_PLUS = re.compile(r" \+ ([0-9]+)$")
+_PLUS = r" \+ ([0-9]+)$"
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ R = TypeVar("R", bound=Row)
 
 @dataclass(frozen=True)
 class Shipped(Row):
-    """A row of platforms.toml. module: part for a module that adds facts to the row, batch for one of a batch system (shared/batch.py),
-    whole for one that does all, "" for none. begins: for a platform that its module recognises, how names of its variables begin. ps: true
+    """A row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a
+    platform that this class recognises, how names of its variables begin. ps: true
     if its tasks may be ps and workers, by lists of their hosts or by TF_CONFIG."""
 
     begins: tuple[str, ...] = ()
-    module: str = ""
+    kind: str = ""
     ps: bool = False
 
 
@@ -143,12 +143,12 @@ def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
     """Return the match of NAMES ~ REGEX in the values of these variables, with blanks between."""
     names, _, regex = pattern.partition(" ~ ")
     text = " ".join(env.get(filled(name, env), "").strip() for name in names.split())
-    return re.fullmatch(_PLUS.sub("", regex), text, re.DOTALL)
+    return re.fullmatch(re.sub(_PLUS, "", regex), text, re.DOTALL)
 
 
 def value_like(pattern: str, env: Mapping[str, str]) -> str:
     """Return the first group of a pattern that is set, plus the number behind it; "" where it does not match."""
-    found, more = match(pattern, env), _PLUS.search(pattern)
+    found, more = match(pattern, env), re.search(_PLUS, pattern)
     text = next(filter(None, found.groups()), "") if found else ""
     return str(int(text) + int(more[1])) if more and number(text) is not None else text
 

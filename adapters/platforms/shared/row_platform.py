@@ -1,6 +1,6 @@
-"""A platform by its row of platforms.toml, with the module of its own where the row names one.
+"""A platform by its row of platforms.toml. The class of a platform with rules of its own, which the row names, derives from Place.
 
-Whatever a row, a pattern, a file or a module says is offered to the reader as one more source of the same value. So the user's word comes
+Whatever a row, a pattern, a file or a class says is offered to the reader as one more source of the same value. So the user's word comes
 first, sources that contradict each other are refused, and plans show where each value is from.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes, parameter_servers, self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
-from ranklaunch.env import parse
+from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import (
@@ -37,10 +37,9 @@ from ranklaunch.env.settings import (
 )  # fmt: skip
 from ranklaunch.showing import clipped, show
 
-T = TypeVar("T")
 # Names that others set as well: no sign of a platform, so ranks keep them.
 _PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
-_LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?")
+_LINE = r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?"
 _NO_HOST = "there is no such file, or no host in it"
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
 
@@ -66,33 +65,22 @@ def listed(value: str) -> tuple[parse.Endpoint, ...]:
         raise ValueError(msg) from None
 
 
-def _given(reader: Reader, variable: Variable[T]) -> T:
-    """Return a value, or its default without a note in the plan."""
-    return reader.get(variable) if reader.given(variable) else variable.default
-
-
 class Place:
-    """A platform, as platforms.Platform asks for it. module: with rules of its own, None without.
+    """A platform. Methods without an underscore are what is asked of it, and what a class with rules of its own replaces.
 
-    A module may have `VARIABLES`, `facts(reader)`, more sources of values, `INDEX`, the variable of the index if a fact gives it,
-    `job_facts(reader)`, more arguments of make_job, `finished(reader, job)`, which returns the job with changes, and `detect`, `program`,
-    `failure_file`, `log_dir` and `attempt(reader, nodes, index)` in place of those here.
+    OWN: variables that the class reads beside those of its row. INDEX: the variable of the index, if a fact gives it.
     """
 
-    def __init__(self, row: Shipped, module: Any = None) -> None:
+    OWN: tuple[Variable[Any], ...] = ()
+    INDEX: Variable[int] | None = None
+
+    def __init__(self, row: Shipped) -> None:
         self.NAME = row.name
         self.row = row
-        self._module = module
-        self.detect: Callable[[Reader], bool] = getattr(module, "detect", self._signed)
-        self.program: Callable[[Reader, Sequence[str]], Program | None] = getattr(module, "program", base.no_program)
-        self.failure_file: Callable[[Reader], str] = getattr(module, "failure_file", base.no_failure_file)
-        self.attempt: Callable[..., int] = getattr(module, "attempt", self._attempt)
-        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", self._log_dir)
-        agree = bool(row.job_name_like)
         self.nodes = NODES.also(*row.nodes, agree=True)
         self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
         self.slots = SLOTS.also(*row.slots, agree=True)
-        self.job_name = JOB_NAME.also(*row.job_name, agree=agree)
+        self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
         self.started = ATTEMPT.also(*row.attempt)
         self.restarts = Variable("restarts", row.restarts, parse.count, 0, "restarts, from 0; the attempt is one more", "platform")
         self.first = replace(FIRST, names=row.master, parse=host, agree=True)
@@ -105,11 +93,11 @@ class Place:
 
     @functools.cached_property
     def VARIABLES(self) -> tuple[Variable[Any], ...]:
-        """Return the variables that the row and its module name."""
+        """Every variable that the platform reads beyond those of ranklaunch.env.settings."""
         row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
         own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
         named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
-        found = [*named, *getattr(self._module, "VARIABLES", ())]
+        found = [*named, *self.OWN]
         found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
         for value, patterns, meaning, of_node in (
             ("index_of_node", row.node_index_like, "has the index of this node in it", True),
@@ -120,13 +108,24 @@ class Place:
             found += [Variable(f"{row.name}_{value}", names, parse.text, "", meaning, "platform", per_node=of_node)] if names else []
         return tuple(found)
 
-    def _signed(self, reader: Reader) -> bool:
+    def detect(self, reader: Reader) -> bool:
+        """Return True if the environment is this platform's. Never raises."""
         return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
 
-    def _log_dir(self, reader: Reader) -> str:
-        return base.log_dir(reader)
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """Return what the platform says should run, where it does and the words of the command line name no other."""
+        return None
 
-    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    def failure_file(self, reader: Reader) -> str:
+        """Return where the platform looks for the reason of a failure, "" where it does not."""
+        return ""
+
+    def log_dir(self, reader: Reader) -> str:
+        """Return the log folder of a job that cannot be made out."""
+        return settings.log_dir(reader)
+
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        """Return which start of the job on this node it is, from 1."""
         if reader.given(self.started):
             return reader.get(self.started)
         counted = reader.given(self.restarts)
@@ -136,19 +135,31 @@ class Place:
         reader.note(ATTEMPT, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
         return number
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield further sources of values."""
+        return iter(())
+
+    def job_facts(self, reader: Reader) -> dict[str, Any]:
+        """Return further arguments of make_job."""
+        return {}
+
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Return the job with changes."""
+        return job
+
     # Reading a job
 
     def read(self, reader: Reader, program: Program) -> Job:
+        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
         row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
-            source = f"{row.name}, which kills after {row.kills_after_s:g} s"
-            reader.offer(GRACE_S, source, f"{row.kills_after_s * 0.8:g}")
+            reader.offer(GRACE_S, f"{row.name}, which kills after {row.kills_after_s:g} s", row.kills_after_s * 0.8)
         if row.starts_late and not reader.given(WAIT_S):
-            reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", "1800")
+            reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", 1800)
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
-        job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
-        return self._module.finished(reader, job) if hasattr(self._module, "finished") and not job.among else job
+        job = (self._job_of_tasks(reader, program, pod) if row.ps else None) or self._job(reader, program, pod)
+        return job if job.among else self.finished(reader, job)
 
     def _job(self, reader: Reader, program: Program, pod: str) -> Job:
         row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
@@ -172,7 +183,26 @@ class Place:
             node_index=own,
             accelerator=self._accelerator(reader),
             instance_name=pod,
-            **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
+            **self.job_facts(reader),
+        )
+
+    def _job_of_tasks(self, reader: Reader, program: Program, pod: str = "") -> Job | None:
+        """Return the job of workers and ps, None without ps. node_index counts within a task."""
+        found = parameter_servers.find(reader)
+        if not found:
+            return None
+        slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=reader.get(JOB_NAME) or self.NAME,
+            attempt=self.attempt(reader, found.size, found.node_index),
+            hosts=found.hosts,
+            slots=found.slots(spread(reader, SLOTS, slots, len(found.workers))),
+            node_index=found.node_index,
+            tasks=found,
+            instance_name=pod,
         )
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
@@ -198,7 +228,7 @@ class Place:
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         row = self.row
-        found = _given(reader, self.hosts)
+        found = reader.peek(self.hosts)
         slots = [each.port for each in found] if row.slots_beside else ()
         yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
         if reader.given(self.file):
@@ -210,19 +240,19 @@ class Place:
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
         ):  # fmt: skip
             yield from _like(variable, patterns, reader.env)
-        if hasattr(self._module, "facts"):
-            yield from self._module.facts(reader)
+        yield from self.facts(reader)
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
         path = reader.absolute(reader.get(self.file))
         slots: dict[str, int] = {}
         for number, line in enumerate(reader.text(path).splitlines(), 1):
-            found = _LINE.fullmatch(line.partition("#")[0].strip())
-            if found and not (_is_host(found[1]) and int(found[2] or 0) <= parse.MOST_SLOTS):
+            found = re.fullmatch(_LINE, line.partition("#")[0].strip())
+            if not found:
+                continue
+            if not parse.is_host(found[1]) or int(found[2] or 0) > parse.MOST_SLOTS:
                 reader.problem(f"{path}, line {number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
                 return
-            if found:
-                slots.setdefault(found[1], int(found[2] or 0))
+            slots.setdefault(found[1], int(found[2] or 0))
         if slots:
             yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
             yield from self._own_index(reader, path, [*slots])
@@ -252,17 +282,24 @@ class Place:
         if reader.given(self.nodes):
             return reader.get(self.nodes)
         hosts = reader.get(HOSTS)
-        if not hosts and reader.given(self.ranks) and self._has_slots(reader):
+        if hosts:
+            number, source = len(hosts), reader.source(HOSTS)
+        elif reader.given(self.ranks) and self._has_slots(reader):
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
-            number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
+            number, source = 1, "default"
+            if sure:
+                self._refuse_uncounted(reader)
+        reader.note(NODES, str(number), source)
+        return number
+
+    def _refuse_uncounted(self, reader: Reader) -> None:
+        """Refuse a job whose nodes nothing counts, if the platform numbers them, or should count them."""
         numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
-        if source == "default" and sure and (self.row.no_count or numbered):
+        if self.row.no_count or numbered:
             names = ", ".join((*self.nodes.names, *HOSTS.names))
             remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.name}"
             reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
-        reader.note(NODES, str(number), source)
-        return number
 
     def _has_slots(self, reader: Reader) -> bool:
         """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
@@ -280,21 +317,26 @@ class Place:
         """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
         if nodes > 1 and not reader.given(HOSTS):
             self._offer(reader, _made(self.row, reader.env, nodes))
-        found, first = reader.get(HOSTS), _given(reader, self.first)
-        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
-        if sure and not found and nodes > 1 and not (reader.given(self.first) or by_user):
-            self._refuse_no_first(reader, nodes)
-        if not found or (nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)):
+        found, first = reader.get(HOSTS), reader.peek(self.first)
+        by_user = reader.by_user(HOSTS)
+        if not found or (nodes == 1 and reader.by_user(self.nodes) and not by_user):
+            if nodes > 1 and sure and not any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+                self._refuse_no_first(reader, nodes)
             return (first or "localhost", *("",) * (nodes - 1))
+        by_user = by_user or reader.given(MASTER_ADDR)
         if len(found) != nodes:
             more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
             wrong = f"{reader.source(HOSTS)} names {len(found)} hosts, but {reader.told(NODES)}"
             reader.problem(f"{wrong}: expected as many names as nodes{more}")
             return found[:1] * nodes
-        if first and not by_user and _differ(found[0], first):
-            begins = f"{reader.source(HOSTS)} begins with {found[0]}, but {reader.told(self.first)}"
+        return found if by_user or not first else self._with_first(reader, found, first)
+
+    def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
+        """Return the hosts with node 0's as the platform says it, which must be the first of them."""
+        if _differ(hosts[0], first):
+            begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.told(self.first)}"
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
-        return (first, *found[1:]) if first and not by_user else found
+        return (first, *hosts[1:])
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
         """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
@@ -312,9 +354,9 @@ class Place:
         self._refuse_first_alone(reader, nodes)
         if sure and not reader.given(variable):
             files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
-            of_module = self._module.INDEX.names if hasattr(self._module, "INDEX") else ()
+            of_class = self.INDEX.names if self.INDEX else ()
             of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
-            names, hosts = (*variable.names, *of_module, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
+            names, hosts = (*variable.names, *of_class, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
             here = f": {clipped(self_index.told(reader))}, of {hosts}" if hosts else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
@@ -332,7 +374,7 @@ class Place:
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
         """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
         own, by_user = reader.get(self.slots) if reader.given(self.slots) else (), reader.by_user(self.slots)
-        each = () if by_user else _given(reader, LISTED_SLOTS)
+        each = () if by_user else reader.peek(LISTED_SLOTS)
         if len(each) == nodes > 0:
             if any(number not in each for number in own):
                 told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
@@ -388,13 +430,6 @@ def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
-
-
-def _is_host(text: str) -> bool:
-    try:
-        return bool(parse.host(text))
-    except ValueError:
-        return False
 
 
 def _differ(one: str, other: str) -> bool:

@@ -149,6 +149,10 @@ class Reader:
             self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
             return variable.default
 
+    def peek(self, variable: Variable[T]) -> T:
+        """Return a value, or its default without a note in the plan."""
+        return self.get(variable) if self.given(variable) else variable.default
+
     def record(self, variable: Variable[T]) -> None:
         """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
         self.get(variable)

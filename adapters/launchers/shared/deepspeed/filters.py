@@ -23,13 +23,13 @@ Slots = tuple[int, ...]
 Chosen = tuple[tuple[str, Slots], ...]  # hosts, and slots of each, () for all of them
 
 LOCALHOST = "localhost"  # as DeepSpeed calls the node of a job without a hostfile
-_ITEM = re.compile(r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*")
+_ITEM = r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*"
 
 
 def _chosen(text: str) -> Chosen:
     chosen = []
     for item in text.split("@"):
-        parts = _ITEM.fullmatch(item)
+        parts = re.fullmatch(_ITEM, item)
         if not parts:
             msg = "expected HOST or HOST:SLOT,SLOT, with @ between several"
             raise ValueError(msg)

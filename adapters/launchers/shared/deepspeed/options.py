@@ -54,10 +54,10 @@ ENV_FILE = Variable(
     "name of files with variables for the ranks of several nodes, NAME=VALUE lines: in the home folder, then in the working folder",
     per_node=True,
 )  # fmt: skip
-_ENV_LINE = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?")  # without a name: nothing, or a comment
-_QUOTED = re.compile(r"""'(?P<as_is>[^']*)'|"(?P<text>(?:[^"\\]|\\.)*)\"""")  # the whole of a value
-_SPECIAL = re.compile(r"""(["\\$`])""")  # between double quotes of a shell
-_REFERENCE = re.compile(r"""\\(?P<escaped>["\\$`])|\$(?P<brace>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?(brace)\})""")
+_ENV_LINE = r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?"  # without a name: nothing, or a comment
+_QUOTED = r"""'(?P<as_is>[^']*)'|"(?P<text>(?:[^"\\]|\\.)*)\""""  # the whole of a value
+_SPECIAL = r"""(["\\$`])"""  # between double quotes of a shell
+_REFERENCE = r"""\\(?P<escaped>["\\$`])|\$(?P<brace>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?(brace)\})"""
 
 
 def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
@@ -76,7 +76,7 @@ def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
         if text and path not in sources:
             sources.append(path)
         for at, line in enumerate(text.splitlines(), 1):
-            parts = _ENV_LINE.fullmatch(line)
+            parts = re.fullmatch(_ENV_LINE, line)
             if not parts:
                 reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {showing.begun(line.strip())}")
             elif parts["name"]:
@@ -88,7 +88,7 @@ def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
 
 def _unquoted(value: str) -> str:
     """Take off the quotes around a whole value: a shell does so behind DeepSpeed's pdsh. Single quotes keep `$` as it is."""
-    parts = _QUOTED.fullmatch(value)
+    parts = re.fullmatch(_QUOTED, value)
     if not parts:
         return value
     return parts["text"] if parts["as_is"] is None else escaped(parts["as_is"])
@@ -96,12 +96,12 @@ def _unquoted(value: str) -> str:
 
 def escaped(value: str) -> str:
     """Return the text for double quotes of a shell that gives this value."""
-    return _SPECIAL.sub(r"\\\1", value)
+    return re.sub(_SPECIAL, r"\\\1", value)
 
 
 def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
     """Replace the variables that values name, and take off backslashes, as the shell does by which DeepSpeed hands them over."""
     known = dict(env)
     for name, value in values.items():
-        known[name] = _REFERENCE.sub(lambda found: found["escaped"] or known.get(found["name"], ""), value)
+        known[name] = re.sub(_REFERENCE, lambda found: found["escaped"] or known.get(found["name"], ""), value)
     return {name: known[name] for name in values}
