@@ -56,7 +56,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/scripts/rank_scripts.py",
     "ranklaunch/adapters/launchers/shared/scripts/shell.py",
     "ranklaunch/adapters/launchers/shared/ssh.py",
-    "ranklaunch/adapters/launchers/shared/starter_rows.py",
+    "ranklaunch/adapters/launchers/shared/starters.json",
     "ranklaunch/adapters/launchers/shared/starters.py",
     "ranklaunch/adapters/launchers/shared/user_options.py",
     "ranklaunch/adapters/launchers/spawn.py",

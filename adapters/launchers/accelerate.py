@@ -21,10 +21,9 @@ NAME = "accelerate"
 OPTIONS = user_options.ACCELERATE
 MODULE = "accelerate.commands.launch"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), parse.words, (),
-    "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins",
-)  # fmt: skip
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins"
+)
 MIXED_PRECISION = Variable(
     "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.OneOf("no", "fp16", "bf16", "fp8"), "",
     "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
@@ -35,7 +34,6 @@ CONFIG = Variable(
     "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate's, YAML or JSON",
     default_text="accelerate/default_config.yaml in its cache, where it is there",
 )  # fmt: skip
-_MEETING = ("--main_process_ip", "--main_process_port")
 _FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
@@ -125,8 +123,7 @@ def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, obje
 
 def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     source = reader.source(EXTRA)
-    for name in sorted(options.intersection(_MEETING)):
-        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    contradictions.warn_of_meeting(reader, source, options, "--main_process_ip", "--main_process_port")
     if "--cpu" in options and job.world_size > 1:
         reader.problem(
             f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "

@@ -11,9 +11,8 @@ from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.adapters.launchers.shared.launcher import After, FromNode0, Launcher, Need, RanksFirst, Signals, Started
-from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NUMACTL
 from ranklaunch.fields import NOTHING
 from ranklaunch.files import join
@@ -26,10 +25,10 @@ from ranklaunch.verdict.model import Failure
 NAME = "deepspeed"
 MODULE = "deepspeed.launcher.runner"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",),
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
+)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
@@ -190,19 +189,16 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     given, source = options.PARSER.options(extra), reader.source(EXTRA)
-    several = job.has_peers
-    for name in ("--master_addr", "--master_port", "--no_ssh"):
-        if several and name in given:
-            reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name, effect in _EFFECTS.items():
-        if name in given:
-            reader.warn(f"{source} has {name}: DeepSpeed {effect}")
-    if several and "--autotuning" in given and by != remote.PDSH:
+    if job.has_peers:
+        contradictions.warn_of_meeting(reader, source, given, "--master_addr", "--master_port", "--no_ssh")
+    for name in (name for name in _EFFECTS if name in given):
+        reader.warn(f"{source} has {name}: DeepSpeed {_EFFECTS[name]}")
+    if job.has_peers and "--autotuning" in given and by != remote.PDSH:
         reader.problem(
             f"{source} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
             f"set {remote.BY.name}={remote.PDSH}, by which DeepSpeed reaches them then"
         )
-    options.judge_elastic(job, reader, extra, source, hands_on=not several or by in _BY_LAUNCH_PY)
+    options.judge_elastic(job, reader, extra, source, hands_on=not job.has_peers or by in _BY_LAUNCH_PY)
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
     name, chosen = _visible(job, reader)

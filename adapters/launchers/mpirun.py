@@ -24,9 +24,7 @@ from ranklaunch.render.templates import Templates
 
 NAME = "mpirun"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_mpirun_params", ("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), parse.words, (), "further options of mpirun, after ranklaunch's own",
-)  # fmt: skip
+EXTRA = base.further_options(("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), "further options of mpirun, after ranklaunch's own")
 INTERFACES: Variable[tuple[str, ...]] = Variable(
     "mpi_interfaces", ("RANKLAUNCH_MPI_INTERFACES", "MY_MPI_BTL_TCP_IF"), parse.names, ("eth0", "bond0"),
     "network interfaces of MPI and NCCL; those that node 0 lacks are left out",

@@ -60,10 +60,10 @@ OWN_TABLE = Variable(
 TABLE_WANTED = Variable(
     "ms_ranktable_enable", ("MS_RANKTABLE_ENABLE",), parse.text, "", "true: msrun is given the job's rank table; no other word is",
 )  # fmt: skip
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_msrun_params", ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",),
     "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
+)
 
 # What msrun itself starts without a `python` before it.
 _INTERPRETERS = ("python", "python3", "pytest")

@@ -22,7 +22,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 from ranklaunch.adapters.launchers.shared.launcher import SETTLE_S, After, Launcher, Need, Signals, Started
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count
 from ranklaunch.env.settings import GRACE_S, MASTER_ADDR
 from ranklaunch.plan import facts
 from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs
@@ -35,16 +35,12 @@ NAME = "torchrun"
 MODULE = "torch.distributed.run"
 
 MASTER_PORT = replace(base.MASTER_PORT, names=(*base.MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), default=18888)
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
-RANK_AFTER_ACC = Variable(
-    "rank_after_acc", ("RANK_AFTER_ACC",), parse.count, 0, "node rank after route planning", "platform", per_node=True
 )
-MASTER_INDEX = Variable(
-    "master_index", ("MA_MASTER_INDEX",), parse.count, 0, "index of the node that has rank 0 after route planning", "platform"
-)
+RANK_AFTER_ACC = platform_count("rank_after_acc", ("RANK_AFTER_ACC",), "node rank after route planning", per_node=True)
+MASTER_INDEX = platform_count("master_index", ("MA_MASTER_INDEX",), "index of the node that has rank 0 after route planning")
 
 SHUTDOWN = Variable(
     "shutdown_timeout", ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",), parse.count, 0, "seconds that ranks have after a stop before torch kills them",
@@ -238,8 +234,19 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
     """Return the job with this node's planned ranks, its node rank and the master's host. Planned ranks count only when this node's and
     the master's agree: a fallback on one node alone would give two nodes the same rank, so a contradiction is refused. Those of the other
     nodes are known to them alone."""
-    by_platform = job, job.node_index, job.nodes[0].host
-    count = len(job.nodes)
+    rank, master = _planned_place(job, reader)
+    if (rank, master) == (job.node_index, 0):
+        return job, rank, job.master
+    host = job.nodes[master].host
+    reader.note(MASTER_ADDR, host, MASTER_INDEX.name)
+    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
+    own = job.node._replace(first_rank=rank * job.node.slots)
+    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
+
+
+def _planned_place(job: Job, reader: Reader) -> tuple[int, int]:
+    """Return the rank of this node and the index of the master, by the route plan or else by the platform's order."""
+    by_platform, count = (job.node_index, 0), len(job.nodes)
     if not reader.get(ROUTE_PLAN) or count == 1:
         return by_platform
     owner = reader.elsewhere.get(RANK_AFTER_ACC.name, "")
@@ -253,6 +260,11 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
         reader.problem(f"{name.name}={value}: expected 0 to {count - 1}, for {count} nodes")
     if wrong:
         return by_platform
+    _refuse_other_route(job, reader, rank, master)
+    return rank, master
+
+
+def _refuse_other_route(job: Job, reader: Reader, rank: int, master: int) -> None:
     if (rank == 0) != (job.node_index == master):
         reader.problem(
             f"RANK_AFTER_ACC={rank} contradicts MA_MASTER_INDEX={master} on node {job.node_index}: rank 0 is the master's; "
@@ -260,13 +272,6 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
         )
     if job.slots_differ:
         reader.problem("ROUTE_PLAN=true needs the same number of slots on every node; set ROUTE_PLAN=false")
-    if rank == job.node_index and master == 0:
-        return by_platform
-    host = job.nodes[master].host
-    reader.note(MASTER_ADDR, host, MASTER_INDEX.name)
-    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
-    own = job.node._replace(first_rank=rank * job.node.slots)
-    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
 
 
 def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
@@ -283,11 +288,10 @@ def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = OPTIONS.options(extra)
-    source, single = reader.source(EXTRA), not job.has_peers
-    for name in () if single else sorted(options.intersection(("--master_addr", "--master_port"))):
-        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    if single and ("--master_port" in options or reader.given(MASTER_PORT)):
+    options, source = OPTIONS.options(extra), reader.source(EXTRA)
+    if job.has_peers:
+        contradictions.warn_of_meeting(reader, source, options, "--master_addr", "--master_port")
+    elif "--master_port" in options or reader.given(MASTER_PORT):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not _keeps_order(job, extra):
         backend = OPTIONS.last(extra, "--rdzv_backend")
@@ -295,15 +299,19 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         hint = f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed" if needed else ""
         told = f"{source} has --rdzv_backend={clipped(backend)}"
         reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
-    if "--standalone" in options and not single:
+    if "--standalone" in options and job.has_peers:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
-    counted = OPTIONS.last(extra, "--nproc_per_node")
-    if counted in user_options.DEVICE_WORDS:
-        reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
-    elif counted and not contradictions.NUMBER.fullmatch(counted):
-        planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
-        reader.problem(planned_here.contradiction(f"{source} has --nproc_per_node {clipped(counted)}, which torchrun refuses"))
+    _lint_number(job, reader, f"{source} has --nproc_per_node", OPTIONS.last(extra, "--nproc_per_node"))
     lint(job, reader, NAME, source, options)
+
+
+def _lint_number(job: Job, reader: Reader, has: str, text: str) -> None:
+    """Refuse a text for the number of this node's ranks that torchrun refuses, and warn of a word by which torchrun counts."""
+    if text in user_options.DEVICE_WORDS:
+        reader.warn(f"{has} {text}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
+    elif text and not contradictions.NUMBER.fullmatch(text):
+        planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
+        reader.problem(planned_here.contradiction(f"{has} {clipped(text)}, which torchrun refuses"))
 
 
 def lint(job: Job, reader: Reader, name: str, source: str, options: set[str]) -> None:

@@ -8,18 +8,17 @@ from dataclasses import replace
 from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
-from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, platform_count
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 
-INDEX = Variable(
-    "batch_index", ("AWS_BATCH_JOB_NODE_INDEX",), parse.count, 0,
-    "index of this node; those below the main node are one more here, and the main node is 0", "platform", per_node=True,
-)  # fmt: skip
-MAIN = Variable(
-    "main_index", ("AWS_BATCH_JOB_MAIN_NODE_INDEX",), parse.count, 0, "index of the main node, which is node 0 here", "platform"
+INDEX = platform_count(
+    "batch_index",
+    ("AWS_BATCH_JOB_NODE_INDEX",),
+    "index of this node; those below the main node are one more here, and the main node is 0",
+    per_node=True,
 )
+MAIN = platform_count("main_index", ("AWS_BATCH_JOB_MAIN_NODE_INDEX",), "index of the main node, which is node 0 here")
 _ADDRESS = "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS"  # on the other nodes alone
 
 

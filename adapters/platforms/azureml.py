@@ -15,7 +15,7 @@ from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count
 from ranklaunch.env.settings import NODE_INDEX, NODES
 
 
@@ -37,21 +37,14 @@ CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "JSON with host_list, the hosts of all nodes in node order, and with rank, the name of the variable that has this node's index",
     "platform", default_text="none",
 )  # fmt: skip
-OWN_INDEX = Variable(
-    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), parse.count, 0, "index of this instance: the node's", "platform",
-    per_node=True,
-)  # fmt: skip
+OWN_INDEX = platform_count(
+    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), "index of this instance: the node's", per_node=True
+)
 RANK = replace(NODE_INDEX.also("RANK"), meaning="index of this process, by distribution type pytorch", per_node=False)
-PROCESSES = Variable(
-    "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
-)  # fmt: skip
-LOCAL_PROCESS = Variable("local_process", ("LOCAL_RANK",), parse.count, 0, "index of this process on its node: 0", "platform")
-MPI_RANK = Variable(
-    "mpi_process", ("OMPI_COMM_WORLD_RANK",), parse.count, 0, "index of this process, by distribution type mpi: as the node's", "platform",
-)  # fmt: skip
-INSTANCES = Variable(
-    "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
-)  # fmt: skip
+PROCESSES = platform_count("processes", ("WORLD_SIZE",), "number of all processes, by distribution type pytorch: as many as nodes")
+LOCAL_PROCESS = platform_count("local_process", ("LOCAL_RANK",), "index of this process on its node: 0")
+MPI_RANK = platform_count("mpi_process", ("OMPI_COMM_WORLD_RANK",), "index of this process, by distribution type mpi: as the node's")
+INSTANCES = platform_count("instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), "number of instances, with --per-rank")
 
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ranklaunch.adapters.platforms.shared import base, unrecognised
-from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.adapters.platforms.shared.row_platform import Place, own_slots
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import (
@@ -13,11 +15,8 @@ from ranklaunch.env.settings import (
     NODE_INDEX,
     NODES,
     PLATFORM,
-    SLOTS,
-    devices,
     log_dir,
     make_job,
-    spread,
 )
 
 
@@ -45,14 +44,11 @@ class Local(Place):
         if hosts and len(hosts) != nodes:
             reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
             hosts = hosts[:1] * nodes
-        if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
-            from ranklaunch.adapters.platforms.shared import host_command  # most have none
-
-            host_command.refuse_another(reader, hosts[0])
+        _refuse_another(reader, hosts)
         if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
             reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
         own = base.index(reader, nodes, NODE_INDEX)
-        slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+        slots = own_slots(reader, nodes)
         return make_job(
             reader,
             program,
@@ -60,7 +56,7 @@ class Local(Place):
             name=reader.get(JOB_NAME) or self.NAME,
             attempt=self.attempt(reader, nodes, own),
             hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
-            slots=spread(reader, SLOTS, slots, nodes),
+            slots=slots,
             node_index=own,
         )
 
@@ -69,6 +65,14 @@ def _place(reader: Reader) -> tuple[int, int]:
     """How many nodes there are, and which of them this is, as far as it is told."""
     nodes = reader.get(NODES) if reader.given(NODES) else len(reader.get(HOSTS))
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
+
+
+def _refuse_another(reader: Reader, hosts: Sequence[str]) -> None:
+    """Refuse the only host that a file or a command names if it is not this one."""
+    if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
+        from ranklaunch.adapters.platforms.shared import host_command  # most have none
+
+        host_command.refuse_another(reader, hosts[0])
 
 
 def _offer_hostfile(reader: Reader) -> None:

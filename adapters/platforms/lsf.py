@@ -14,7 +14,7 @@ from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import ATTEMPT, HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
@@ -25,28 +25,21 @@ def _slots(value: str) -> tuple[tuple[str, int], ...]:
     return tuple((parse.host(host), parse.count(next(words, ""))) for host in words)
 
 
-JOB_ID = Variable("lsf_job", ("LSB_JOBID",), parse.text, "", "id of the job", "platform")
-ARRAY_INDEX = Variable(
-    "lsf_array_index", ("LSB_JOBINDEX",), parse.count, 0, "number of the job in its array, from 1; 0: it is in none", "platform"
-)
+JOB_ID = platform_text("lsf_job", ("LSB_JOBID",), "id of the job")
+ARRAY_INDEX = platform_count("lsf_array_index", ("LSB_JOBINDEX",), "number of the job in its array, from 1; 0: it is in none")
 HOST_SLOTS: Variable[tuple[tuple[str, int], ...]] = Variable(
     "lsf_host_slots", ("LSB_MCPU_HOSTS",), _slots, (), "the job's hosts as HOST SLOTS HOST SLOTS; slots are processors",
     "platform",
 )  # fmt: skip
-HOST_FILE = Variable(
-    "lsf_host_file", ("LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE"), parse.text, "", "file of the job's hosts, a line for each slot",
-    "platform",
-)  # fmt: skip
+HOST_FILE = platform_text("lsf_host_file", ("LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE"), "file of the job's hosts, a line for each slot")
 TASK = Variable(
     "lsf_task", ("LSF_PM_TASKID",), parse.positive, 1, "number of this task, from 1, by blaunch; the job's script has none", "platform",
     per_node=True,
 )  # fmt: skip
 JSM_TASK = replace(NODE_INDEX.also("JSM_NAMESPACE_RANK"), per_node=False)
 JSM_TASKS = Variable("jsm_tasks", ("JSM_NAMESPACE_SIZE",), parse.positive, 1, "tasks that jsrun has started: one on each host", "platform")
-JSM_TASK_HERE = Variable(
-    "jsm_task_here", ("JSM_NAMESPACE_LOCAL_RANK",), parse.count, 0, "number of this task among jsrun's of this host", "platform",
-)  # fmt: skip
-RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
+JSM_TASK_HERE = platform_count("jsm_task_here", ("JSM_NAMESPACE_LOCAL_RANK",), "number of this task among jsrun's of this host")
+RESTARTED = platform_text("lsf_restarted", ("LSB_RESTART",), "Y: the job was started before")
 
 
 _WHICH_LAUNCHES = ", which launches"

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, suffix
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import LOG_DIR, make_job, spread
 from ranklaunch.env.tasks import Tasks
 
@@ -32,25 +32,27 @@ SCHEDULED = Variable(
 )
 TASK = tasks.TASK.also("MA_TASK_NAME")
 PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
-PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
+PS_COUNT = platform_count("ps_count", ("VC_PS_NUM",), "number of parameter servers (ps)")
 WORKER_HOSTS = tasks.WORKER_HOSTS.also("TF_WORKER_HOSTS")
-INSTANCE = Variable(
-    "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), parse.text, "",
-    "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
-)  # fmt: skip
-HOST_IP = Variable(
-    "host_ip", ("MA_CURRENT_HOST_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform",
+INSTANCE = platform_text(
+    "instance_name",
+    ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"),
+    "name of this pod; ends with the node's index",
     per_node=True,
-)  # fmt: skip
-CURRENT_IP = Variable(
-    "current_ip", ("MA_CURRENT_IP",), parse.text, "",
-    "address of the host or, on newer platforms, of the container: used only to find a rank table's server", "platform", per_node=True,
-)  # fmt: skip
-SIGNS = Variable(
+    ends_with_index=True,
+)
+HOST_IP = platform_text("host_ip", ("MA_CURRENT_HOST_IP",), "address of the physical host: a rank table's server_id", per_node=True)
+CURRENT_IP = platform_text(
+    "current_ip",
+    ("MA_CURRENT_IP",),
+    "address of the host or, on newer platforms, of the container: used only to find a rank table's server",
+    per_node=True,
+)
+SIGNS = platform_text(
     "modelarts_signs",
     ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER"),
-    parse.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
-)  # fmt: skip
+    "set by ModelArts alone: any of them says that this is the platform",
+)
 
 
 _HOST_FILE = "/etc/volcano/{task}.host"
@@ -112,7 +114,7 @@ def _tasks(reader: Reader, nodes: int) -> Tasks | None:
 
 
 def _has_ps(reader: Reader) -> bool:
-    said = tasks.given(reader, PS_HOSTS) or seen(reader, PS_COUNT).strip("0") or seen(reader, TASK) == tasks.PS
+    said = tasks.given(reader, PS_HOSTS) or reader.seen(PS_COUNT).strip("0") or reader.seen(TASK) == tasks.PS
     return bool(said) or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
 
 
@@ -144,7 +146,7 @@ def _index(reader: Reader, nodes: int) -> int:
     source, number = suffix(reader, INSTANCE)
     if not number and not reader.given(NODE_INDEX):
         source, number = suffix(reader, HOSTNAME)
-    if nodes > 1 and number not in ("", seen(reader, NODE_INDEX)):
+    if nodes > 1 and number not in ("", reader.seen(NODE_INDEX)):
         reader.offer(NODE_INDEX, f"the number in {source}", number)
     return base.index(reader, nodes, NODE_INDEX)
 
@@ -189,7 +191,7 @@ def _counter(reader: Reader) -> str:
 
 def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
-    of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
+    of_pod = re.sub("-[^-]+-[0-9]+$", "", reader.seen(INSTANCE))
     if of_pod and not reader.given(JOB_NAME):
         reader.offer(JOB_NAME, INSTANCE.name, of_pod)
     return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or "modelarts"

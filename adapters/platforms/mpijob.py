@@ -51,11 +51,7 @@ class Mpijob(Place):
         elif job and _given_several(reader):
             workers = (_pod(job, f"{WORKER}-{i}") for i in range(reader.get(NODES) - 1))
             yield HOSTS, HOSTNAME.name, [_pod(job, LAUNCHER), *workers]
-        pod = re.fullmatch(_POD, own)
-        if reader.get(ROLE) == LAUNCHER:
-            yield NODE_INDEX, ROLE.name, "0"
-        elif pod and pod["index"]:
-            yield NODE_INDEX, f"the worker's number in {HOSTNAME.name}", int(pod["index"]) + 1
+        yield from _index(reader, own)
 
     def finished(self, reader: Reader, job: Job) -> Job:
         """Leave node 0 without ranks if the launcher has none. Refuse pods of no known job: each would be a job of its own."""
@@ -64,6 +60,14 @@ class Mpijob(Place):
         if reader.get(AS_WORKER) or not job.has_peers:
             return job
         return replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
+
+
+def _index(reader: Reader, own: str) -> Iterator[Fact]:
+    pod = re.fullmatch(_POD, own)
+    if reader.get(ROLE) == LAUNCHER:
+        yield NODE_INDEX, ROLE.name, 0
+    elif pod and pod["index"]:
+        yield NODE_INDEX, f"the worker's number in {HOSTNAME.name}", int(pod["index"]) + 1
 
 
 def _given_several(reader: Reader) -> bool:
@@ -77,12 +81,12 @@ def _pod(job: str, name: str) -> str:
 
 def _job_name(reader: Reader, own: str, listed: list[tuple[str, int]]) -> tuple[str, str]:
     """Return the job by the name of this pod or of node 0 (which may be the first worker), else the user's; and its source."""
-    told = [(variable.name, kubernetes.seen(reader, variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
+    told = [(variable.name, reader.seen(variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
     for source, host in [(HOSTNAME.name, own), (HOST_FILE, listed[0][0] if listed else ""), *told]:
         found = re.fullmatch(_POD, host.strip().partition(".")[0])
         if found:
             return found["job"], source
-    return kubernetes.seen(reader, JOB_NAME), JOB_NAME.name
+    return reader.seen(JOB_NAME), JOB_NAME.name
 
 
 def _with_launcher(reader: Reader, listed: list[tuple[str, int]], launcher: str) -> list[tuple[str, int]]:

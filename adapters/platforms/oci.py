@@ -9,12 +9,10 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR
 
-FILE = Variable(
-    "oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), parse.text, "", "file with rank and address of each node, as JSON", "platform",
-)  # fmt: skip
+FILE = platform_text("oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), "file with rank and address of each node, as JSON")
 COUNT = Variable("oci_nodes", ("INITIAL_CLUSTER_SIZE", "NODE_COUNT"), parse.positive, 1, "number of nodes", "platform")
 
 _EXPECTED = '[{"Rank": 0, "IPAddress": "10.0.0.2"}, ...]'

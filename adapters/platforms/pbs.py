@@ -11,35 +11,31 @@ from collections.abc import Iterator, Sequence
 from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
 OF_FIRST_HOST = "/var/spool/pbs/aux"  # OpenPBS's own folder of node files, by id: tasks have no variable that says so
 
-JOB_ID = Variable("pbs_job", ("PBS_JOBID",), parse.text, "", "id of the job", "platform")
-NODE_FILE = Variable(
-    "pbs_node_file", ("PBS_NODEFILE",), parse.text, "", "file of the job's hosts, a line for each of their slots; on the first host",
-    "platform", default_text=f"{OF_FIRST_HOST}/ID, where it exists",
-)  # fmt: skip
-NODE = Variable(
-    "pbs_node", ("PBS_NODENUM",), parse.text, "", "index of this node; of the script's node where mpiexec of PALS hands it on", "platform",
-    per_node=True,
-)  # fmt: skip
-TASK = Variable(
-    "pbs_task", ("PBS_TASKNUM",), parse.text, "", "number of this task: 1 is the job's script itself, which runs on the first host alone",
-    "platform", per_node=True,
-)  # fmt: skip
+JOB_ID = platform_text("pbs_job", ("PBS_JOBID",), "id of the job")
+NODE_FILE = platform_text(
+    "pbs_node_file",
+    ("PBS_NODEFILE",),
+    "file of the job's hosts, a line for each of their slots; on the first host",
+    default_text=f"{OF_FIRST_HOST}/ID, where it exists",
+)
+NODE = platform_text(
+    "pbs_node", ("PBS_NODENUM",), "index of this node; of the script's node where mpiexec of PALS hands it on", per_node=True
+)
+TASK = platform_text(
+    "pbs_task", ("PBS_TASKNUM",), "number of this task: 1 is the job's script itself, which runs on the first host alone", per_node=True
+)
 TASKS_HERE = Variable(
     "pals_tasks", ("PALS_LOCAL_SIZE",), parse.positive, 1, "tasks that mpiexec of PALS starts on this host: one", "platform",
 )  # fmt: skip
-TASK_HERE = Variable(
-    "pals_task", ("PALS_LOCAL_RANKID",), parse.count, 0, "number of this one among them, from 0", "platform",
-)  # fmt: skip
-GPU_FILE = Variable(
-    "pbs_gpu_file", ("PBS_GPUFILE",), parse.text, "", "Torque's file of the job's GPUs, with lines HOST-gpuN", "platform",
-)  # fmt: skip
-VERSION = Variable("pbs_version", ("PBS_VERSION",), parse.text, "", "TORQUE-...: Torque, whose pbsdsh is another one", "platform")
+TASK_HERE = platform_count("pals_task", ("PALS_LOCAL_RANKID",), "number of this one among them, from 0")
+GPU_FILE = platform_text("pbs_gpu_file", ("PBS_GPUFILE",), "Torque's file of the job's GPUs, with lines HOST-gpuN")
+VERSION = platform_text("pbs_version", ("PBS_VERSION",), "TORQUE-...: Torque, whose pbsdsh is another one")
 
 
 _GPU = re.compile(r"(\S+)-gpu[0-9]+")

@@ -18,17 +18,16 @@ from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.files import MOST_BYTES, join
 from ranklaunch.showing import clipped
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
 SM_HOSTS = HOSTS.also("SM_HOSTS", agree=True)
-CURRENT_HOST = Variable(
-    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", agree=True, per_node=True,
-    default_text="current_host of resourceconfig.json",
-)  # fmt: skip
+CURRENT_HOST = platform_text(
+    "current_host", ("SM_CURRENT_HOST",), "name of this host", agree=True, per_node=True, default_text="current_host of resourceconfig.json"
+)
 PROGRAM = Variable(
     "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, where the command line names none; in the folder of the code",
     "image", default_text="hyperparameter sagemaker_program",
@@ -157,11 +156,18 @@ def _decoded(value: Any) -> Any:
 def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
     """Return the variables that are not set yet, but for those that nobody could use with several processes. name: name of the program, if
     SageMaker names it."""
+    texts = {f"SM_{value}": _text(text) for value, text in _toolkit_values(reader, job, name).items()}
+    free = CURRENT_HOST.names  # this one is of the planned node
+    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
+
+
+def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
+    """Return the values of the toolkit's variables, by their names without SM_. name: name of the program, if SageMaker names it."""
     base, resources, channels = reader.get(BASE), _object(reader, "resourceconfig"), _object(reader, "inputdataconfig")
     own = _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
     entry = name or posixpath.basename(job.program.path)
-    values: dict[str, Any] = {
+    return {
         "HOSTS": [node.host for node in job.nodes],
         "CURRENT_HOST": job.node.host,
         "CURRENT_INSTANCE_TYPE": resources.get("current_instance_type", "local"),
@@ -182,9 +188,6 @@ def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
         **{f"HP_{name.upper()}": value for name, value in own.items()},
     }
-    texts = {f"SM_{name}": _text(value) for name, value in values.items()}
-    free = CURRENT_HOST.names  # this one is of the planned node
-    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from ranklaunch.adapters.platforms.shared import batch, hostlist
 from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse, settings
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import clipped
 
@@ -28,8 +28,8 @@ def _listed(value: str) -> int:
     return len(parse.names(value))
 
 
-JOB_ID = Variable("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), parse.text, "", "id of the job", "platform", agree=True)
-STEP_ID = Variable("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), parse.text, "", "id of srun's step", "platform", agree=True)
+JOB_ID = platform_text("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), "id of the job", agree=True)
+STEP_ID = platform_text("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), "id of srun's step", agree=True)
 STEP_NODES: Variable[tuple[str, ...]] = Variable(
     "nodes_of_step", ("SLURM_STEP_NODELIST",), hostlist.hosts, (), "nodes of srun's step, with Slurm's ranges", "platform",
 )  # fmt: skip
@@ -40,22 +40,20 @@ SIZE = Variable(
     "size_of_step", ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"), parse.positive, 1,
     "number of nodes: of srun's step, else of the job", "platform",
 )  # fmt: skip
-NODE_NAME = Variable(
-    "node_name", ("SLURMD_NODENAME",), parse.text, "", "name of this node: its place among the names must be its index", "platform",
-    per_node=True,
-)  # fmt: skip
+NODE_NAME = platform_text(
+    "node_name", ("SLURMD_NODENAME",), "name of this node: its place among the names must be its index", per_node=True
+)
 TASKS: Variable[tuple[int, ...]] = Variable(
     "tasks_per_node", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), hostlist.counts, (),
     "tasks that srun starts on each node: one; without srun, the slots where there is no GPU", "platform",
 )  # fmt: skip
-ASKED_TASKS = Variable(
-    "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
-    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
-)  # fmt: skip
+ASKED_TASKS = platform_text(
+    "asked_tasks",
+    ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
+    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors",
+)
 RANK = replace(settings.NODE_INDEX.also("SLURM_PROCID"), per_node=False)
-TASK_HERE = Variable(
-    "task_here", ("SLURM_LOCALID",), parse.count, 0, "number of srun's task on its node, where each is one of ours", "platform",
-)  # fmt: skip
+TASK_HERE = platform_count("task_here", ("SLURM_LOCALID",), "number of srun's task on its node, where each is one of ours")
 GPUS = SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), _listed, 0, "GPUs of this node, where their number is not said", "platform",
@@ -64,7 +62,7 @@ GPU_IDS = Variable(
 GPUS_PER_NODE = Variable(
     "gpus_per_node", ("SLURM_GPUS_PER_NODE",), _gpus, 0, "GPUs that were asked for, where nothing says which there are", "platform",
 )  # fmt: skip
-COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job", "platform")
+COMPONENTS = platform_count("components", ("SLURM_HET_SIZE",), "components of a heterogeneous job")
 COMPONENT_NODES: Variable[tuple[str, ...]] = Variable(
     "nodes_of_component_0", ("SLURM_JOB_NODELIST_HET_GROUP_0",), hostlist.hosts, (),
     "nodes of a heterogeneous job's first component; each has such a variable, by its number", "platform",

@@ -16,21 +16,19 @@ from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, tasks
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
 from ranklaunch.env.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
 
 _FOLDER = "/etc/volcano"
-INDEX = Variable(
-    "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task, by plugin env", "platform", agree=True
-)
+INDEX = platform_count("task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), "index of this pod in its task, by plugin env", agree=True)
 TASK_HOSTS: Variable[tuple[str, ...]] = Variable(
     "task_hosts", ("VC_MASTER_HOSTS", "VC_WORKER_HOSTS", "VC_PS_HOSTS"), parse.hosts, (),
     f"hosts of a task, of any VC_<TASK>_HOSTS, else the file {_FOLDER}/<task>.host", "platform",
 )  # fmt: skip
-RANK = Variable("plugin_rank", ("RANK",), parse.count, 0, "index of this node, by plugin pytorch", "platform")
+RANK = platform_count("plugin_rank", ("RANK",), "index of this node, by plugin pytorch")
 SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), parse.positive, 1, "number of nodes, by plugin pytorch", "platform")
-LEADER = Variable("plugin_master", ("MASTER_ADDR",), parse.text, "", "host of node 0, by plugin pytorch", "platform")
+LEADER = platform_text("plugin_master", ("MASTER_ADDR",), "host of node 0, by plugin pytorch")
 PORT = Variable("master_port", ("MASTER_PORT",), parse.port, 23456, "port of the rendezvous on node 0, by plugin pytorch", "platform")
 
 _LIST = r"VC_([A-Z0-9_]+)_HOSTS"
@@ -62,7 +60,7 @@ class Volcano(Place):
         nodes = [task for task in [mine] if task] if has_ps else _nodes(reader, there, mine)
         yield from _of_place(reader, nodes, mine)
         yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
-        for port in re.findall(_TF_PORT, kubernetes.seen(reader, CONFIG))[:1]:
+        for port in re.findall(_TF_PORT, reader.seen(CONFIG))[:1]:
             reader.offer(replace(PORT, value="tensorflow_port"), CONFIG.name, port)
         if not reader.by_user(NODE_INDEX):  # else these files may be another node's
             yield POD_IP, "/etc/hosts", kubernetes.own_address(reader)
@@ -80,7 +78,7 @@ class Volcano(Place):
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
     hosts = [host for task in nodes for host in task.hosts]
     yield HOSTS, " and ".join(task.source for task in nodes), hosts
-    if reader.given(RANK) and hosts[:1] == [kubernetes.seen(reader, LEADER)]:
+    if reader.given(RANK) and hosts[:1] == [reader.seen(LEADER)]:
         yield from copied(reader, NODES, SIZE) if not reader.by_user(HOSTS) else ()
         yield from copied(reader, NODE_INDEX, RANK)
         yield from copied(reader, PORT, PORT) if len(hosts) > 1 else ()
@@ -123,7 +121,7 @@ def _task(reader: Reader, key: str, name: str) -> Task:
 
 def _method(reader: Reader) -> str:
     """Return the method that is asked for. It is not read yet."""
-    return kubernetes.seen(reader, METHOD).lower()
+    return reader.seen(METHOD).lower()
 
 
 def _mine(reader: Reader, there: There) -> Task | None:
@@ -144,7 +142,7 @@ def _told(reader: Reader, there: There) -> Iterator[tuple[str, Task]]:
     if led:
         yield RANK.name, led[reader.get(RANK) >= len(led[0].hosts)]
     try:
-        yield CONFIG.name, there[_key(json.loads(kubernetes.seen(reader, CONFIG))["task"]["type"])]
+        yield CONFIG.name, there[_key(json.loads(reader.seen(CONFIG))["task"]["type"])]
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     if len(there) == 1:
@@ -165,7 +163,7 @@ def _nodes(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
 def _of_pytorch(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     """Return the two tasks of plugin pytorch on their pods: no others have a RANK. The leader's pod knows the number of workers, and not
     the name of their task."""
-    leader = next((task for task in there.values() if task.hosts[:1] == (kubernetes.seen(reader, LEADER),)), None)
+    leader = next((task for task in there.values() if task.hosts[:1] == (reader.seen(LEADER),)), None)
     if not (leader and reader.given(RANK) and reader.given(SIZE)):
         return ()
     if mine and mine != leader:

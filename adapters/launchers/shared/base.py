@@ -47,6 +47,12 @@ MASTER_PORT = Variable(
     "master_port", ("RANKLAUNCH_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0", option="--master-port"
 )
 
+
+def further_options(names: tuple[str, ...], meaning: str) -> Variable[tuple[str, ...]]:
+    """Return the variable with a user's own options for a launcher."""
+    return Variable(names[0].removeprefix("RANKLAUNCH_").lower(), names, parse.words, (), meaning)
+
+
 # Of those that can; others say that it has no effect.
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
@@ -108,15 +114,9 @@ def in_attempt(job: Job, name: str) -> str:
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
-    """The program once on each node. script: where it is one that starts ranks itself."""
-    own = None if script else own_launcher(job, reader)
-    starts = bool(script or (own and not own.starter.same_job and not job.among))
-    waits = master_waits(job, reader) if starts else ()
-    # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
-    unset = only_secrets(reader.env) if job.among or own else misleading(reader.env)
-    place = place_by_env(job, reader) if starts and not script else {}
-    # What a command is to do on one node is the user's.
-    given = script.env if script else {name: value for name, value in place.items() if not (name in _ON_A_NODE and reader.env.get(name))}
+    """Return the plan of the program once on each node. script: the program, if it is one that starts ranks itself."""
+    env, unset, starts_ranks = _surroundings(job, reader, script)
+    waits = master_waits(job, reader) if starts_ranks else ()
     slots = tuple(node.slots for node in job.nodes)
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
@@ -126,10 +126,26 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         log=rank_log(job, job.node_index),
         rank=job.node_index,
         local_rank=job.among[0] if job.among else 0,
-        env={**common_env(job, reader), **given},
-        unset=script.unset if script else unset,
+        env={**common_env(job, reader), **env},
+        unset=unset,
     )
     return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM, slots=slots)
+
+
+def _surroundings(job: Job, reader: Reader, script: Script | None) -> tuple[dict[str, str], tuple[str, ...], bool]:
+    """Return the variables that the program gets, those that it must not inherit, and True if it starts ranks itself."""
+    if script:
+        return script.env, script.unset, True
+    command = own_launcher(job, reader)
+    if not (command or job.among):
+        return {}, misleading(reader.env), False
+    # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
+    unset = only_secrets(reader.env)
+    if not command or command.starter.same_job or job.among:
+        return {}, unset, False
+    place = place_by_env(job, reader)
+    # What a command is to do on one node is the user's.
+    return {name: value for name, value in place.items() if not (name in _ON_A_NODE and reader.env.get(name))}, unset, True
 
 
 def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:

@@ -8,7 +8,9 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
@@ -63,30 +65,30 @@ _DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 def environment(job: Job, reader: Reader) -> dict[str, str]:
     """Return variables to add for processes, of those that the user has not set; the reason of each is in the plan's values."""
     env: dict[str, str] = {}
-
-    def add(variable: Variable[object], value: str, why: str) -> None:
+    for variable, value, why in _wanted(job, reader):
         if not reader.given(variable):
             env[variable.names[-1]] = value
             reader.note(variable, value, why)
+    return env
 
+
+def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]]:
     on_ascend = job.accelerator == "npu"
     if on_ascend:
         if reader.given(CONNECT_TIMEOUT) and not 120 <= reader.get(CONNECT_TIMEOUT) <= 7200:
             reader.warn(f"HCCL_CONNECT_TIMEOUT={reader.get(CONNECT_TIMEOUT)}: HCCL takes 120 to 7200 seconds")
-        add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
-        add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
+        yield CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart"
+        yield WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container"
     name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
-    if on_ascend and not name and job.has_peers:
-        route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route"))
-        if route:
-            name = route[1]
-            reader.note(INTERFACE, name, "default route")
+    route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route")) if on_ascend and not name and job.has_peers else None
+    if route:
+        name = route[1]
+        reader.note(INTERFACE, name, "default route")
     # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
     if name:
-        add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
-        add(GLOO_INTERFACE, name, INTERFACE.value)
-        add(TP_INTERFACE, name, INTERFACE.value)
-    return env
+        yield HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value
+        yield GLOO_INTERFACE, name, INTERFACE.value
+        yield TP_INTERFACE, name, INTERFACE.value
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:

@@ -56,3 +56,9 @@ def refuse(
             f"{source} has the word {clipped(repr(program))}, which is no option: {launcher} would start it in place of the program: "
             f"remove it; {RANK_PREFIX.both} puts a command before each rank"
         )
+
+
+def warn_of_meeting(reader: Reader, source: str, options: set[str], *names: str) -> None:
+    """Warn of a user's own options that say where nodes meet. source: variable that has them."""
+    for name in sorted(options.intersection(names)):
+        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")

@@ -147,25 +147,33 @@ def told_by_srun(tail: str) -> Failure | None:
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
-    told = reader.told(BY)
+    """Refuse what DeepSpeed cannot do by its way to the nodes."""
     if by == PDSH:
-        given = (job.program.path, *job.program.args, job.folder or reader.cwd)
-        harmed = [word for word in given if not re.fullmatch(_TYPED, word)]
-        if harmed:
-            reader.problem(f"{told}: {clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+        _refuse_harmed(job, reader)
         return
+    program, told = job.program, reader.told(BY)
     if not ssh.by_ssh(reader):
         shell = reader.told(ssh.REMOTE_SHELL)
         reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.name}={PDSH}")
-    if by in _EVEN and job.slots_differ:
-        reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
-    if by == SLURM and (job.program.module or not job.program.is_python):
-        reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
+    wrong = {
+        "needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn": by in _EVEN and job.slots_differ,
+        "starts nothing but Python files by it": by == SLURM and (program.module or not program.is_python),
+        "cannot choose devices by it, only the first of each node; use no_ssh or pdsh": any(node.devices for node in job.nodes),
+    }
+    for effect in (effect for effect, applies in wrong.items() if applies):
+        reader.problem(f"{told}: DeepSpeed {effect}")
     if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
         from_node_0.refuse_addresses(job, reader, told)
-    if any(node.devices for node in job.nodes):
-        reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
-    from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
+    from_node_0.refuse_colon(program.args, reader, told, _CARRIER.get(by, "mpirun"))
+
+
+def _refuse_harmed(job: Job, reader: Reader) -> None:
+    """Refuse words that pdsh and the shells behind it would change."""
+    words = (job.program.path, *job.program.args, job.folder or reader.cwd)
+    harmed = next((word for word in words if not re.fullmatch(_TYPED, word)), None)
+    if harmed is not None:
+        told = f"{reader.told(BY)}: {clipped(harmed)!r} would not arrive as it is"
+        reader.problem(f"{told}: pdsh hands it to a shell on each node; use no_ssh")
 
 
 def _ssh_program(job: Job, reader: Reader) -> File:
@@ -192,13 +200,19 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT)) if by in _WITHOUT_MEETING else {}
     values = {**reader.env, **process.env, **own, **meeting, **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
-    secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
-    damaged = [name for name in names if name not in secret and not _arrives(values[name], by)]
+    lost = _lost(reader, by, {name: values[name] for name in names})
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in lost)
+
+
+def _lost(reader: Reader, by: str, values: Mapping[str, str]) -> set[str]:
+    """Return the names of variables that the ranks must do without, with a warning."""
+    secret = [name for name, value in values.items() if is_secret(name) or redact.text(value) != value]
+    damaged = [name for name, value in values.items() if name not in secret and not _arrives(value, by)]
     for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
         if lost:
             reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
-    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
-    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in (*secret, *damaged))
+    return {*secret, *damaged}
 
 
 def _arrives(value: str, by: str) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ranklaunch.adapters.launchers.shared import user_options
-from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
 from ranklaunch.adapters.launchers.shared.user_options import PIECE, UNKNOWN
 from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
@@ -78,8 +78,7 @@ class Found:
         return f"ranklaunch run {method}-- {' '.join(program)}"
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """A command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
 
     found: Found
@@ -87,6 +86,13 @@ class Start:
     judged: bool = False
     piped: bool = False
     background: bool = False
+
+    def within(self, outer: Start) -> Start:
+        """Return the command of a script that another command calls."""
+        return Start(
+            self.found, self.reached and outer.reached, self.judged or outer.judged, self.piped or outer.piped,
+            self.background or outer.background,
+        )  # fmt: skip
 
 
 class Starters:
@@ -138,20 +144,17 @@ class Starters:
             return
         names = set(re.findall(_SET, text))
         given = {**given, **dict.fromkeys(names, "1")}
+        inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
         for command in shell.commands(text, env, args):
             line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
             found = self.of_words(line, given)
             if found:
-                yield Start(found, command.reached, command.judged, command.piped, command.background)
+                yield Start(found, *command[1:])
                 continue
             path, *rest = self._script(line) or [""]
             inner = _text(files, absolute(path, cwd)) if files and path and depth < MOST_DEPTH else ""
-            inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
             for start in self.in_script(inner, inherited, rest, given, files, cwd, depth + 1):
-                yield replace(
-                    start, reached=start.reached and command.reached, judged=start.judged or command.judged,
-                    piped=start.piped or command.piped, background=start.background or command.background,
-                )  # fmt: skip
+                yield start.within(Start(start.found, *command[1:]))
 
     def _script(self, command: Sequence[str]) -> Sequence[str]:
         """Return a shell script and its arguments, also behind a wrapper; nothing for another command."""
@@ -222,7 +225,8 @@ def _text(files: Files, path: str) -> str:
 
 @functools.cache
 def shipped() -> tuple[Starter, ...]:
-    return tuple(map(_row, ROWS))
+    loader: Any = __spec__.loader
+    return tuple(map(_row, json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/starters.json"))))
 
 
 def _row(fields: Mapping[str, Any]) -> Starter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import ATTEMPT, LOG_DIR
 from ranklaunch.files import join
 from ranklaunch.verdict import folders
@@ -36,15 +36,23 @@ PER_RANK = Variable(
     is_switch=True,
 )  # fmt: skip
 NAMING: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)
-RUN_ID = Variable(
+RUN_ID = platform_text(
     "run_id",
     (
-        "RANKLAUNCH_RUN_ID", "BATCH_JOB_ID", "SLURM_JOB_ID", "AWS_BATCH_JOB_ID", "CLOUD_ML_JOB_ID", "AZUREML_RUN_ID", "PBS_JOBID",
-        "LSB_JOBID", "FLUX_JOB_ID", "PADDLE_JOB_ID",
+        "RANKLAUNCH_RUN_ID",
+        "BATCH_JOB_ID",
+        "SLURM_JOB_ID",
+        "AWS_BATCH_JOB_ID",
+        "CLOUD_ML_JOB_ID",
+        "AZUREML_RUN_ID",
+        "PBS_JOBID",
+        "LSB_JOBID",
+        "FLUX_JOB_ID",
+        "PADDLE_JOB_ID",
     ),
-    parse.text, "", "id of the job, for its program: the same on all nodes, and in all attempts and restarts", "platform",
+    "id of the job, for its program: the same on all nodes, and in all attempts and restarts",
     default_text="made by node 0, and kept in the log folder for this job name and command",
-)  # fmt: skip
+)
 OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, NODES, SLOTS
 
 Fact = tuple[Variable[Any], str, object]  # with the source of the value
-FIRST = Variable("first_host", (), parse.text, "", "host of node 0", "platform")
+FIRST = platform_text("first_host", (), "host of node 0")
 LISTED_SLOTS: Variable[tuple[int, ...]] = Variable("listed_slots", (), parse.counts, (), SLOTS.meaning, "platform")
 
 

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX
 from ranklaunch.files import MOST_BYTES
 from ranklaunch.showing import clipped
 
 T = TypeVar("T")
 
-HOSTNAME = Variable(
-    "hostname", ("HOSTNAME",), parse.text, "", "name of this pod, as the engine numbers it", "platform", per_node=True,
-    ends_with_index=True,
-)  # fmt: skip
+HOSTNAME = platform_text("hostname", ("HOSTNAME",), "name of this pod, as the engine numbers it", per_node=True, ends_with_index=True)
 RESTARTS = Variable(
     "restarts", ("RANKLAUNCH_RESTARTS",), parse.count, 0,
     "how often the job was restarted, from 0, as labels and annotations count it; the attempt is one more",
@@ -28,13 +26,14 @@ LAUNCHER_AS_WORKER = Variable(
     "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
     "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
 )  # fmt: skip
-HOST_IP = Variable(
-    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
-)  # fmt: skip
-POD_IP = Variable(
-    "pod_ip", ("POD_IP",), parse.text, "", "address of this pod, by which its place in a rank table is found", "platform",
-    per_node=True, default_text="that of its name in /etc/hosts",
-)  # fmt: skip
+HOST_IP = platform_text("host_ip", ("XDL_IP",), "address of the physical host: a rank table's server_id", per_node=True)
+POD_IP = platform_text(
+    "pod_ip",
+    ("POD_IP",),
+    "address of this pod, by which its place in a rank table is found",
+    per_node=True,
+    default_text="that of its name in /etc/hosts",
+)
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
@@ -61,14 +60,9 @@ def stem(pod: str) -> str:
     return re.sub(r"-[0-9]{1,7}$", "", pod)
 
 
-def seen(reader: Reader, variable: Variable[T]) -> str:
-    """Return the text that would give a value, without reading the value: for detecting."""
-    return next((candidate.value.strip() for candidate in reader.candidates(variable)), "")
-
-
 def own_name(reader: Reader) -> str:
     """Return the name of this pod."""
-    return seen(reader, HOSTNAME).partition(".")[0]
+    return reader.seen(HOSTNAME).partition(".")[0]
 
 
 def on_host_network(reader: Reader) -> bool:
@@ -101,19 +95,12 @@ def service(reader: Reader) -> str:
 
 def own_address(reader: Reader) -> str:
     """Return the address beside this pod's name in /etc/hosts, "" without one."""
-    own = own_name(reader)
-    return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
+    return next(iter(self_index.known(reader).get(own_name(reader), ())), "")
 
 
 def names_here(reader: Reader) -> list[str]:
     """Return the names in /etc/hosts, which are this pod's, whatever node is planned."""
-    return [name for _, *names in _hosts_here(reader) for name in names]
-
-
-def _hosts_here(reader: Reader) -> list[list[str]]:
-    """Return the lines of /etc/hosts, each an address and its names."""
-    lines = reader.text("/etc/hosts").splitlines()
-    return [words for words in (line.partition("#")[0].split() for line in lines) if words]
+    return [*self_index.known(reader)]
 
 
 def relative(host: str) -> str:
@@ -146,7 +133,7 @@ def has_pod_index(reader: Reader) -> bool:
 def replicated(reader: Reader) -> Pod | None:
     """Return the parts of a set's pod's name. The name of the set is the Service's, or the user's; None for another name."""
     own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
-    for set_ in (found, seen(reader, JOB_NAME)):
+    for set_ in (found, reader.seen(JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
         if rest:
             return Pod(set_, rest[1], int(rest[2]), found or set_)

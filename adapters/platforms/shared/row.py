@@ -12,15 +12,17 @@ from ranklaunch.errors import number
 VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
 _PLUS = r" \+ ([0-9]+)$"
 
+Texts = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Refusal:
     """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
     node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
 
-    when: tuple[str, ...]
+    when: Texts
     text: str
-    unless: tuple[str, ...] = ("nodes", "node_index", "hosts")
+    unless: Texts = ("nodes", "node_index", "hosts")
 
 
 @dataclass(frozen=True)
@@ -51,36 +53,36 @@ class Row:
     seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
 
     name: str
-    sign: tuple[str, ...] = ()
+    sign: Texts = ()
     title: str = ""
     recognised_by: str = ""
     started_by: str = "the platform, on every node"
     why: str = ""
-    sources: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    node_index: tuple[str, ...] = ()
-    slots: tuple[str, ...] = ()
+    sources: Texts = ()
+    nodes: Texts = ()
+    node_index: Texts = ()
+    slots: Texts = ()
     gpus: bool = False
     npus: bool = False
-    job_name: tuple[str, ...] = ()
-    attempt: tuple[str, ...] = ()
-    restarts: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    hosts_file: tuple[str, ...] = ()
+    job_name: Texts = ()
+    attempt: Texts = ()
+    restarts: Texts = ()
+    hosts: Texts = ()
+    hosts_file: Texts = ()
     slots_beside: bool = False
     json_file: str = ""
     json_hosts: str = ""
     json_node_index: str = ""
     json_slots: str = ""
-    master: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    ranks: tuple[str, ...] = ()
-    node_index_like: tuple[str, ...] = ()
-    nodes_like: tuple[str, ...] = ()
-    slots_like: tuple[str, ...] = ()
-    job_name_like: tuple[str, ...] = ()
-    attempt_like: tuple[str, ...] = ()
-    master_like: tuple[str, ...] = ()
+    master: Texts = ()
+    own: Texts = ()
+    ranks: Texts = ()
+    node_index_like: Texts = ()
+    nodes_like: Texts = ()
+    slots_like: Texts = ()
+    job_name_like: Texts = ()
+    attempt_like: Texts = ()
+    master_like: Texts = ()
     hosts_like: str = ""
     hosts_each: str = ""
     refuse: tuple[Refusal, ...] = ()
@@ -91,12 +93,12 @@ class Row:
     starts_late: bool = False
 
     @property
-    def conditions(self) -> tuple[str, ...]:
+    def conditions(self) -> Texts:
         """Return the sign, and when starts are refused."""
         return (*self.sign, *(each for refusal in self.refuse for each in refusal.when))
 
     @property
-    def patterns(self) -> tuple[str, ...]:
+    def patterns(self) -> Texts:
         """Return all that may have a regular expression, but for what tells nodes apart."""
         return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
 
@@ -110,7 +112,7 @@ class Shipped(Row):
     platform that this class recognises, how names of its variables begin. ps: true
     if its tasks may be ps and workers, by lists of their hosts or by TF_CONFIG."""
 
-    begins: tuple[str, ...] = ()
+    begins: Texts = ()
     kind: str = ""
     ps: bool = False
 

@@ -19,7 +19,7 @@ from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import (
     ATTEMPT,
     GRACE_S,
@@ -65,6 +65,11 @@ def listed(value: str) -> tuple[parse.Endpoint, ...]:
         raise ValueError(msg) from None
 
 
+def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
+    """Return the slots of each node: the user's word, else the devices here."""
+    return spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), nodes)
+
+
 class Place:
     """A platform. Methods without an underscore are what is asked of it, and what a class with rules of its own replaces.
 
@@ -82,14 +87,14 @@ class Place:
         self.slots = SLOTS.also(*row.slots, agree=True)
         self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
         self.started = ATTEMPT.also(*row.attempt)
-        self.restarts = Variable("restarts", row.restarts, parse.count, 0, "restarts, from 0; the attempt is one more", "platform")
+        self.restarts = platform_count("restarts", row.restarts, "restarts, from 0; the attempt is one more")
         self.first = replace(FIRST, names=row.master, parse=host, agree=True)
         self.hosts: Variable[tuple[parse.Endpoint, ...]] = Variable(
             "node_hosts", row.hosts, listed, (), "hosts of all nodes, in node order", "platform"
         )
-        self.file = Variable("node_file", row.hosts_file, parse.text, "", "file with a node's host first on each line", "platform")
+        self.file = platform_text("node_file", row.hosts_file, "file with a node's host first on each line")
         self.own = Variable("own_host", row.own, host, "", "host of this node", "platform", per_node=True)
-        self.ranks = Variable("ranks", row.ranks, parse.count, 0, "ranks of all nodes", "platform")
+        self.ranks = platform_count("ranks", row.ranks, "ranks of all nodes")
 
     @functools.cached_property
     def VARIABLES(self) -> tuple[Variable[Any], ...]:
@@ -105,7 +110,7 @@ class Place:
         ):
             known = {*base.RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
             names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
-            found += [Variable(f"{row.name}_{value}", names, parse.text, "", meaning, "platform", per_node=of_node)] if names else []
+            found += [platform_text(f"{row.name}_{value}", names, meaning, per_node=of_node)] if names else []
         return tuple(found)
 
     def detect(self, reader: Reader) -> bool:
@@ -191,7 +196,7 @@ class Place:
         found = parameter_servers.find(reader)
         if not found:
             return None
-        slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+        slots = own_slots(reader, len(found.workers))
         return make_job(
             reader,
             program,
@@ -199,7 +204,7 @@ class Place:
             name=reader.get(JOB_NAME) or self.NAME,
             attempt=self.attempt(reader, found.size, found.node_index),
             hosts=found.hosts,
-            slots=found.slots(spread(reader, SLOTS, slots, len(found.workers))),
+            slots=found.slots(slots),
             node_index=found.node_index,
             tasks=found,
             instance_name=pod,
@@ -318,18 +323,21 @@ class Place:
         if nodes > 1 and not reader.given(HOSTS):
             self._offer(reader, _made(self.row, reader.env, nodes))
         found, first = reader.get(HOSTS), reader.peek(self.first)
-        by_user = reader.by_user(HOSTS)
-        if not found or (nodes == 1 and reader.by_user(self.nodes) and not by_user):
-            if nodes > 1 and sure and not any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+        alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
+        if alone or not found:
+            if sure and nodes > 1:
                 self._refuse_no_first(reader, nodes)
             return (first or "localhost", *("",) * (nodes - 1))
-        by_user = by_user or reader.given(MASTER_ADDR)
+        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
         if len(found) != nodes:
-            more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
-            wrong = f"{reader.source(HOSTS)} names {len(found)} hosts, but {reader.told(NODES)}"
-            reader.problem(f"{wrong}: expected as many names as nodes{more}")
+            self._refuse_other_number(reader, len(found), by_user)
             return found[:1] * nodes
         return found if by_user or not first else self._with_first(reader, found, first)
+
+    def _refuse_other_number(self, reader: Reader, number: int, by_user: bool) -> None:
+        more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
+        wrong = f"{reader.source(HOSTS)} names {number} hosts, but {reader.told(NODES)}"
+        reader.problem(f"{wrong}: expected as many names as nodes{more}")
 
     def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
         """Return the hosts with node 0's as the platform says it, which must be the first of them."""
@@ -340,6 +348,8 @@ class Place:
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
         """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        if any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+            return
         row = self.row
         missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
         like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)

@@ -16,13 +16,13 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
     by_name = [i for i, host in enumerate(hosts) if host in names] or [i for i, host in enumerate(hosts) if _short(host) in names]
     if by_name:
         return by_name
-    addresses, known = set(_addresses(reader)), _known(reader)
-    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *known.get(host, ())))]
+    addresses, others = set(_addresses(reader)), known(reader)
+    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *others.get(host, ())))]
 
 
 def address(reader: Reader) -> str:
     """Return the address by which others may reach this node: that of its name in /etc/hosts, else its only one; "" if neither is known."""
-    named = [found for name in sorted(_names(reader)) for found in _known(reader).get(name, ())]
+    named = [found for name in sorted(_names(reader)) for found in known(reader).get(name, ())]
     usable = [found for found in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", found)]
     of_version_4 = [found for found in usable if ":" not in found]
     return usable[0] if usable and usable[0] in named else of_version_4[0] if len(set(of_version_4)) == 1 else ""
@@ -58,11 +58,11 @@ def _addresses(reader: Reader) -> Iterator[str]:
             yield str(address)
 
 
-def _known(reader: Reader) -> dict[str, list[str]]:
+def known(reader: Reader) -> dict[str, list[str]]:
     """Return the addresses of the names in /etc/hosts."""
-    known: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for line in reader.text("/etc/hosts").splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names:
-            known.setdefault(name, []).append(address)
-    return known
+            addresses.setdefault(name, []).append(address)
+    return addresses

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ranklaunch import ranktable
-from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, platform_text
 from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.showing import clipped, one_line
@@ -45,19 +44,28 @@ OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of process
 # A launcher's number of processes on this node, with the variable that only this launcher sets.
 OF_OTHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
 OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # processes on this node
-SIGNS = Variable(
+SIGNS = platform_text(
     "several_signs",
-    (*ENOUGH, *ALONE, "WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "LOCAL_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
-     *(name for _, *names in OF_OTHERS for name in names)),
-    parse.text, "",
+    (
+        *ENOUGH,
+        *ALONE,
+        "WORLD_SIZE",
+        "NODE_RANK",
+        "GROUP_RANK",
+        "LOCAL_SIZE",
+        "OMPI_MCA_plm_rsh_agent",
+        *OF_MPIRUN,
+        *(name for _, *names in OF_OTHERS for name in names),
+    ),
     "where no platform is recognised: a container that is one of several nodes is refused until the user says how many there are; other "
-    "names count by their endings", "platform",
-)  # fmt: skip
-RANK_SIGNS = Variable(
-    "rank_signs", ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"), parse.text, "",
+    "names count by their endings",
+)
+RANK_SIGNS = platform_text(
+    "rank_signs",
+    ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"),
     "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks; LOCAL_RANK counts above 0, or beside "
-    "LOCAL_WORLD_SIZE or LOCAL_SIZE", "platform",
-)  # fmt: skip
+    "LOCAL_WORLD_SIZE or LOCAL_SIZE",
+)
 VARIABLES = (SIGNS, RANK_SIGNS)
 
 _MPI_AGENT = "/etc/mpi/kubexec.sh"  # of an MPIJob of version 1, which starts workers through the cluster's API instead of ssh

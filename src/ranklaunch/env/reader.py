@@ -10,8 +10,9 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ranklaunch.env import parse
 from ranklaunch.env.provenance import Candidate, Ledger
 from ranklaunch.errors import Problems
 from ranklaunch.fields import NOTHING
@@ -69,6 +70,16 @@ class Variable(Generic[T_co]):
     @property
     def shown_default(self) -> str:
         return self.default_text or show(self.default)
+
+
+def platform_text(value: str, names: tuple[str, ...], meaning: str, **more: Any) -> Variable[str]:
+    """Return a text that a platform sets, "" by default. more: as of Variable."""
+    return Variable(value, names, parse.text, "", meaning, "platform", **more)
+
+
+def platform_count(value: str, names: tuple[str, ...], meaning: str, **more: Any) -> Variable[int]:
+    """Return a number from 0 that a platform sets, 0 by default. more: as of Variable."""
+    return Variable(value, names, parse.count, 0, meaning, "platform", **more)
 
 
 @dataclass(frozen=True)
@@ -180,6 +191,10 @@ class Reader:
         first = [Candidate(f"option {variable.option}", option)] if option else []
         named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
         return [*first, *named, *self._offered.get(variable.value, ())]
+
+    def seen(self, variable: Variable[T]) -> str:
+        """Return the text that would give a value, without reading the value: for detecting."""
+        return next((candidate.value.strip() for candidate in self.candidates(variable)), "")
 
     def by_user(self, variable: Variable[T]) -> bool:
         """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""

@@ -66,6 +66,11 @@ def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, option
     if _needs_deepspeed_launcher(job, theirs, options):
         config = theirs.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
+    _warn_of_replaced(reader, where, theirs, values)
+    return values
+
+
+def _warn_of_replaced(reader: Reader, where: str, theirs: Config, values: Config) -> None:
     replaced = [
         f"{name} {clipped(str(theirs[name]))}, in place of which stands {values[name]}"
         for name in (*_COUNTS, "use_cpu")
@@ -73,7 +78,6 @@ def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, option
     ]
     if replaced:
         reader.warn(f"{where} has {', '.join(replaced)}: as this job has it")
-    return values
 
 
 def _load(reader: Reader, path: str) -> Config:

@@ -74,20 +74,25 @@ def narrowed(job: Job, reader: Reader, extra: Iterable[Option], source: str) -> 
     if not given:
         return job
     first = given[0]
-    by_number = first in (NUM_NODES, NUM_GPUS)
-    if len(given) > 1 and not by_number:
+    if len(given) > 1 and first in (INCLUDE, EXCLUDE):
         all_given = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
         reader.problem(f"{all_given}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
-    left = _numbered(job, reader) if by_number else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
+    left = _left(job, reader, first)
     told = reader.told(first)
-    if first is not INCLUDE or job.has_peers:  # of one node, DeepSpeed refuses devices that it does not see
-        _refuse_missing(job, reader, left, told)
-    if first is EXCLUDE:
-        left = [tuple(slot for slot in range(node.slots) if slot not in slots) for node, slots in zip(job.nodes, left)]
     if not any(left):
         reader.problem(f"{told}: nothing is left of the job's {job.world_size} slots")
     reader.check()
     return _with_slots(job, reader, left, told)
+
+
+def _left(job: Job, reader: Reader, first: Variable[object]) -> list[Slots]:
+    """Return the slots of each node that a choice leaves."""
+    left = _numbered(job, reader) if first in (NUM_NODES, NUM_GPUS) else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
+    if first is not INCLUDE or job.has_peers:  # of one node, DeepSpeed refuses devices that it does not see
+        _refuse_missing(job, reader, left, reader.told(first))
+    if first is not EXCLUDE:
+        return left
+    return [tuple(slot for slot in range(node.slots) if slot not in slots) for node, slots in zip(job.nodes, left)]
 
 
 def words(job: Job, *, by_hosts: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared import place_conflicts, starters
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
@@ -59,7 +59,7 @@ def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> 
         text = starters.text_of_option(program.args)
     trapped = re.search(r"\btrap\b[^\n]*(?:\bexit\b|\$\?)", text)
     found = Starters().in_script(text, env, args, env, files, cwd)
-    return [replace(start, judged=True) if trapped else start for start in found]
+    return [start._replace(judged=True) if trapped else start for start in found]
 
 
 def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str, str]]) -> Script | None:
