@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
-from ranklaunch.adapters.launchers.shared.accelerate import default_file
+from ranklaunch.adapters.launchers.shared.accelerate import default_file, merge
 from ranklaunch.adapters.launchers.shared.launcher import Need
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
@@ -79,7 +79,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
-    """With what the user's own file says, where there is one."""
+    """Return the configuration with the values of the user's own file, if there is one."""
     named = OPTIONS.last(extra, _FILE)
     if named:
         path, source = named, reader.source(EXTRA)
@@ -92,15 +92,13 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str],
         source = "accelerate's own place"
     if not path:
         return ours
-    from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
-
     path = reader.absolute(path)
     reader.note(CONFIG, path, source)
     return merge.merged(job, reader, path, where, ours, options)
 
 
 def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:
-    """Its configuration, by which it is told where it is.
+    """Return accelerate's configuration, which has this node's place in the job.
 
     MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
     --use_fsdp and --use_deepspeed; here it gives way to them. Not in it: the mixed precision, which DeepSpeed refuses from here.

@@ -158,7 +158,7 @@ def _node(tail: str, host: str | None) -> int | None:
 
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
-    """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
+    """Return the result files of autotuning, in the folder that the program's DeepSpeed configuration names, else in the default one."""
     path = reader.absolute(ds_config.path_of(job.program.args))  # else a folder, which has no text
     try:
         folder = str(ds_config.loads(reader.text(path))["autotuning"]["results_dir"])
@@ -168,7 +168,7 @@ def _results(job: Job, reader: Reader) -> tuple[str, ...]:
 
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
-    """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
+    """Return the hostfile. A launcher on each node only looks up its own slots there, by the node's place."""
     job = base.with_hosts(job)
     # pairs: a template reads their parts in a fifth of the time that a node's take
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared.base import once, own_script
+from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
 from ranklaunch.adapters.launchers.shared.user_options import AS_WRITTEN, TORCHRUN, UNKNOWN, before, is_unknown, shown
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
@@ -17,9 +17,6 @@ from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan.model import Plan
 from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
-
-if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
 
 NAME = "megatron"
 

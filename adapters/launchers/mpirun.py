@@ -127,7 +127,7 @@ def _installed(job: Job, reader: Reader) -> tuple[str, str]:
 
 
 def _played(job: Job) -> bool:
-    """Whether one machine plays several nodes."""
+    """Return True if one machine plays several nodes."""
     return job.has_peers and all(node.host.startswith("127.") for node in job.nodes)
 
 
@@ -140,7 +140,7 @@ def _btl(job: Job, reader: Reader, mpirun: str, version: str) -> str:
 
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
-    """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
+    """Return variables for Open MPI, also those by which each rank's output is marked."""
     made = from_node_0.open_mpi_settings(reader, tags=True)
     cpus = open_mpi.cpus(reader.files)
     if cpus and max(node.slots for node in job.nodes) > cpus:
@@ -164,7 +164,7 @@ def _added(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _interfaces(reader: Reader) -> list[str]:
-    """Those that are there, as far as that can be seen: a name that is not would end every rank."""
+    """Return the wanted interfaces that exist, as far as that can be seen: another name would end every rank."""
     of_all = reader.given(INTERFACE) and not reader.given(INTERFACES)
     wanted, there = (reader.get(INTERFACE),) if of_all else reader.get(INTERFACES), reader.files.names("/sys/class/net")
     return [name for name in wanted if not there or name in there]

@@ -124,7 +124,7 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
 
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
-    """Whether msrun writes the files of ranks there, by what it is told."""
+    """Return True if msrun's options have it write the files of ranks there."""
     there = OPTIONS.is_told(told, "--log_dir", log_dir)
     return there and "--worker_log_name" not in OPTIONS.options(told)
 

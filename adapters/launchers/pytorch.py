@@ -45,8 +45,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _file(job: Job, reader: Reader) -> str:
-    """Of this attempt, which the nodes compare; "" where the processes meet by TCP. PyTorch leaves it where a process is
-    killed, and the next run waits by what it finds there."""
+    """Return the rendezvous file of this attempt, which the nodes compare; "" where the processes meet by TCP.
+
+    PyTorch leaves the file behind if a process is killed, and a later run with the same file waits in vain.
+    """
     way = reader.get(INIT_METHOD)
     if way == "tcp":
         return ""
@@ -73,7 +75,7 @@ def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
 
 
 def _uneven(job: Job, reader: Reader) -> dict[str, str]:
-    """Where nodes have different slots, what a program cannot make from the number of nodes and its own processes."""
+    """Return variables for nodes with different slots: no program can compute these from the number of nodes and its own processes."""
     if not job.slots_differ:
         return {}
     told = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}

@@ -77,7 +77,7 @@ def _placed(job: Job, reader: Reader, table: ranktable.RankTable, index: int) ->
 
 
 def _hosts(job: Job, table: ranktable.RankTable) -> list[str]:
-    """Of the table's entries, as the platform calls them where that is known."""
+    """Return the hosts of the table's entries, by the platform's names where these are known."""
     addresses = [server.container_ip for server in table.servers]
     if not job.table_in_order and all(addresses):
         return addresses

@@ -101,7 +101,7 @@ def _environment(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _says(config: str, cluster: dict[str, list[str]]) -> bool:
-    """Whether an inherited TF_CONFIG names this cluster, or there is none."""
+    """Return True if an inherited TF_CONFIG names this cluster, or is empty."""
     try:
         return not config.strip() or bool(json.loads(config)["cluster"] == cluster)
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -46,6 +46,7 @@ LOCAL_PROCESS = platform_count("local_process", ("LOCAL_RANK",), "index of this 
 MPI_RANK = platform_count("mpi_process", ("OMPI_COMM_WORLD_RANK",), "index of this process, by distribution type mpi: as the node's")
 INSTANCES = platform_count("instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), "number of instances, with --per-rank")
 
+_ONE_EACH = "process_count_per_instance: 1 in the job's distribution"
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
 
@@ -53,7 +54,7 @@ class Azureml(Place):
     OWN = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
-        """With --per-rank, the processes take the place of the nodes."""
+        """Yield hosts and the index. With --per-rank, the processes take the place of the nodes."""
         if _per_rank(reader):
             for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
                 if not reader.by_user(variable):
@@ -74,11 +75,11 @@ class Azureml(Place):
             return job
         per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
         nodes = (reader.get(INSTANCES) or len(reader.get(HOSTS)) or 1) if per_rank else len(job.nodes)
-        processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
+        processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK, command=_ONE_EACH)
         if per_rank:
-            return batch.job_of_ranks(reader, job.program, batch.Batch(job.platform, "", job.name), [job.master], processes)
+            return batch.job_of_ranks(reader, job.program, [job.master], processes, platform=job.platform, name=job.name)
         if total > nodes or here:
-            batch.refuse_tasks(reader, processes, nodes, "process_count_per_instance: 1 in the job's distribution")
+            batch.refuse_tasks(reader, processes, nodes)
         return job
 
 

@@ -62,7 +62,7 @@ class Local(Place):
 
 
 def _place(reader: Reader) -> tuple[int, int]:
-    """How many nodes there are, and which of them this is, as far as it is told."""
+    """Return the number of nodes and the index of this one, as far as they are known."""
     nodes = reader.get(NODES) if reader.given(NODES) else len(reader.get(HOSTS))
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
 

@@ -57,9 +57,6 @@ class Pbs(batch.System):
         yield from batch.own_index(reader, hosts)
         yield from _gpus(reader, hosts)
 
-    def job_id(self, reader: Reader) -> str:
-        return reader.get(JOB_ID)
-
     def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
         """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
         script, command = "", "mpiexec --ppn 1 ranklaunch run ..."

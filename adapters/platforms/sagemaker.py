@@ -52,12 +52,12 @@ class Sagemaker(Place):
         return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
 
     def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
+        """Return the program of SageMaker's hyperparameters, where the command line names none. `read` reports what is wrong with them."""
         path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
         return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
     def failure_file(self, reader: Reader) -> str:
-        """Where SageMaker finds the reason of a failure."""
+        """Return the file where SageMaker looks for the reason of a failure."""
         return join(reader.get(BASE), "output/failure")
 
     def facts(self, reader: Reader) -> Iterator[Fact]:
@@ -109,7 +109,7 @@ def _named(reader: Reader) -> str:
 
 
 def _submitted(reader: Reader) -> str:
-    """Where the code comes from, "" if nothing says it: a folder, or an archive in S3."""
+    """Return the place of the code, a folder or an archive in S3; "" if nothing says it."""
     return str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
 
 
@@ -121,7 +121,7 @@ def _path(reader: Reader) -> str:
 
 
 def arguments(hyperparameters: dict[str, Any]) -> list[str]:
-    """As SageMaker's training toolkit makes them: by name, --name and value; a name of one letter has one dash."""
+    """Return arguments as SageMaker's training toolkit makes them: sorted, --name and value; a name of one letter has one dash."""
     words = []
     for name, value in sorted(hyperparameters.items()):
         words += [f"--{name}" if len(name) > 1 else name and f"-{name}", _argument(value)]

@@ -1,4 +1,4 @@
-"""What the modules of launchers are made from: the pieces of their plans, and the values and functions of other rooms that they need."""
+"""Pieces from which launchers make their plans."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def own_script(job: Job, reader: Reader) -> Script | None:
         return None
     from ranklaunch.adapters.launchers.shared.scripts import rank_scripts  # most programs are none
 
-    return rank_scripts.find(job, reader, starters(reader), lambda: place_by_env(job, reader))
+    known = starters(reader)
+    text = rank_scripts.source(job, reader)
+    return rank_scripts.find(job, reader, known, text, place_by_env(job, reader)) if known.may_start(text) else None
 
 
 def starters(reader: Reader) -> Starters:
@@ -104,7 +106,7 @@ def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def attempt_dir(job: Job) -> str:
-    """Of the attempt's last start."""
+    """Return the folder of the attempt's last start."""
     return folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart)
 
 
@@ -163,7 +165,7 @@ def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
 
 
 def meeting_host(job: Job, reader: Reader) -> str:
-    """Where ranks meet: at node 0. Those of one node meet within it, since nobody may know its name, itself included."""
+    """Return the host where ranks meet: node 0. Ranks of one node meet within it: its name may be unknown even to itself."""
     return job.master if job.has_peers or reader.by_user(MASTER_ADDR) else "127.0.0.1"
 
 
@@ -191,7 +193,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
 
 
 def check_before_much(job: Job, reader: Reader) -> None:
-    """Where a job is so large that to plan on takes seconds, and the plan is refused anyway."""
+    """Raise the problems found so far for a job so large that the rest of the plan takes seconds."""
     if len(job.nodes) > 10_000:
         reader.check()
 

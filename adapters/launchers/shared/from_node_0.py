@@ -1,4 +1,4 @@
-"""What launchers on node 0 that start the ranks of all nodes have in common: mpirun, and DeepSpeed's but no_ssh."""
+"""Rules for launchers on node 0 that start the ranks of all nodes: mpirun, and DeepSpeed's except no_ssh."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
 
 
 def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
-    """Of hosts that Open MPI 4 takes for none: it says so, and then waits for ever."""
+    """Refuse IPv6 addresses, which Open MPI 4 takes for no hosts: it says so, and then waits for ever."""
     address = next((node.host for node in job.nodes if ":" in node.host), "")
     if address and job.has_peers:
         reader.problem(
@@ -54,7 +54,7 @@ def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
 
 
 def refuse_twice(job: Job, reader: Reader, told: str) -> None:
-    """Of a host that is there twice, Open MPI makes one node or, with a message about something else, none."""
+    """Refuse a host of several nodes: Open MPI makes one node of it or, with a message about something else, none."""
     times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
@@ -62,13 +62,13 @@ def refuse_twice(job: Job, reader: Reader, told: str) -> None:
 
 
 def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:
-    """Of a program: Open MPI, MPICH and Slurm's srun begin another program at each word ":", and the rest of the words would be its own."""
+    """Refuse an argument ":" of the program: Open MPI, MPICH and Slurm's srun begin another program there."""
     if ":" in words:
         reader.problem(f'{told}: the program has the argument ":", at which {starter} begins another program; give it in a script of yours')
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:
-    """Names of what the ranks of all nodes get of these variables, node 0's own."""
+    """Return the names of those of node 0's variables that the ranks of all nodes get."""
     gone = {*misleading(reader.env), *reader.per_node}
     names = (name for name in values if name not in gone and re.fullmatch(_NAME, name) and not re.fullmatch(_OF_NODE_0, name))
     return sorted(name for name in names if not (name in _CHOSEN and re.search(_UNIQUE, values[name])))

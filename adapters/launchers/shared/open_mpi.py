@@ -1,5 +1,4 @@
-"""What Open MPI should know of the machine: how many processors its ranks share, and what its installation leaves out. And what its mpirun
-says of the rank that failed."""
+"""Open MPI: its options, the processors that its ranks share, what its installation excludes, and its report of a failure."""
 
 from __future__ import annotations
 
@@ -107,7 +106,7 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 
 def _ended(tail: str) -> Failure | None:
-    """Of the rank that ended first, by what mpirun says at its own end."""
+    """Return the failure of the rank that ended first, by mpirun's own summary."""
     killed = _last(_KILLED, tail)
     if killed:
         return failed_with(-int(killed["sig"]), int(killed["rank"]), int(killed["pid"]) or None)

@@ -201,7 +201,7 @@ def _letting_in(reader: Reader, folder: str, allowed: str) -> str:
 
 
 def _withheld(reader: Reader, folder: str, name: str) -> bool:
-    """Whether it is there but not for this user: engines mount keys for root alone, or with an owner that is not the container's."""
+    """Return True for a file that this user cannot read, with a warning: engines mount keys for root alone, or with another owner."""
     path = join(folder, name)
     withheld = reader.files.exists(path) and not reader.text(path)
     if withheld:
@@ -261,7 +261,7 @@ class Sshd(Launcher):
 
 
 class BelowPdsh(Sshd):
-    """The same, where pdsh starts launch.py through it, and that the ranks, which it would tell one after the other."""
+    """An sshd through which pdsh starts launch.py, which starts the ranks and would signal them one after the other."""
 
     NAME = f"{NAME}.pdsh"
     DEPTH = 1

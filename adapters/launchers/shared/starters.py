@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ranklaunch import fields
 from ranklaunch.adapters.launchers.shared import user_options
-from ranklaunch.adapters.launchers.shared.user_options import PIECE, UNKNOWN
+from ranklaunch.adapters.launchers.shared.user_options import PARSERS, PIECE, UNKNOWN
 from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.redact import redact
 
+MOST_BYTES = 1024 * 1024  # of a script
 MOST_DEPTH = 3  # scripts that call each other
 _PROGRAM = r"python[0-9.]*|.*\.(?:py|sh)"  # beside the names of the table
 _ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
@@ -217,7 +219,7 @@ def text_of_option(arguments: Sequence[str]) -> str:
 
 
 def _text(files: Files, path: str) -> str:
-    return "" if UNKNOWN in path or PIECE in path else text_of(files, path)
+    return "" if UNKNOWN in path or PIECE in path else text_of(files, path, MOST_BYTES)
 
 
 # Rows
@@ -236,8 +238,7 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 
 def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
-    from ranklaunch import fields, rows  # few users have rows of their own
-    from ranklaunch.adapters.launchers.shared.user_options import PARSERS
+    from ranklaunch import rows  # few users have rows of their own
 
     found = rows.read(files, path, "starter")
     for at, row in enumerate(found, 1):

@@ -30,15 +30,6 @@ from ranklaunch.errors import counted as number_of
 from ranklaunch.showing import show
 
 
-class Batch(NamedTuple):
-    """A job as its batch system knows it. job: id, which names its log folder. attempt: 0 where the batch system does not count them."""
-
-    platform: str
-    job: str
-    name: str
-    attempt: int = 0
-
-
 class Tasks(NamedTuple):
     """Processes that a platform has started for a job.
 
@@ -108,7 +99,7 @@ class System(Place):
         if not tasks or tasks.script or not tasks.rank:
             return None
         attempt = self.attempt(reader) if self.row.restarts else 0
-        return job_of_ranks(reader, program, Batch(self.NAME, self._folder(reader), "", attempt), hosts, tasks)
+        return job_of_ranks(reader, program, hosts, tasks, platform=self.NAME, folder=self._folder(reader), attempt=attempt)
 
     def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
         """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each."""
@@ -116,7 +107,7 @@ class System(Place):
         if tasks.script and nodes > 1 and not by_user:
             refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
         elif not (tasks.script or by_user) and (set(tasks.counts) != {1} or tasks.here):
-            refuse_tasks(reader, tasks, nodes, tasks.command)
+            refuse_tasks(reader, tasks, nodes)
         else:
             return super()._index(reader, nodes, sure)
         return 0
@@ -171,11 +162,11 @@ def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
     )
 
 
-def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None:
+def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int) -> None:
     signs = " and ".join(reader.told(variable) for variable in tasks.variables if reader.given(variable))
     remedy = "; or --per-rank, with which each stands before one rank" if tasks.rank else ""
     reader.problem(
-        f"{signs} on {number_of(nodes, 'node')}: expected one ranklaunch on each node, which starts all ranks there: {command}, with "
+        f"{signs} on {number_of(nodes, 'node')}: expected one ranklaunch on each node, which starts all ranks there: {tasks.command}, with "
         f"--slots for their number{remedy}"
     )
 
@@ -183,8 +174,19 @@ def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None
 # A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
 
 
-def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence[str], tasks: Tasks) -> Job:
-    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0."""
+def job_of_ranks(
+    reader: Reader,
+    program: Program,
+    hosts: Sequence[str],
+    tasks: Tasks,
+    *,
+    platform: str,
+    name: str = "",
+    folder: str = "",
+    attempt: int = 0,
+) -> Job:
+    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0. folder: name of the job's folder in
+    the log folder. attempt: 0 where the batch system does not count them."""
     rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
     of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
     sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
@@ -199,9 +201,9 @@ def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence
     made = make_job(
         reader,
         program,
-        platform=known.platform,
-        name=known.name,
-        attempt=known.attempt or base.attempt(reader, ranks, number, known.job),
+        platform=platform,
+        name=name,
+        attempt=attempt or base.attempt(reader, ranks, number, folder),
         hosts=(hosts[0], *("",) * (ranks - 1)),
         slots=(1,) * ranks,
         node_index=number,

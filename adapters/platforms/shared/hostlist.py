@@ -42,7 +42,7 @@ def _size(item: str) -> int:
 
 
 def _names(item: str) -> Iterator[str]:
-    """Names of rack[0-1]node[0-3]: the last brackets count fastest; of those before, the first. That is not the order of a product."""
+    """Yield the names of rack[0-1]node[0-3]: the last brackets count fastest; of those before, the first. A product has another order."""
     first, *pairs = re.split(_BRACKETS, item)  # text, what is in brackets, text, ...
     made = [[f"{number:0{width}}" for numbers, width in _ranges(inside) for number in numbers] for inside in pairs[::2]]
     for numbers in itertools.product(*made[-2::-1], *made[-1:]):

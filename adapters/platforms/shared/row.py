@@ -109,8 +109,8 @@ R = TypeVar("R", bound=Row)
 @dataclass(frozen=True)
 class Shipped(Row):
     """A row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a
-    platform that this class recognises, how names of its variables begin. ps: true
-    if its tasks may be ps and workers, by lists of their hosts or by TF_CONFIG."""
+    platform that this class recognises, how names of its variables begin. ps: true if its tasks may be ps and workers, by lists of
+    their hosts or by TF_CONFIG."""
 
     begins: Texts = ()
     kind: str = ""

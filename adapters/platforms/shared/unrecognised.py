@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ranklaunch import ranktable
+from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.env.reader import Reader, platform_text
 from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.errors import RanklaunchError
@@ -150,8 +151,6 @@ def _listed(reader: Reader, signs: Signs) -> Shown:
     """A list of nodes that names the master, as a variable of the same prefix does, or this machine."""
     yield from (pair for pair in _pairs(signs, "list", "master") if pair[0].hosts & pair[1].hosts)
     for nodes in signs["list"]:
-        from ranklaunch.adapters.platforms.shared import self_index  # most have no such list
-
         if re.search("NODE|HOST_?LIST", nodes.name) and self_index.find(reader, sorted(nodes.hosts)):
             yield (nodes, "this machine among them")
 
