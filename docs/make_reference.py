@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import LAUNCHERS, launcher
 from ranklaunch.adapters.launchers.shared import communication, starters
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
@@ -81,7 +81,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Of restarts in place alone", features.OF_RESTARTS
     yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
-    for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
+    for kind, adapters in (("Platform", PLATFORMS), ("Method", {name: launcher(name) for name in LAUNCHERS})):
         for name, adapter in adapters.items():
             if adapter.VARIABLES:
                 yield f"{kind} {name}", adapter.VARIABLES

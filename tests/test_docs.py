@@ -19,7 +19,8 @@ from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.adapters.platforms import PLATFORMS, Platform
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.cli import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
@@ -442,7 +443,7 @@ def checklist(title: str) -> str:
     ("title", "files", "names"),
     [
         ("Add a launcher", LAUNCHER_FILES, list(LAUNCHERS)),
-        ("Add a platform", PLATFORM_FILES, [row.name for row in PLATFORMS.rows.values() if row.module and row.name not in IN_PLACES]),
+        ("Add a platform", PLATFORM_FILES, [row.name for row in PLATFORMS.rows.values() if row.kind and row.name not in IN_PLACES]),
     ],
     ids=["launcher", "platform"],
 )
@@ -462,7 +463,7 @@ def test_lists_that_checklists_name_are_there() -> None:
 
 
 def test_the_checklist_names_what_the_protocol_of_platforms_asks_for() -> None:
-    members = {name for name in [*vars(Platform), *Platform.__annotations__] if not name.startswith("_")}
+    members = {name for name in [*vars(Place), *Place.__annotations__] if not name.startswith("_")}
     assert {name for name in members if f"`{name}`" not in checklist("Add a platform")} == set()
 
 

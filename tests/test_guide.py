@@ -149,7 +149,7 @@ def modules(tree: Tree) -> None:
     tree.write("templates/toy/command.j2", TEMPLATE)
     tree.put("adapters/platforms/platforms.toml", '[[platform]]\nname = "local"\n', f'{ROW}\n[[platform]]\nname = "local"\n')
     assert tree.python("tools/platforms.py").returncode == 0
-    tree.put("adapters/launchers/__init__.py", '"megatron", "plain",\n', '"megatron", "plain", "toy",\n')
+    tree.put("adapters/launchers/__init__.py", '"plain": "Plain",\n', '"plain": "Plain", "toy": "Toy",\n')
 
 
 def everything_else(tree: Tree) -> None:

@@ -1,7 +1,8 @@
-"""Writes adapters/launchers/shared/starter_rows.py: the rows of starters.toml in the form that every Python reads fast."""
+"""Writes adapters/launchers/shared/starters.json: the rows of starters.toml in the form that every Python reads."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,14 +12,7 @@ else:
     import tomli as tomllib
 
 FOLDER = Path(__file__).resolve().parent.parent / "adapters" / "launchers"
-PATH = FOLDER / "shared" / "starter_rows.py"
-HEAD = '''"""The rows of starters.toml. tools/starters.py writes this file (make generate)."""
-
-from __future__ import annotations
-
-# fmt: off
-ROWS: tuple[dict[str, object], ...] = (
-'''
+PATH = FOLDER / "shared" / "starters.json"
 
 
 def main() -> int:
@@ -28,18 +22,7 @@ def main() -> int:
 
 def made() -> str:
     rows = tomllib.loads((FOLDER / "starters.toml").read_text(encoding="utf-8"))["starter"]
-    return HEAD + "".join(_row(row) for row in rows) + ")\n"
-
-
-def _row(row: dict[str, object]) -> str:
-    lines = [f"        {_text(name)}: {_text(value)},\n" for name, value in row.items()]
-    return "    {\n" + "".join(lines) + "    },\n"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return "(\n" + "".join(f"            {_text(each)},\n" for each in value) + "        )"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 
 if __name__ == "__main__":

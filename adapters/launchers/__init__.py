@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from ranklaunch.adapters.launchers.shared.base import (
-    Job,
-    Launcher,
-    Plan,
-    Process,
-    Reader,
-    nearest,
-    own_launcher,
-    own_script,
-)
+from ranklaunch.adapters.launchers.shared.base import own_launcher, own_script
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import BY_MPI, METHOD
-from ranklaunch.modules import Modules
+from ranklaunch.errors import nearest
+from ranklaunch.plan.model import Plan, Process
 
-if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
-    from ranklaunch.adapters.launchers.shared.starters import Found
-
-METHODS = (
-    "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
-)  # fmt: skip
-LAUNCHERS: Modules[type[Launcher]] = Modules(__name__, METHODS, "LAUNCHER")
+# The class of each method, in the module of the method's name.
+LAUNCHERS = {
+    "ranktable": "Ranktable", "torchrun": "Torchrun", "msrun": "Msrun", "pytorch": "Pytorch", "mpirun": "Mpirun",
+    "tensorflow": "Tensorflow", "spawn": "Spawn", "deepspeed": "Deepspeed", "accelerate": "Accelerate", "megatron": "Megatron",
+    "plain": "Plain",
+}  # fmt: skip
 _SERVERS = {"sshd": "shared.ssh"}  # modules with classes of services
-
 
 ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
 # Methods that tell parameter servers (ps) from workers.
@@ -40,7 +31,10 @@ PER_RANK = ("spawn", "plain")
 ONCE = ("plain", "pytorch", "tensorflow")
 
 
-_ONLY_THE_RUN = "; whether they are this node's ranks of the job shows only when it runs"
+def launcher(method: str) -> type[Launcher]:
+    """Return the class of a method. Its module is imported now: a start needs few of them, and is waited for."""
+    found: type[Launcher] = getattr(import_module(f"{__name__}.{method}"), LAUNCHERS[method])
+    return found
 
 
 def started(process: Process, plan: Plan) -> Launcher:
@@ -60,23 +54,25 @@ def choose(job: Job, reader: Reader) -> tuple[type[Launcher], str]:
     problem = _problem(job, reader, asked) if asked else ""
     if problem:
         reader.problem(problem)
-        return LAUNCHERS["plain"], "a method was asked for that is refused"
-    script = own_script(job, reader) if asked not in ONCE else None
-    own = None if script else own_launcher(job, reader)
-    if own:
-        _refuse_twice(job, reader, own, asked)
-    if script:
-        name, why = _once(job, reader, script, asked)
-    elif asked:
-        name, why = asked, f"{reader.source(METHOD)}={asked}".replace("option --method=", "option --method ")
-    elif own:
-        shown = _ONLY_THE_RUN if len(job.nodes) > 1 and not own.starter.nodes else ""
-        name, why = "plain", f"the program is {own.name}, which starts ranks itself{shown}"
-    else:
-        name, why = _fitting(job)
+        return launcher("plain"), "a method was asked for that is refused"
+    name, why = _by_program(job, reader, asked) or _fitting(job)
     if not asked:
-        reader.ledger.note(METHOD.value, name, "default")
-    return LAUNCHERS[name], why
+        reader.note(METHOD, name, "default")
+    return launcher(name), why
+
+
+def _by_program(job: Job, reader: Reader, asked: str) -> tuple[str, str] | None:
+    """Return the method by what the program is or the user asks for, and why; None where neither says it."""
+    script = own_script(job, reader) if asked not in ONCE else None
+    command = None if script else own_launcher(job, reader)
+    by_user = (asked, f"{reader.source(METHOD)}={asked}".replace("option --method=", "option --method ")) if asked else None
+    if not (script or command):
+        return by_user
+    from ranklaunch.adapters.launchers.shared import own_starts  # most programs start no ranks
+
+    if command:
+        return own_starts.of_launcher(job, reader, command, by_user, starts_once=asked in ONCE)
+    return own_starts.of_script(job, reader, script, asked) if script else by_user
 
 
 def _problem(job: Job, reader: Reader, method: str) -> str:
@@ -91,53 +87,6 @@ def _problem(job: Job, reader: Reader, method: str) -> str:
     if job.among and method not in PER_RANK:
         return f"{reader.told(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}"
     return ""
-
-
-def _refuse_twice(job: Job, reader: Reader, own: Found, asked: str) -> None:
-    """Refuse a program that is a launcher if its ranks, or the job, would be started more than once."""
-    from ranklaunch.adapters.launchers.shared import node_place, place_conflicts  # most programs are no launchers
-
-    wrong = place_conflicts.reason(own, node_place.of(job, reader), reader.env) if not asked else ""
-    if own.is_run_within(job.program):
-        reader.problem(
-            f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT "
-            "may be a ranklaunch run already); a job of its own needs another --job-name and another --log-dir"
-        )
-    elif asked and asked not in ONCE:
-        reader.problem(
-            f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
-            f"{own.instead}, or choose method plain, which starts it once on each node"
-        )
-    elif wrong:
-        reader.problem(
-            f"{len(job.nodes)} nodes, and the program is {own.name}, {wrong}: write {own.instead}, which starts the ranks of all nodes, "
-            "or choose method plain, which starts it as it is on each node"
-        )
-    elif not asked:
-        node_place.warn_of_ranks(job, reader, [own])
-
-
-def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[str, str]:
-    """Return the method of a script that starts ranks, and why: it runs once on each node, whatever was asked for."""
-    from ranklaunch.adapters.launchers.shared import node_place  # most programs are no scripts that start ranks
-
-    why = f"{script.path} starts ranks itself ({script.name})"
-    name = "megatron" if asked == "megatron" else "plain"
-    place = node_place.of(job, reader)
-    wrong = script.wrong(place)
-    if wrong:
-        reader.problem(
-            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {wrong}: give it what the script finds in NNODES, NODE_RANK, "
-            f"NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT; or write {script.starts[0].instead}, which starts the ranks of all nodes; or "
-            "choose method plain, which starts the script as it is on each node"
-        )
-    else:
-        node_place.warn_of_ranks(job, reader, script.starts, script.path)
-    if not wrong and script.shows_when_it_runs(place):
-        why = f"{why}{_ONLY_THE_RUN}"
-    if not wrong and asked and name != asked:
-        reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
-    return name, why
 
 
 def _fitting(job: Job) -> tuple[str, str]:

@@ -6,31 +6,24 @@ import json
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
-from ranklaunch.adapters.launchers.shared.accelerate import default_file
-from ranklaunch.adapters.launchers.shared.base import (
-    METHOD,
-    File,
-    Job,
-    Need,
-    Plan,
-    Reader,
-    Templates,
-    Variable,
-    absolute,
-    join,
-    parse,
-    showing,
-)
+from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
+from ranklaunch.adapters.launchers.shared.accelerate import default_file, merge
+from ranklaunch.adapters.launchers.shared.launcher import Need
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import METHOD
+from ranklaunch.plan.model import File, Plan
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 
 NAME = "accelerate"
-OPTIONS = parsers.ACCELERATE
+OPTIONS = user_options.ACCELERATE
 MODULE = "accelerate.commands.launch"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), parse.words, (),
-    "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins",
-)  # fmt: skip
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins"
+)
 MIXED_PRECISION = Variable(
     "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.OneOf("no", "fp16", "bf16", "fp8"), "",
     "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
@@ -41,14 +34,13 @@ CONFIG = Variable(
     "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate's, YAML or JSON",
     default_text="accelerate/default_config.yaml in its cache, where it is there",
 )  # fmt: skip
-_MEETING = ("--main_process_ip", "--main_process_port")
 _FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
-    options = user_options.options(extra, OPTIONS.spelled)
+    options = OPTIONS.options(extra)
     _lint(job, reader, options)
     counts = (
         contradictions.Count("--num_machines", len(job.nodes), contradictions.NODES),
@@ -58,8 +50,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     contradictions.refuse(reader, EXTRA, extra, OPTIONS, NAME, counts)
     host, port = base.address(base.meeting_host(job, reader)), reader.get(base.MASTER_PORT)
     values = _merged(job, reader, extra, options, _config(job, options, host, port))
-    config = File(join(base.attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
-    extra = _without_file(extra)
+    config = File(base.in_attempt(job, "accelerate.json"), json.dumps(values, indent=1) + "\n")
+    extra = user_options.without(OPTIONS.parsed(extra), (_FILE,))  # in its place stands ours
     outputs = torchrun.rank_outputs(job, reader, templates, NAME, extra)
     shown = torchrun.with_dollars_doubled(job)
     argv = templates.command(
@@ -73,11 +65,11 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
     )
     told = user_options.before(argv, shown.program.path)
-    if outputs and not user_options.is_told(told, "--log_dir", outputs.folder, OPTIONS.spelled):
+    if outputs and not OPTIONS.is_told(told, "--log_dir", outputs.folder):
         outputs = None  # by a template of the user's
-    options = user_options.options(told, OPTIONS.spelled)
+    options = OPTIONS.options(told)
     argv = base.script_or_module(job, reader, templates, argv, (NAME, "launch"), MODULE)
-    env = {"TORCHELASTIC_ERROR_FILE": join(base.attempt_dir(job), "accelerate_error.json")}
+    env = {"TORCHELASTIC_ERROR_FILE": base.in_attempt(job, "accelerate_error.json")}
     if outputs:
         # For the first accelerate has no option, and leaves it to torch; the second is for a torchrun that a rank starts.
         env.update({"PET_REDIRECTS": "3", "PET_LOG_DIR": outputs.folder})
@@ -87,40 +79,26 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _merged(job: Job, reader: Reader, extra: tuple[str, ...], options: set[str], ours: dict[str, object]) -> dict[str, object]:
-    """With what the user's own file says, where there is one."""
-    named = "".join(user_options.values(extra, _FILE, OPTIONS.spelled)[-1:])
+    """Return the configuration with the values of the user's own file, if there is one."""
+    named = OPTIONS.last(extra, _FILE)
     if named:
         path, source = named, reader.source(EXTRA)
-        where = f"{source}: {_FILE} {showing.clipped(path)}"
+        where = f"{source}: {_FILE} {clipped(path)}"
     elif reader.given(CONFIG):
-        path, source = reader.get(CONFIG), CONFIG.names[0]
-        where = f"{source}={showing.clipped(path)}"
+        path, source = reader.get(CONFIG), CONFIG.name
+        where = f"{source}={clipped(path)}"
     else:
         path = where = "" if "--cpu" in options else default_file.path(reader)
         source = "accelerate's own place"
     if not path:
         return ours
-    from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
-
-    path = absolute(path, reader.cwd)
-    reader.ledger.note(CONFIG.value, path, source)
+    path = reader.absolute(path)
+    reader.note(CONFIG, path, source)
     return merge.merged(job, reader, path, where, ours, options)
 
 
-def _without_file(extra: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without the user's own file, which ours takes the place of."""
-    kept, left = [], iter(extra)
-    for word in left:
-        name, equals, _ = word.partition("=")
-        if OPTIONS.spelled(name) != _FILE:
-            kept.append(word)
-        elif not equals:
-            next(left, "")
-    return tuple(kept)
-
-
 def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:
-    """Its configuration, by which it is told where it is.
+    """Return accelerate's configuration, which has this node's place in the job.
 
     MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
     --use_fsdp and --use_deepspeed; here it gives way to them. Not in it: the mixed precision, which DeepSpeed refuses from here.
@@ -135,7 +113,7 @@ def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, obje
         "main_process_port": port,
         "use_cpu": job.accelerator == "cpu",
     }
-    if "--use_deepspeed" in options and len(job.nodes) > 1 and _DEEPSPEED_LAUNCHER not in options:
+    if "--use_deepspeed" in options and job.has_peers and _DEEPSPEED_LAUNCHER not in options:
         # Its default, pdsh, would start the ranks of all nodes from each node.
         values["deepspeed_config"] = {_DEEPSPEED_LAUNCHER[2:]: "standard"}
     return values
@@ -143,8 +121,7 @@ def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, obje
 
 def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     source = reader.source(EXTRA)
-    for name in sorted(options.intersection(_MEETING)):
-        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    contradictions.warn_of_meeting(reader, source, options, "--main_process_ip", "--main_process_port")
     if "--cpu" in options and job.world_size > 1:
         reader.problem(
             f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "
@@ -178,6 +155,3 @@ class Accelerate(torchrun.Torchrun):
     @staticmethod
     def needs() -> Mapping[str, Need]:
         return {NAME: Need("it comes with Hugging Face Accelerate: is --python the interpreter that has it?")}
-
-
-LAUNCHER = Accelerate

@@ -4,51 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
-from ranklaunch.adapters.launchers.shared.base import (
-    NOTHING,
-    After,
-    Failure,
-    File,
-    FromNode0,
-    Job,
-    Launcher,
-    Need,
-    Plan,
-    Process,
-    RanksFirst,
-    Reader,
-    Signals,
-    Started,
-    Templates,
-    Variable,
-    absolute,
-    join,
-    parse,
-    replace,
-    text_of,
-)
 from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import After, FromNode0, Launcher, Need, RanksFirst, Signals, Started
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NUMACTL
+from ranklaunch.fields import NOTHING
+from ranklaunch.files import join
 from ranklaunch.plan import ds_config
+from ranklaunch.plan.model import File, Plan, Process
+from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
+from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
 MODULE = "deepspeed.launcher.runner"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",),
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
+)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = (r"\[launch\.py:[0-9]+:sigkill_handler\] (?:Killing subprocess (?P<pid>[0-9]+)|\[.* exits with return code = )",)
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 # With the rank where the words are our own, for its helper for MPICH has none.
-_CODE = re.compile(r"^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
+_CODE = r"(?m)^(?P<host>\S+: )?.*?(?:\brank (?P<rank>[0-9]+) )?exits with return code = (?P<code>-?[0-9]+)\s*$"
 
 HOSTFILE = "--hostfile"
 HELD_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
@@ -63,12 +49,12 @@ _EFFECTS = {
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    by, given = reader.get(remote.BY), options.parsed(reader.get(EXTRA))
-    job = filters.narrowed(job, reader, given, EXTRA.names[0])
-    for path in options.values(given, HOSTFILE):
+    by, given = reader.get(remote.BY), [*options.PARSER.parsed(reader.get(EXTRA))]
+    job = filters.narrowed(job, reader, given, EXTRA.name)
+    for path in options.PARSER.values(reader.get(EXTRA), HOSTFILE):
         remedy = "leave it out, or give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
-        reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
-    extra = options.without(given, (*filters.OPTIONS, HOSTFILE))
+        reader.problem(f"{EXTRA.name} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
+    extra = user_options.without(given, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
     # As of node 0, so that it says what the others say, of itself and of what is wrong.
@@ -77,13 +63,13 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
-    names = user_options.options(extra, options.spelled)
+    names = options.PARSER.options(extra)
     tunes = "--autotuning" in names
     _refuse(job, reader, by)
     _lint(job, reader, by, extra)
     index = contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
     contradictions.refuse(reader, EXTRA, extra, options.PARSER, NAME, [index] if by == remote.OWN_NODE else [])
-    if by == remote.OWN_NODE or len(job.nodes) == 1:
+    if by == remote.OWN_NODE or not job.has_peers:
         return _on_each_node(job, reader, templates, extra)
     job = base.need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
@@ -94,18 +80,18 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
 
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
-    names = user_options.options(extra, options.spelled)
+    names = options.PARSER.options(extra)
     tunes = "--autotuning" in names
     outputs = kept = None
     if not names & _WITHOUT_RANKS:  # each rank into a file, so that its lines can be told from the others'; launch.py alone mixes them
-        folder = join(base.attempt_dir(job), "deepspeed")
+        folder = base.in_attempt(job, "deepspeed")
         outputs = base.rank_outputs(job, reader, templates, folder, r"[0-9]+_rank([0-9]+)\.log")
     hostfile = _hostfile(job, reader, templates)
     rank_logs = outputs.folder if outputs and _RANK_LOGS not in names else ""
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, rank_logs)
     told = user_options.before(argv, job.program.path)
-    if outputs and not user_options.is_told(told, _RANK_LOGS, outputs.folder, options.spelled):  # or by the user's template
-        outputs, kept = None, outputs if _RANK_LOGS in user_options.options(told, options.spelled) else None
+    if outputs and not options.PARSER.is_told(told, _RANK_LOGS, outputs.folder):  # or by the user's template
+        outputs, kept = None, outputs if _RANK_LOGS in options.PARSER.options(told) else None
     behaviour = Autotuning.NAME if tunes else Elastic.NAME if names & _WITHOUT_RANKS else NAME
     env = options.expanded(options.read_env_files(job, reader), reader.env)
     return base.planned(
@@ -113,7 +99,7 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
         reader,
         NAME,
         (_process(job, reader, argv, names, behaviour, env),),
-        files=(hostfile,) if len(job.nodes) > 1 else (),
+        files=(hostfile,) if job.has_peers else (),
         waits=base.master_waits(job, reader),
         outputs=outputs,
         kept=kept,
@@ -134,7 +120,7 @@ def _command(
         hostfile=hostfile.path,
         master_port=reader.get(base.MASTER_PORT),
         include=f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=by_hosts),
-        elastic=options.ELASTIC in user_options.options(extra, options.spelled),
+        elastic=options.ELASTIC in options.PARSER.options(extra),
         rank_logs=rank_logs,
         dashes=_dashes(shown, by),
         extra=extra,
@@ -155,7 +141,7 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], names: set[str], b
 def report(text: str, pid: int = 0) -> Failure | None:
     """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
     pdsh each line has its host, of which another line says which node it is."""
-    said, lost = [*_CODE.finditer(text)], remote.BY_PDSH.search(text)
+    said, lost = [*re.finditer(_CODE, text)], re.search(remote.BY_PDSH, text)
     # Of several hosts or ranks the first counts; of one launch.py, one that a rank had started may have said so before it.
     found = said[0 if said[0]["host"] or said[0]["rank"] else -1] if said else None
     if lost and (not found or lost.start() < found.start()):
@@ -172,21 +158,21 @@ def _node(tail: str, host: str | None) -> int | None:
 
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
-    """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
-    path = absolute(ds_config.path_of(job.program.args), reader.cwd)  # else a folder, which has no text
+    """Return the result files of autotuning, in the folder that the program's DeepSpeed configuration names, else in the default one."""
+    path = reader.absolute(ds_config.path_of(job.program.args))  # else a folder, which has no text
     try:
-        folder = str(ds_config.loads(text_of(reader.files, path, ds_config.MOST_BYTES))["autotuning"]["results_dir"])
+        folder = str(ds_config.loads(reader.text(path))["autotuning"]["results_dir"])
     except (ValueError, LookupError, TypeError):
         folder = "autotuning_results"
-    return tuple(absolute(join(folder, name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
+    return tuple(reader.absolute(join(folder, name)) for name in ("summary.txt", "ds_config_optimal.json"))
 
 
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
-    """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
+    """Return the hostfile. A launcher on each node only looks up its own slots there, by the node's place."""
     job = base.with_hosts(job)
     # pairs: a template reads their parts in a fifth of the time that a node's take
     hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
-    return File(join(base.attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
+    return File(base.in_attempt(job, "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
@@ -202,20 +188,17 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
 
 
 def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
-    given, source = user_options.options(extra, options.spelled), reader.source(EXTRA)
-    several = len(job.nodes) > 1
-    for name in ("--master_addr", "--master_port", "--no_ssh"):
-        if several and name in given:
-            reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name, effect in _EFFECTS.items():
-        if name in given:
-            reader.warn(f"{source} has {name}: DeepSpeed {effect}")
-    if several and "--autotuning" in given and by != remote.PDSH:
+    given, source = options.PARSER.options(extra), reader.source(EXTRA)
+    if job.has_peers:
+        contradictions.warn_of_meeting(reader, source, given, "--master_addr", "--master_port", "--no_ssh")
+    for name in (name for name in _EFFECTS if name in given):
+        reader.warn(f"{source} has {name}: DeepSpeed {_EFFECTS[name]}")
+    if job.has_peers and "--autotuning" in given and by != remote.PDSH:
         reader.problem(
             f"{source} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
-            f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
+            f"set {remote.BY.name}={remote.PDSH}, by which DeepSpeed reaches them then"
         )
-    options.judge_elastic(job, reader, options.parsed(extra), source, hands_on=not several or by in _BY_LAUNCH_PY)
+    options.judge_elastic(job, reader, extra, source, hands_on=not job.has_peers or by in _BY_LAUNCH_PY)
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
     name, chosen = _visible(job, reader)
@@ -241,7 +224,7 @@ def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
     _, given = _visible(job, reader)
     devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
     numbered = all(re.fullmatch("[0-9]+", device) for device in devices)
-    return devices if len(job.nodes) == 1 and numbered and len(set(devices)) == job.node.slots else ()
+    return devices if not job.has_peers and numbered and len(set(devices)) == job.node.slots else ()
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:
@@ -326,6 +309,3 @@ class ByOpenMpi(OnNode0):
 
     NAME = "deepspeed.openmpi"
     REPORTS = open_mpi.REPORTS
-
-
-LAUNCHER = Deepspeed

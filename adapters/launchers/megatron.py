@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import user_options
-from ranklaunch.adapters.launchers.shared.base import (
-    Job,
-    Plan,
-    Reader,
-    Templates,
-    Variable,
-    number,
-    once,
-    own_script,
-    parse,
-    replace,
-    showing,
-)
+from ranklaunch.adapters.launchers.shared.base import once, own_script
+from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
+from ranklaunch.adapters.launchers.shared.user_options import AS_WRITTEN, TORCHRUN, UNKNOWN, before, is_unknown, shown
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.errors import number
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
-
-if TYPE_CHECKING:
-    from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
+from ranklaunch.plan.model import Plan
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 
 NAME = "megatron"
 
@@ -70,41 +63,42 @@ def _of_script(script: Script, job: Job, reader: Reader) -> tuple[Layout | None,
         reader.warn(f"{script.path}: its layout is not checked: {unknown}")
         return None, {}
     for variable, flag in FLAGS.items():
-        if reader.given(variable) and not user_options.values(args, flag):
+        if reader.given(variable) and not AS_WRITTEN.values(args, flag):
             reader.record(variable)
             reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
     return _layout(replace(job, program=replace(job.program, args=args)), reader)
 
 
 def _unknown(script: Script, job: Job) -> str:
-    """Why nobody knows what a script's ranks are told, "" where that is known. What is behind an option is its value."""
+    """Return why the options of a script's ranks are unknown, "" where they are known. What is behind an option is its value."""
     if len(script.starts) > 1:
         return f"it starts ranks in {len(script.starts)} places or ways"
     args = script.starts[0].words
-    for before, word in zip(("", *args), args):
-        name = word.partition("=")[0]
-        may_be_more = (
-            user_options.UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(user_options.UNKNOWN))
-        )
-        if user_options.is_unknown(word) and (before in _LAYOUT or name in _LAYOUT or may_be_more):
-            return f"what stands behind {showing.clipped(user_options.shown(before) or 'the launcher')!r} is known only when it runs"
-    nodes, slots = (user_options.first(args, option, user_options.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
-    counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
-    if len(counts) == 2 and counts[0] * counts[1] != job.world_size:
-        return f"it starts {counts[0] * counts[1]} ranks, and this job has {job.world_size}"
-    return ""
+    previous = next((previous for previous, word in zip(("", *args), args) if _may_hide_layout(previous, word)), None)
+    if previous is not None:
+        return f"what stands behind {clipped(shown(previous) or 'the launcher')!r} is known only when it runs"
+    nodes, slots = (TORCHRUN.values(args, option)[:1] for option in ("--nnodes", "--nproc_per_node"))
+    ranks = (number("".join(nodes) or "1") or 0) * (number("".join(slots)) or 0)
+    return f"it starts {ranks} ranks, and this job has {job.world_size}" if ranks not in (0, job.world_size) else ""
+
+
+def _may_hide_layout(previous: str, word: str) -> bool:
+    """Return True for a word, known only in part, that may be a size of the layout or its option."""
+    name = word.partition("=")[0]
+    may_be_more = UNKNOWN in name and not previous.startswith("--") and (name[:1] == "-" or not name.strip(UNKNOWN))
+    return is_unknown(word) and (previous in _LAYOUT or name in _LAYOUT or may_be_more)
 
 
 def _with_flags(job: Job, reader: Reader) -> Job:
     """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
     options = _options(job)
-    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not user_options.values(options, flag)]
+    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not AS_WRITTEN.values(options, flag)]
     flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
     return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
 
 def _options(job: Job) -> tuple[str, ...]:
-    return tuple(user_options.before(job.program.args, "--"))
+    return tuple(before(job.program.args, "--"))
 
 
 def _layout(job: Job, reader: Reader) -> tuple[Layout, dict[str, str]]:
@@ -125,19 +119,19 @@ def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Rea
         return asked
     if reader.given(variable) and own != asked:
         reader.problem(f"{reader.told(variable)} contradicts the program's own {flag} {own}: remove one of them")
-    reader.ledger.note(variable.value, str(own), f"program's {flag}")
+    reader.note(variable, str(own), f"program's {flag}")
     return own
 
 
 def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     """The program's own value of a flag: the last one, which is the one that argparse takes."""
-    texts = user_options.values(args, flag)
+    texts = AS_WRITTEN.values(args, flag)
     if not texts:
         return None
     try:
         return parse.positive(texts[-1])
     except ValueError as error:
-        reader.problem(f"the program's own {flag} {showing.clipped(texts[-1])!r}: {error}")
+        reader.problem(f"the program's own {flag} {clipped(texts[-1])!r}: {error}")
         return 1
 
 
@@ -167,8 +161,8 @@ def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
     shared = layout.tp > 1 or layout.cp > 1
     if job.accelerator != "gpu" or not shared or FSDP_FLAGS.intersection(_options(job)):
         return {}
-    reader.ledger.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
-    return {CONNECTIONS.names[0]: CONNECTIONS.default}
+    reader.note(CONNECTIONS, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
+    return {CONNECTIONS.name: CONNECTIONS.default}
 
 
 class Megatron(torchrun.Torchrun):
@@ -177,6 +171,3 @@ class Megatron(torchrun.Torchrun):
     NAME = NAME
     VARIABLES = (*torchrun.Torchrun.VARIABLES, TP, PP, CP, EP, CONNECTIONS)
     plan = staticmethod(plan)
-
-
-LAUNCHER = Megatron

@@ -5,38 +5,26 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base, contradictions, from_node_0, open_mpi, ssh, user_options
-from ranklaunch.adapters.launchers.shared.base import (
-    FEWER_RANKS,
-    WHERE_IT_STANDS,
-    File,
-    FromNode0,
-    Job,
-    Need,
-    Plan,
-    Process,
-    Reader,
-    Templates,
-    Variable,
-    folder_of,
-    join,
-    make_nodes,
-    parse,
-    replace,
-    spread,
-    which,
-)
 from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python, of_ranks
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import FromNode0, Need
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, make_nodes
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import FEWER_RANKS, WHERE_IT_STANDS, spread
+from ranklaunch.files import folder_of, join, which
+from ranklaunch.plan.model import File, Plan, Process
+from ranklaunch.render.templates import Templates
 
 NAME = "mpirun"
 
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_mpirun_params", ("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), parse.words, (), "further options of mpirun, after ranklaunch's own",
-)  # fmt: skip
+EXTRA = base.further_options(("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), "further options of mpirun, after ranklaunch's own")
 INTERFACES: Variable[tuple[str, ...]] = Variable(
     "mpi_interfaces", ("RANKLAUNCH_MPI_INTERFACES", "MY_MPI_BTL_TCP_IF"), parse.names, ("eth0", "bond0"),
     "network interfaces of MPI and NCCL; those that node 0 lacks are left out",
@@ -58,10 +46,10 @@ RIVAL = ("mpiexec.hydra", "MPICH's, and method mpirun needs Open MPI's")
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     job = base.need_hosts(_with_slots(job, reader), reader, NAME)
     base.check_before_much(job, reader)
-    many = len(job.nodes) > 1
+    many = job.has_peers
     by_ssh = many and ssh.by_ssh(reader)
     reached = ssh.reached(job, reader, templates) if many else {}
-    files = [File(join(base.attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")]
+    files = [File(base.in_attempt(job, "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")]
     ways = {"hostfile": files[0].path, "ssh": "", "port": 0, "shell": ""}
     if by_ssh:
         ways.update(ssh=ssh.client_config(job, reader), port=reader.get(ssh.PORT))
@@ -76,7 +64,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if version == "4":
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     count = contradictions.Count("-np", job.world_size, contradictions.RANKS)
-    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), open_mpi, NAME, [count])
+    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), open_mpi.OPTIONS, NAME, [count])
     from_node_0.refuse_colon(job.program.args, reader, f"method {NAME}", NAME)
     _refuse_template(job, reader, templates, process.argv, count)
     if job.node_index:  # it has read the same settings, so that the nodes can compare them
@@ -89,12 +77,11 @@ def _refuse_template(job: Job, reader: Reader, templates: Templates, argv: tuple
     divide the ranks among them. A tool may stand before mpirun or behind its options, such as nice -n 5."""
     begin = next((i for i, word in enumerate(argv) if re.search(r"(^|/)(mpirun|mpiexec|orterun|prterun)(\.openmpi)?$", word)), 0)
     own = user_options.before(argv[begin + 1 :], job.program.path)
-    told = contradictions.told(own[:2], count, open_mpi.spelled) or contradictions.told(
-        own, count, lambda name: name.replace("--np", "-np")
-    )
-    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not user_options.values(reader.get(EXTRA), "-np"):
+    numbers = (user_options.AS_WRITTEN.values(own, name) for name in ("-np", "--np"))
+    told = count.others(open_mpi.OPTIONS.values(own[:2], "-np")) or count.others(itertools.chain(*numbers))
+    if told and ":" not in argv and not reader.get(FEWER_RANKS) and not open_mpi.OPTIONS.values(reader.get(EXTRA), "-np"):
         what = f"{templates.source(argv)} has -np {told[-1]}"
-        reader.problem(f"{contradictions.contradiction(what, count)}; {FEWER_RANKS.names[0]}=true lets it be")
+        reader.problem(f"{count.contradiction(what)}; {FEWER_RANKS.name}=true lets it be")
 
 
 def _with_slots(job: Job, reader: Reader) -> Job:
@@ -112,8 +99,8 @@ def _process(job: Job, reader: Reader, templates: Templates, ways: Mapping[str, 
     meeting = base.meeting_of_ranks(job, reader, reader.get(base.MASTER_PORT))
     process = base.launcher_process(job, reader, NAME, (), {**_settings(job, reader), **meeting}, NAME)
     # Of the other recorders, paths hold on node 0 alone.
-    recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, len(job.nodes) > 1))}
-    own = {value.partition("=")[0] for value in user_options.values(reader.get(EXTRA), "-x", lambda name: name.replace("--", "-"))}
+    recorders = {each.name: each.value for each in (*of_python(reader), *of_ranks(job, reader, job.has_peers))}
+    own = {value.partition("=")[0] for value in open_mpi.OPTIONS.values(reader.get(EXTRA), "-x")}
     # By name alone: so any value arrives as it is, and none is seen in a list of processes.
     names = from_node_0.forwarded(reader, {**reader.env, **process.env, **recorders, **dict.fromkeys(WHERE_IT_STANDS, "")})
     forwarded = sorted({*names, *meeting} - own.intersection(meeting))
@@ -135,13 +122,13 @@ def _installed(job: Job, reader: Reader) -> tuple[str, str]:
     if reader.given(VERSION):
         return path, reader.get(VERSION)
     version = "5" if path and reader.files.exists(join(folder_of(path), "prterun")) else "4"
-    reader.ledger.note(VERSION.value, version, "files" if path else "default")
+    reader.note(VERSION, version, "files" if path else "default")
     return path, version
 
 
 def _played(job: Job) -> bool:
-    """Whether one machine plays several nodes."""
-    return len(job.nodes) > 1 and all(node.host.startswith("127.") for node in job.nodes)
+    """Return True if one machine plays several nodes."""
+    return job.has_peers and all(node.host.startswith("127.") for node in job.nodes)
 
 
 def _btl(job: Job, reader: Reader, mpirun: str, version: str) -> str:
@@ -153,7 +140,7 @@ def _btl(job: Job, reader: Reader, mpirun: str, version: str) -> str:
 
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
-    """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
+    """Return variables for Open MPI, also those by which each rank's output is marked."""
     made = from_node_0.open_mpi_settings(reader, tags=True)
     cpus = open_mpi.cpus(reader.files)
     if cpus and max(node.slots for node in job.nodes) > cpus:
@@ -177,14 +164,14 @@ def _added(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _interfaces(reader: Reader) -> list[str]:
-    """Those that are there, as far as that can be seen: a name that is not would end every rank."""
+    """Return the wanted interfaces that exist, as far as that can be seen: another name would end every rank."""
     of_all = reader.given(INTERFACE) and not reader.given(INTERFACES)
     wanted, there = (reader.get(INTERFACE),) if of_all else reader.get(INTERFACES), reader.files.names("/sys/class/net")
     return [name for name in wanted if not there or name in there]
 
 
 def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         return [("localhost", job.node.slots)]
     by_name = not ssh.by_ssh(reader)  # as the batch system knows them
     return [(node.host if by_name else reader.address_of(node.host), node.slots) for node in job.nodes if node.slots]
@@ -207,6 +194,3 @@ class Mpirun(FromNode0):
     @staticmethod
     def needs() -> Mapping[str, Need]:
         return {**ssh.NEEDS, NAME: Need("it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)")}
-
-
-LAUNCHER = Mpirun

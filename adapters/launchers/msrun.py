@@ -5,37 +5,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
-from ranklaunch.adapters.launchers.shared.base import (
-    After,
-    Failure,
-    File,
-    Job,
-    Launcher,
-    Need,
-    Plan,
-    Process,
-    RankLog,
-    RankOutputs,
-    RanksFirst,
-    Reader,
-    Started,
-    Templates,
-    Variable,
-    Wait,
-    absolute,
-    folder_of,
-    folders,
-    join,
-    parse,
-    replace,
-    showing,
-)
+from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
+from ranklaunch.adapters.launchers.shared.launcher import After, Launcher, Need, RanksFirst, Started
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, RANK_TABLE_PATHS, SLOTS, WAIT_S, rank_table_file
 from ranklaunch.errors import numbered
+from ranklaunch.files import folder_of, join
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
+from ranklaunch.verdict import folders
+from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
 
@@ -74,20 +60,20 @@ OWN_TABLE = Variable(
 TABLE_WANTED = Variable(
     "ms_ranktable_enable", ("MS_RANKTABLE_ENABLE",), parse.text, "", "true: msrun is given the job's rank table; no other word is",
 )  # fmt: skip
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_msrun_params", ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",),
     "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
+)
 
 # What msrun itself starts without a `python` before it.
 _INTERPRETERS = ("python", "python3", "pytest")
 
 OWN_LOGS = r"(?:worker_)?([0-9]+|scheduler)\.log"
 
-_FAILURE = re.compile(r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\.")
+_FAILURE = r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\."
 FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed, before it waits for the scheduler
 
-_LOOPBACK = re.compile(r"127\..*|::1|localhost")
+_LOOPBACK = r"127\..*|::1|localhost"
 
 # Options of the user's own, and what they do.
 _EFFECTS = {
@@ -95,7 +81,7 @@ _EFFECTS = {
     **dict.fromkeys(("--log_dir", "--worker_log_name"), ": the lines of ranks have no tags and no logs of their own then"),
     "--join": ": unless it is True, msrun does not wait for its ranks, and the job ends at once",
 }
-OPTIONS = parsers.MSRUN
+OPTIONS = user_options.MSRUN
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -115,7 +101,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     process = _msrun(job, reader, templates, host, log_dir, table) if ranks else _scheduler(job, reader, templates, host)
     waits = (*table_waits, *base.master_waits(job, reader, master))
     # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
-    plan = base.planned(job, reader, NAME, (process,), files=files, waits=waits, by_address=len(job.nodes) > 1)
+    plan = base.planned(job, reader, NAME, (process,), files=files, waits=waits, by_address=job.has_peers)
     if ranks and _writes_into(log_dir, user_options.before(process.argv, job.program.path)):
         plan = replace(plan, outputs=_outputs(job, reader, templates, log_dir))
     return plan if job.nodes[0].slots else _beside_scheduler(plan, reader)
@@ -138,15 +124,15 @@ def _msrun(job: Job, reader: Reader, templates: Templates, host: str, log_dir: s
 
 
 def _writes_into(log_dir: str, told: Sequence[str]) -> bool:
-    """Whether msrun writes the files of ranks there, by what it is told."""
-    there = user_options.is_told(told, "--log_dir", log_dir, OPTIONS.spelled)
-    return there and "--worker_log_name" not in user_options.options(told, OPTIONS.spelled)
+    """Return True if msrun's options have it write the files of ranks there."""
+    there = OPTIONS.is_told(told, "--log_dir", log_dir)
+    return there and "--worker_log_name" not in OPTIONS.options(told)
 
 
 def report(text: str, pid: int = 0) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
-    found = _FAILURE.search(text)
+    found = re.search(_FAILURE, text)
     return base.failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
@@ -188,8 +174,8 @@ def _log_dir(job: Job, reader: Reader) -> str:
     """msrun empties files of its names, so that no two attempts may have one folder."""
     given = reader.get(LOGS)
     if not given:
-        return join(base.attempt_dir(job), NAME)
-    folder = absolute(given, reader.cwd)
+        return base.in_attempt(job, NAME)
+    folder = reader.absolute(given)
     return folders.restart(folder if job.attempt == 1 else folders.attempt(folder, job.attempt), job.restart)
 
 
@@ -197,7 +183,7 @@ def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> Ran
     """msrun's own files. It repeats what is in them, but does not say whose the lines are. Those of other nodes may lie beside them: the
     scheduler is node 0's, unless it was given another place."""
     ranks = base.rank_outputs(job, reader, templates, folder, OWN_LOGS)
-    scheduler = RankLog("scheduler", None, join(base.attempt_dir(job), "scheduler.log"), "[scheduler] ")
+    scheduler = RankLog("scheduler", None, base.in_attempt(job, "scheduler.log"), "[scheduler] ")
     return replace(ranks, logs=(*ranks.logs, scheduler)) if job.node_index == 0 or reader.given(SCHEDULER) else ranks
 
 
@@ -216,7 +202,7 @@ def _beside(job: Job, reader: Reader) -> str:
     asked = reader.told(PYTHON)
     for name in ("python", "python3"):
         path = join(folder_of(job.python), name)
-        if reader.files.exists(absolute(path, reader.cwd)):
+        if reader.files.exists(reader.absolute(path)):
             reader.warn(f"{asked}: msrun starts ranks with python or python3 from PATH, so {path} is what runs")
             return name
     reader.problem(
@@ -254,7 +240,7 @@ def _table(job: Job, reader: Reader) -> tuple[str, tuple[File, ...], tuple[Wait,
 def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
     """The path, and who wants it."""
     if reader.given(OWN_TABLE):
-        path = absolute(rank_table_file(reader.get(OWN_TABLE), reader.files), reader.cwd)
+        path = reader.absolute(rank_table_file(reader.get(OWN_TABLE), reader.files))
         return path, reader.told(OWN_TABLE)
     if reader.get(TABLE_WANTED) != "true":
         return "", ""
@@ -284,7 +270,7 @@ def _check_table(job: Job, reader: Reader, table: ranktable.RankTable, index: in
 
 def _spans(servers: list[tuple[int, ...]]) -> str:
     """Return the ranks of each server in short, or in the server's own order where that is another one: 0-7 and 9,8,10."""
-    return showing.clipped(" and ".join(_span(ranks) for ranks in servers))
+    return clipped(" and ".join(_span(ranks) for ranks in servers))
 
 
 def _span(ranks: tuple[int, ...]) -> str:
@@ -298,16 +284,16 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     program = job.program
     if not program.is_python and program.path not in _INTERPRETERS:
         reader.problem(
-            f"program {showing.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            f"program {clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
     if len({node.slots for node in job.nodes if node.slots}) > 1:
-        slots = showing.clipped(",".join(str(node.slots) for node in job.nodes))
+        slots = clipped(",".join(str(node.slots) for node in job.nodes))
         reader.problem(
             f"{reader.source(SLOTS)}: nodes have {slots} slots, but msrun numbers ranks by node rank times slots: "
             "expected the same number on every node; --method spawn takes any"
         )
-    if len(job.nodes) > 1 and _LOOPBACK.fullmatch(job.master):
+    if job.has_peers and re.fullmatch(_LOOPBACK, job.master):
         reader.problem(
             f"{reader.told(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
             "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"
@@ -315,9 +301,9 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     if reader.given(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
         reader.problem(
             f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
-            f"node{'s' if len(job.nodes) > 1 else ''}: unset it"
+            f"node{'s' if job.has_peers else ''}: unset it"
         )
-    given = user_options.options(extra, OPTIONS.spelled)
+    given = OPTIONS.options(extra)
     for name in (name for name in _EFFECTS if name in given):
         reader.warn(f"{reader.source(EXTRA)} has its own {name}{_EFFECTS[name]}")
 
@@ -353,6 +339,3 @@ class Scheduler(Launcher):
 
     def outlived(self, end_at_once: Callable[[], None]) -> None:
         end_at_once()
-
-
-LAUNCHER = Msrun

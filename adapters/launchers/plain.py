@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, Job, Launcher, Plan, Reader, Templates, once, own_script
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, once, own_script
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.plan.model import Plan
+from ranklaunch.render.templates import Templates
 
 
 class Plain(Launcher):
@@ -15,6 +20,3 @@ class Plain(Launcher):
         if reader.by_user(MASTER_PORT) and not reader.ledger.reading(MASTER_PORT.value):
             reader.warn(f"{reader.candidates(MASTER_PORT)[0].quoted} has no effect with method plain")
         return found
-
-
-LAUNCHER = Plain

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.base import (
-    MUSTER,
-    PROGRAM,
-    Job,
-    Launcher,
-    Plan,
-    Process,
-    Reader,
-    Templates,
-    Variable,
-    join,
-    parse,
-    replace,
-)
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import MUSTER
+from ranklaunch.files import join
+from ranklaunch.plan.model import PROGRAM, Plan, Process
+from ranklaunch.render.templates import Templates
 
 NAME = "pytorch"
 
@@ -40,7 +35,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     file = _file(job, reader)
     argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader, file))
     process = without_slurm_tasks(base.launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader)
-    if file and len(job.nodes) > 1 and not reader.get(MUSTER):
+    if file and job.has_peers and not reader.get(MUSTER):
         reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
     waits = () if file else base.master_waits(job, reader)
     prepare = (_fresh(job, reader, file),) if file and not job.node_index else ()
@@ -50,21 +45,23 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def _file(job: Job, reader: Reader) -> str:
-    """Of this attempt, which the nodes compare; "" where the processes meet by TCP. PyTorch leaves it where a process is
-    killed, and the next run waits by what it finds there."""
+    """Return the rendezvous file of this attempt, which the nodes compare; "" where the processes meet by TCP.
+
+    PyTorch leaves the file behind if a process is killed, and a later run with the same file waits in vain.
+    """
     way = reader.get(INIT_METHOD)
     if way == "tcp":
         return ""
     name = re.sub(r"[^\w.-]", "_", f"{job.name}.{job.attempt}.rendezvous")
     file = join(way[len("file://") :], name)
-    reader.ledger.note(INIT_METHOD.value, f"file://{file}", reader.source(INIT_METHOD))
+    reader.note(INIT_METHOD, f"file://{file}", reader.source(INIT_METHOD))
     return file
 
 
 def _fresh(job: Job, reader: Reader, path: str) -> Process:
     """Return the step by which node 0 removes the file before the nodes have met, so before anybody uses it."""
     argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", path)
-    log = join(base.attempt_dir(job), "rendezvous.log")
+    log = base.in_attempt(job, "rendezvous.log")
     return Process("rendezvous file", argv, log=log, env=base.common_env(job, reader), tag="[rendezvous file] ")
 
 
@@ -72,13 +69,13 @@ def _appended(job: Job, reader: Reader, file: str) -> tuple[str, ...]:
     """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
     host = base.address(base.meeting_host(job, reader))
     told = {"--init_method": f"file://{file}" if file else f"tcp://{host}:{reader.get(MASTER_PORT)}"}
-    if len(job.nodes) > 1:
+    if job.has_peers:
         told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
     return tuple(itertools.chain.from_iterable(base.not_own(job, reader, told).items()))
 
 
 def _uneven(job: Job, reader: Reader) -> dict[str, str]:
-    """Where nodes have different slots, what a program cannot make from the number of nodes and its own processes."""
+    """Return variables for nodes with different slots: no program can compute these from the number of nodes and its own processes."""
     if not job.slots_differ:
         return {}
     told = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
@@ -95,6 +92,3 @@ class Pytorch(Launcher):
     NAME = NAME
     VARIABLES = (MASTER_PORT, INIT_METHOD)
     plan = staticmethod(plan)
-
-
-LAUNCHER = Pytorch

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.base import (
-    WAIT_S,
-    File,
-    Job,
-    Launcher,
-    Node,
-    Plan,
-    Process,
-    Reader,
-    Templates,
-    Wait,
-    attempt_dir,
-    join,
-    planned,
-    rank_process,
-    replace,
-)
+from ranklaunch.adapters.launchers.shared.base import in_attempt, planned, rank_process
 from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.adapters.launchers.shared.rank_table import own_entry, own_path
-from ranklaunch.env.settings import RANK_TABLE_PATHS
+from ranklaunch.env.job import Job, Node
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.settings import RANK_TABLE_PATHS, WAIT_S
+from ranklaunch.files import join
+from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.render.templates import Templates
 
 NAME = "ranktable"
 
@@ -66,7 +57,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         "RANK_SIZE": str(job.world_size),
     }
     if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
-        env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
+        env["ASCEND_PROCESS_LOG_PATH"] = in_attempt(job, f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
     if job.platform == "modelarts":  # which collects the log of each device under a name of its own
         name = re.sub(r"[^A-Za-z0-9._-]", "_", job.name)[:128]
@@ -86,7 +77,7 @@ def _placed(job: Job, reader: Reader, table: ranktable.RankTable, index: int) ->
 
 
 def _hosts(job: Job, table: ranktable.RankTable) -> list[str]:
-    """Of the table's entries, as the platform calls them where that is known."""
+    """Return the hosts of the table's entries, by the platform's names where these are known."""
     addresses = [server.container_ip for server in table.servers]
     if not job.table_in_order and all(addresses):
         return addresses
@@ -99,6 +90,3 @@ class Ranktable(Launcher):
     NAME = NAME
     VARIABLES = route.VARIABLES
     plan = staticmethod(plan)
-
-
-LAUNCHER = Ranktable

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import (
-    MASTER_PORT,
-    Job,
-    Launcher,
-    Plan,
-    Process,
-    Reader,
-    Templates,
-    master_waits,
-    meeting_host,
-    planned,
-    rank_process,
-)
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, master_waits, meeting_host, planned, rank_process
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import VISIBLE_GPUS, mig_devices
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.render.templates import Templates
 
 NAME = "spawn"
 
@@ -45,7 +38,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         del env["GROUP_RANK"]
     mig = mig_devices(reader) if job.accelerator == "gpu" and local_size > 1 else ()
     if len(mig) > 1:
-        env[VISIBLE_GPUS.names[0]] = mig[local_rank % len(mig)]
+        env[VISIBLE_GPUS.name] = mig[local_rank % len(mig)]
     process = rank_process(job, reader, templates, argv, local_rank, env, rank)
     return process if job.among else as_slurm_task(process, job, reader)
 
@@ -56,6 +49,3 @@ class Spawn(Launcher):
     NAME = NAME
     VARIABLES = (MASTER_PORT,)
     plan = staticmethod(plan)
-
-
-LAUNCHER = Spawn

@@ -7,10 +7,16 @@ node nothing is added. Without ps, all are workers (MultiWorkerMirroredStrategy)
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import base
-from ranklaunch.adapters.launchers.shared.base import Job, Launcher, Node, Plan, Process, Reader, Templates, Variable, join, parse, replace
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Node
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.tasks import CONFIG, PS, WORKER
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.render.templates import Templates
 
 NAME = "tensorflow"
 
@@ -50,7 +56,7 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 def _service(job: Job, process: Process) -> Process:
     """A ps: server.join() never returns, but a program may have another way to serve. What workers save when they are told to end is on
     it."""
-    name, log = job.node.name, join(base.attempt_dir(job), f"ps_{job.node.task_index}.log")
+    name, log = job.node.name, base.in_attempt(job, f"ps_{job.node.task_index}.log")
     return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True, outlasts=True)
 
 
@@ -64,7 +70,7 @@ def _cluster(job: Job) -> dict[str, list[str]]:
 
 def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     """The cluster as arguments, less those that the user already gives."""
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         return ()
     told = {
         "--task_index": str(job.node.task_index),
@@ -82,11 +88,11 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
 
 
 def _environment(job: Job, reader: Reader) -> dict[str, str]:
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         return {}
     cluster = _cluster(job)
     text = json.dumps({"cluster": cluster, "task": {"type": job.node.task, "index": job.node.task_index}})
-    if not _says(reader.env.get(CONFIG.names[0], ""), cluster):
+    if not _says(reader.env.get(CONFIG.name, ""), cluster):
         reader.warn("the inherited TF_CONFIG names another cluster: it is replaced")
     if len(f"TF_CONFIG={text}") > LONGEST:
         reader.warn(f"TF_CONFIG would have {len(text)} characters, more than a variable can: only the arguments tell the cluster")
@@ -95,7 +101,7 @@ def _environment(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _says(config: str, cluster: dict[str, list[str]]) -> bool:
-    """Whether an inherited TF_CONFIG names this cluster, or there is none."""
+    """Return True if an inherited TF_CONFIG names this cluster, or is empty."""
     try:
         return not config.strip() or bool(json.loads(config)["cluster"] == cluster)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -108,6 +114,3 @@ class Tensorflow(Launcher):
     NAME = NAME
     VARIABLES = (PORT,)
     plan = staticmethod(plan)
-
-
-LAUNCHER = Tensorflow

@@ -6,56 +6,41 @@ import math
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared import base, contradictions, parsers, user_options
+from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
 from ranklaunch.adapters.launchers.shared.base import (
-    GRACE_S,
-    MASTER_ADDR,
     ROUTE_PLAN,
-    SETTLE_S,
-    After,
-    Failure,
-    File,
-    Job,
-    Launcher,
-    Need,
-    Plan,
-    RankLog,
-    RankOutputs,
-    Reader,
-    Signals,
-    Started,
-    Templates,
-    Variable,
-    attempt_dir,
     failed_with,
-    folders,
-    join,
+    in_attempt,
     launcher_process,
     master_waits,
-    parse,
     planned,
-    replace,
     script_or_module,
-    showing,
 )
+from ranklaunch.adapters.launchers.shared.launcher import SETTLE_S, After, Launcher, Need, Signals, Started
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable, platform_count
+from ranklaunch.env.settings import GRACE_S, MASTER_ADDR
 from ranklaunch.plan import facts
+from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
+from ranklaunch.verdict import folders
+from ranklaunch.verdict.model import Failure
 
 NAME = "torchrun"
 MODULE = "torch.distributed.run"
 
 MASTER_PORT = replace(base.MASTER_PORT, names=(*base.MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), default=18888)
-EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), parse.words, (),
+EXTRA = base.further_options(
+    ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
-)  # fmt: skip
-RANK_AFTER_ACC = Variable(
-    "rank_after_acc", ("RANK_AFTER_ACC",), parse.count, 0, "node rank after route planning", "platform", per_node=True
 )
-MASTER_INDEX = Variable(
-    "master_index", ("MA_MASTER_INDEX",), parse.count, 0, "index of the node that has rank 0 after route planning", "platform"
-)
+RANK_AFTER_ACC = platform_count("rank_after_acc", ("RANK_AFTER_ACC",), "node rank after route planning", per_node=True)
+MASTER_INDEX = platform_count("master_index", ("MA_MASTER_INDEX",), "index of the node that has rank 0 after route planning")
 
 SHUTDOWN = Variable(
     "shutdown_timeout", ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",), parse.count, 0, "seconds that ranks have after a stop before torch kills them",
@@ -66,14 +51,12 @@ KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
 HELD_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
 _KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
-_FAILURE = re.compile(
-    r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
-)
+_FAILURE = r"(?m)^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)"
 
 # Before each of what it logs, the pid of the torchrun itself; older ones do not write it.
 _AGENT = r"(?:\b(?P<agent>\d{1,10}) torch/\S+ )?"
 # Either the torchrun was told to end itself, or a rank of it has failed.
-_LAST_WORD = re.compile(
+_LAST_WORD = (
     r"(?:SignalException: Process |\b)(?P<signalled>[0-9]{1,10}) (?:got signal: |torch/\S{1,120}\] Received )(?P<signal>[0-9]{1,2})\b|"
     + _AGENT
     + r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)"
@@ -99,7 +82,7 @@ _VIRTUAL = "--virtual_local_rank"
 _SHUTDOWN = "--shutdown_timeout"
 _LOCAL_RANK = "--ranklaunch-local-rank=${local_rank}"  # as ranklaunch.programs.place_rank reads it
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs")
-OPTIONS = parsers.TORCHRUN
+OPTIONS = user_options.TORCHRUN
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -120,13 +103,13 @@ def plan_by(job: Job, reader: Reader, templates: Templates, template: str) -> Pl
     values = {"node_rank": node_rank, "master_addr": master, "master_port": reader.get(MASTER_PORT), "extra": extra}
     argv = templates.command(template, job=shown, **values)
     told = (*user_options.long(user_options.before(argv, shown.program.path)), *extra)
-    options = user_options.options(told, OPTIONS.spelled)
+    options = OPTIONS.options(told)
     if job.place and _VIRTUAL in options:  # LOCAL_RANK is 0 then: place_rank gets the rank's number from torch's macro
         program = replace(shown.program, args=(_LOCAL_RANK, *shown.program.args))
         argv = templates.command(template, job=replace(shown, program=program), **values)
     argv = script_or_module(job, reader, templates, argv, (NAME,), MODULE)
     outputs = rank_outputs(job, reader, templates, NAME, told)
-    env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
+    env = {"TORCHELASTIC_ERROR_FILE": in_attempt(job, "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
     return plan_of(job, reader, NAME, argv, env, told, options, outputs, master)
@@ -166,7 +149,7 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
     """Return the variable that gives ranks the whole grace after a stop, and not what torch leaves them. A torch that does not know it is
     halted in time. Where no torch is seen, as where another machine plans, nothing is known of it."""
     torch = facts.source(_KNOWS_SHUTDOWN, job, reader.files, reader.env, reader.cwd)
-    name, grace_s, grace = SHUTDOWN.names[0], base.limits(reader).grace_s, reader.told(GRACE_S)
+    name, grace_s, grace = SHUTDOWN.name, base.limits(reader).grace_s, reader.told(GRACE_S)
     is_long = grace_s > HELD_AFTER_S
     if is_long and "--max_restarts" in options:
         reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
@@ -185,7 +168,7 @@ def _shutdown(job: Job, reader: Reader, options: set[str]) -> dict[str, str]:
             reader.warn(f"{reader.told(SHUTDOWN)}: torch kills ranks so long after a stop, before {grace} is over")
     else:
         seconds = math.ceil(grace_s) + 5
-        reader.ledger.note(SHUTDOWN.value, str(seconds), "the grace, rounded up, and 5 more")
+        reader.note(SHUTDOWN, str(seconds), "the grace, rounded up, and 5 more")
     return {name: str(seconds)}
 
 
@@ -204,7 +187,7 @@ def report(text: str, pid: int = 0) -> Failure | None:
 
 def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
     """The last that this torchrun says of a failure, or of its own end, with what stands from there on up to what another one says."""
-    said = [*_LAST_WORD.finditer(tail)]
+    said = [*re.finditer(_LAST_WORD, tail)]
     own = [number for number, each in enumerate(said) if not pid or (each["signalled"] or each["agent"]) in (None, str(pid))]
     if not own:
         return None, "" if said else tail  # with its beginning, what says whose a summary is may be missing
@@ -213,7 +196,7 @@ def _last_of(tail: str, pid: int) -> tuple[re.Match[str] | None, str]:
 
 
 def _summary(others: str, root: str) -> Failure | None:
-    found = _FAILURE.findall(root) + _FAILURE.findall(others.rpartition("Failures:")[2])
+    found = re.findall(_FAILURE, root) + re.findall(_FAILURE, others.rpartition("Failures:")[2])
     failures = [(int(rank), int(code), int(pid)) for rank, code, pid in found]
     if not failures:
         return None
@@ -226,28 +209,23 @@ def _summary(others: str, root: str) -> Failure | None:
 
 def _keeps_order(job: Job, told: Sequence[str]) -> bool:
     """Return True if node I has the ranks that are planned for it: only the static rendezvous takes --node_rank."""
-    return len(job.nodes) == 1 or _last_value(told, "--rdzv_backend") in ("", "static")
-
-
-def _last_value(told: Sequence[str], option: str) -> str:
-    """Return the value of an option: the last of equal ones wins; "" without the option."""
-    return next(reversed(user_options.values(told, option, OPTIONS.spelled)), "")
+    return not job.has_peers or OPTIONS.last(told, "--rdzv_backend") in ("", "static")
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str, told: Sequence[str]) -> RankOutputs | None:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
     rank, so that nodes whose logs are in one place need a folder each. None if the user redirects the ranks' output, or if a rendezvous
     backend other than static numbers the nodes. told: words of torchrun's own, by whatever template."""
-    if user_options.options(told, OPTIONS.spelled).intersection(_OUTPUT) or not _keeps_order(job, told):
+    if OPTIONS.options(told).intersection(_OUTPUT) or not _keeps_order(job, told):
         return None
-    place = join(attempt_dir(job), folder)
-    place = folders.node(place, job.node_index) if len(job.nodes) > 1 else place
+    place = in_attempt(job, folder)
+    place = folders.node(place, job.node_index) if job.has_peers else place
     return base.rank_outputs(job, reader, templates, place, OWN_LOGS, by_local_rank=True)
 
 
 def _kept_outputs(job: Job, told: Sequence[str]) -> RankOutputs | None:
     """Files that the user lets ranks write, by --redirects or --tee, wherever they are. Their tags are its own, of what it shows too."""
-    role = _last_value(told, "--role") or "default"
+    role = OPTIONS.last(told, "--role") or "default"
     logs = tuple(RankLog(str(i), rank, "", f"[{role}{i}]:") for i, rank in enumerate(job.node.ranks))
     return RankOutputs("/", _KEPT_LOGS, logs) if _keeps_order(job, told) else None
 
@@ -256,11 +234,22 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
     """Return the job with this node's planned ranks, its node rank and the master's host. Planned ranks count only when this node's and
     the master's agree: a fallback on one node alone would give two nodes the same rank, so a contradiction is refused. Those of the other
     nodes are known to them alone."""
-    by_platform = job, job.node_index, job.nodes[0].host
-    count = len(job.nodes)
+    rank, master = _planned_place(job, reader)
+    if (rank, master) == (job.node_index, 0):
+        return job, rank, job.master
+    host = job.nodes[master].host
+    reader.note(MASTER_ADDR, host, MASTER_INDEX.name)
+    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
+    own = job.node._replace(first_rank=rank * job.node.slots)
+    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
+
+
+def _planned_place(job: Job, reader: Reader) -> tuple[int, int]:
+    """Return the rank of this node and the index of the master, by the route plan or else by the platform's order."""
+    by_platform, count = (job.node_index, 0), len(job.nodes)
     if not reader.get(ROUTE_PLAN) or count == 1:
         return by_platform
-    owner = reader.elsewhere.get(RANK_AFTER_ACC.names[0], "")
+    owner = reader.elsewhere.get(RANK_AFTER_ACC.name, "")
     if not reader.given(RANK_AFTER_ACC) and not owner:
         reader.warn("ROUTE_PLAN=true, but RANK_AFTER_ACC is not set: the platform's node order is used")
         return by_platform
@@ -268,9 +257,14 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
     rank = reader.get(RANK_AFTER_ACC) if reader.given(RANK_AFTER_ACC) else _stand_in(job, reader, master, owner)
     wrong = [(name, value) for name, value in ((RANK_AFTER_ACC, rank), (MASTER_INDEX, master)) if value >= count and reader.given(name)]
     for name, value in wrong:
-        reader.problem(f"{name.names[0]}={value}: expected 0 to {count - 1}, for {count} nodes")
+        reader.problem(f"{name.name}={value}: expected 0 to {count - 1}, for {count} nodes")
     if wrong:
         return by_platform
+    _refuse_other_route(job, reader, rank, master)
+    return rank, master
+
+
+def _refuse_other_route(job: Job, reader: Reader, rank: int, master: int) -> None:
     if (rank == 0) != (job.node_index == master):
         reader.problem(
             f"RANK_AFTER_ACC={rank} contradicts MA_MASTER_INDEX={master} on node {job.node_index}: rank 0 is the master's; "
@@ -278,13 +272,6 @@ def _route(job: Job, reader: Reader) -> tuple[Job, int, str]:
         )
     if job.slots_differ:
         reader.problem("ROUTE_PLAN=true needs the same number of slots on every node; set ROUTE_PLAN=false")
-    if rank == job.node_index and master == 0:
-        return by_platform
-    host = job.nodes[master].host
-    reader.ledger.note(MASTER_ADDR.value, host, MASTER_INDEX.names[0])
-    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
-    own = job.node._replace(first_rank=rank * job.node.slots)
-    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :])), rank, host
 
 
 def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
@@ -301,29 +288,30 @@ def _stand_in(job: Job, reader: Reader, master: int, owner: str) -> int:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = user_options.options(extra, OPTIONS.spelled)
-    source, single = reader.source(EXTRA), len(job.nodes) == 1
-    for name in () if single else sorted(options.intersection(("--master_addr", "--master_port"))):
-        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    if single and ("--master_port" in options or reader.given(MASTER_PORT)):
+    options, source = OPTIONS.options(extra), reader.source(EXTRA)
+    if job.has_peers:
+        contradictions.warn_of_meeting(reader, source, options, "--master_addr", "--master_port")
+    elif "--master_port" in options or reader.given(MASTER_PORT):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not _keeps_order(job, extra):
-        backend = _last_value(extra, "--rdzv_backend")
+        backend = OPTIONS.last(extra, "--rdzv_backend")
         needed = backend == "c10d" and "--rdzv_endpoint" not in options
         hint = f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed" if needed else ""
-        told = f"{source} has --rdzv_backend={showing.clipped(backend)}"
+        told = f"{source} has --rdzv_backend={clipped(backend)}"
         reader.warn(f"{told}: ranks follow torchrun's own order of the hosts, not the node order{hint}")
-    if "--standalone" in options and not single:
+    if "--standalone" in options and job.has_peers:
         reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
-    counted = _last_value(extra, "--nproc_per_node")
-    if counted in parsers.DEVICE_WORDS:
-        reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
-    elif counted and not contradictions.NUMBER.fullmatch(counted):
-        planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
-        reader.problem(
-            contradictions.contradiction(f"{source} has --nproc_per_node {showing.clipped(counted)}, which torchrun refuses", planned_here)
-        )
+    _lint_number(job, reader, f"{source} has --nproc_per_node", OPTIONS.last(extra, "--nproc_per_node"))
     lint(job, reader, NAME, source, options)
+
+
+def _lint_number(job: Job, reader: Reader, has: str, text: str) -> None:
+    """Refuse a text for the number of this node's ranks that torchrun refuses, and warn of a word by which torchrun counts."""
+    if text in user_options.DEVICE_WORDS:
+        reader.warn(f"{has} {text}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
+    elif text and not contradictions.NUMBER.fullmatch(text):
+        planned_here = contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE)
+        reader.problem(planned_here.contradiction(f"{has} {clipped(text)}, which torchrun refuses"))
 
 
 def lint(job: Job, reader: Reader, name: str, source: str, options: set[str]) -> None:
@@ -358,7 +346,7 @@ class Torchrun(Launcher):
 
     @property
     def lonely_s(self) -> float:
-        return 330 if len(self.planned.job.nodes) > 1 else 30
+        return 330 if self.planned.job.has_peers else 30
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
         """Signal the ranks alone. torch passes SIGTERM to the process groups of its ranks, so to workers that these still need: it is held
@@ -367,7 +355,7 @@ class Torchrun(Launcher):
         signals.signal_ranks(child, number)
         signals.after(SETTLE_S, child.serve)
         own = user_options.before(self.process.argv, self.planned.job.program.path)
-        if SHUTDOWN.names[0] not in self.process.env and _SHUTDOWN not in user_options.options(own, OPTIONS.spelled):
+        if SHUTDOWN.name not in self.process.env and _SHUTDOWN not in OPTIONS.options(own):
             self._hold_in_time(signals.after, child)
 
     def alone(self, signals: Signals, child: Started) -> None:
@@ -396,6 +384,3 @@ class Restarting(Torchrun):
     stop = Launcher.stop
     alone = Launcher.alone
     rank_failed = Launcher.rank_failed
-
-
-LAUNCHER = Torchrun

@@ -6,57 +6,29 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, PLATFORM_FILE, per_rank
 from ranklaunch.adapters.platforms.shared.row import Shipped, holds, made
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader
+from ranklaunch.env.reader import Variable as Variable
 from ranklaunch.env.settings import PLATFORM
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.verdict import folders
 
 
-class Platform(Protocol):
-    """A platform. A module of this folder offers the parts in which it differs from shared.place.Place.
-
-    VARIABLES: every variable it reads beyond those of ranklaunch.env.settings.
-    """
-
-    NAME: str
-
-    @property
-    def VARIABLES(self) -> tuple[Variable[Any], ...]: ...
-
-    def detect(self, reader: Reader) -> bool:
-        """Return True if the environment is this platform's. Never raises."""
-
-    def attempt(self, reader: Reader) -> int:
-        """Return which start of the job on this node it is, from 1."""
-
-    def read(self, reader: Reader, program: Program) -> Job:
-        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
-
-    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        """Return what it says should run, where it does and the words of the command line name no other."""
-
-    def failure_file(self, reader: Reader) -> str:
-        """Return where it looks for the reason of a failure, "" where it does not."""
-
-    def log_dir(self, reader: Reader) -> str:
-        """Return the log folder of a job that cannot be made out."""
-
-
-class Platforms(Mapping[str, Platform]):
+class Platforms(Mapping[str, Place]):
     """Platforms by name, in their order. Each is made when it is asked for: a start needs one."""
 
     def __init__(self, rows: Sequence[Shipped]) -> None:
         self.rows = {each.name: each for each in rows}
-        self._made: dict[str, Platform] = {}
+        self._made: dict[str, Place] = {}
 
-    def __getitem__(self, name: str) -> Platform:
+    def __getitem__(self, name: str) -> Place:
         if name not in self._made:
-            self._made[name] = _module(name) if self.rows[name].module == "whole" else _place(self.rows[name])
+            self._made[name] = _made(self.rows[name])
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -74,18 +46,9 @@ class Platforms(Mapping[str, Platform]):
         return signed and (begins or not of.begins)
 
 
-def _module(name: str) -> Platform:
-    return cast("Platform", import_module(f"{__name__}.{name}"))
-
-
-def _place(of: Shipped) -> Platform:
-    from ranklaunch.adapters.platforms.shared.row_platform import Place  # platforms with a module of their own do without
-
-    if of.module != "batch":
-        return Place(of, _module(of.name) if of.module else None)
-    from ranklaunch.adapters.platforms.shared.batch import System  # on these alone
-
-    return System(of, _module(of.name))
+def _made(row: Shipped) -> Place:
+    kind: type[Place] = getattr(import_module(f"{__name__}.{row.name}"), row.kind) if row.kind else Place
+    return kind(row)
 
 
 def _shipped() -> tuple[Shipped, ...]:
@@ -124,7 +87,7 @@ def attempt_dir(reader: Reader) -> str:
     return folders.attempt(platform.log_dir(reader), platform.attempt(reader))
 
 
-def _recognised(reader: Reader) -> Platform:
+def _recognised(reader: Reader) -> Place:
     """Return the one that was asked for, else the first that recognises the environment; for one that does not exist, local."""
     _named(reader)
     platforms, name = known(reader), _asked(reader) or detected(reader)
@@ -158,7 +121,7 @@ def read(reader: Reader, program: Program) -> Job:
     return job
 
 
-def choose(reader: Reader) -> Platform:
+def choose(reader: Reader) -> Place:
     _named(reader)
     platforms, name = known(reader), _asked(reader)
     if name and name not in platforms:
@@ -166,5 +129,5 @@ def choose(reader: Reader) -> Platform:
         raise ConfigError(msg)
     if not name:
         name = detected(reader)
-        reader.ledger.note(PLATFORM.value, name, "environment")
+        reader.note(PLATFORM, name, "environment")
     return platforms[name]

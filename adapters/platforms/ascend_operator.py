@@ -15,25 +15,22 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
+from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, make_nodes
-from ranklaunch.env.reader import Candidate, Reader, Variable, show
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS
 
 # Names of PyTorch, MindSpore and TensorFlow, in this order.
-RANK = Variable(
-    "framework_rank", ("RANK", "MS_NODE_RANK", "CM_RANK"), parse.count, 0,
-    "index of this node; beside a Scheduler without NPUs, of this Worker", "platform",
-)  # fmt: skip
-WORLD = Variable(
-    "job_processes", ("WORLD_SIZE", "MS_WORKER_NUM", "CM_WORKER_SIZE"), parse.count, 0, "number of processes of the job", "platform",
-)  # fmt: skip
-LOCAL = Variable(
-    "node_processes", ("LOCAL_WORLD_SIZE", "MS_LOCAL_WORKER", "CM_LOCAL_WORKER"), parse.count, 0,
-    "number of processes of this node; each node has as many", "platform",
-)  # fmt: skip
+RANK = platform_count(
+    "framework_rank", ("RANK", "MS_NODE_RANK", "CM_RANK"), "index of this node; beside a Scheduler without NPUs, of this Worker"
+)
+WORLD = platform_count("job_processes", ("WORLD_SIZE", "MS_WORKER_NUM", "CM_WORKER_SIZE"), "number of processes of the job")
+LOCAL = platform_count(
+    "node_processes", ("LOCAL_WORLD_SIZE", "MS_LOCAL_WORKER", "CM_LOCAL_WORKER"), "number of processes of this node; each node has as many"
+)
 LEADER = Variable(
     "first_host", ("MASTER_ADDR", "MS_SCHED_HOST", "CM_CHIEF_IP"), parse.host, "", "address of node 0, or of its Service", "platform",
 )  # fmt: skip
@@ -46,7 +43,7 @@ PYTORCH, MINDSPORE, TENSORFLOW = FRAMEWORKS = tuple(
     tuple(replace(each, names=(each.names[at],)) for each in (RANK, WORLD, LOCAL, LEADER, PORT)) for at in range(3)
 )
 
-MS_ROLE = Variable("ms_role", ("MS_ROLE",), parse.text, "", "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job", "platform")
+MS_ROLE = platform_text("ms_role", ("MS_ROLE",), "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job")
 NPU_POD = Variable(
     "npu_pod", ("NPU_POD",), parse.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
 )  # fmt: skip
@@ -55,76 +52,82 @@ AS_WORKER = replace(
     meaning="whether the Scheduler of a MindSpore job has NPUs, and so ranks; the same on every node",
     default_text="false where NPU_POD is, and on a Worker that has its pod's number in MS_NODE_RANK",
 )
-POD_IP = Variable(
-    "pod_ip", ("POD_IP", "CM_WORKER_IP"), parse.text, "",
-    "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",
-    per_node=True, default_text="that of its name in /etc/hosts",
-)  # fmt: skip
-HOST_NETWORK = Variable(
-    "host_network", ("HostNetwork",), parse.text, "", "true: the pods are on the host's network, where HOSTNAME is the machine's name",
-    "platform",
-)  # fmt: skip
-SIGNS = Variable(
-    "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
-    "set by the Ascend Operator alone, since 6.0.RC3: any of them says that this is the platform", "platform",
-)  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (
-    RANK, WORLD, LOCAL, LEADER, PORT, MS_ROLE, NPU_POD, AS_WORKER, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME,
-)  # fmt: skip
+POD_IP = platform_text(
+    "pod_ip",
+    ("POD_IP", "CM_WORKER_IP"),
+    "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler",
+    per_node=True,
+    default_text="that of its name in /etc/hosts",
+)
+HOST_NETWORK = platform_text(
+    "host_network", ("HostNetwork",), "true: the pods are on the host's network, where HOSTNAME is the machine's name"
+)
+SIGNS = platform_text(
+    "acjob_signs",
+    ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"),
+    "set by the Ascend Operator alone, since 6.0.RC3: any of them says that this is the platform",
+)
 
 _POD = re.compile(r"(?P<job>.+)-(?P<type>master|scheduler|chief|worker)-(?P<index>[0-9]{1,7})")
 
 
-def detect(reader: Reader) -> bool:
-    """Return True for the signs, and for all variables of a framework, which operators before 6.0.RC3 set alone.
+class AscendOperator(Place):
+    OWN = (
+        RANK, WORLD, LOCAL, LEADER, PORT, MS_ROLE, NPU_POD, AS_WORKER, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME,
+    )  # fmt: skip
 
-    Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
-    """
-    listed = "," in reader.env.get("LOCAL_RANK", "")
-    older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
-    return reader.given(SIGNS) or any(not parse.is_loopback(kubernetes.seen(reader, names[3])) for names in older)
+    def detect(self, reader: Reader) -> bool:
+        """Return True for the signs, and for all variables of a framework, which operators before 6.0.RC3 set alone.
+
+        Launchers set some of these for their ranks, but no MS_LOCAL_WORKER, and one number as LOCAL_RANK instead of a list.
+        """
+        listed = "," in reader.env.get("LOCAL_RANK", "")
+        older = (names for names in FRAMEWORKS if _set(reader, names[:4]) == 4 and (listed or names != PYTORCH))
+        return reader.given(SIGNS) or any(not parse.is_loopback(reader.seen(names[3])) for names in older)
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        rank, world, local, leader, _ = names = _framework(reader)
+        pod = _POD.fullmatch(_own_name(reader))
+        if pod:
+            yield JOB_NAME, HOSTNAME.name, pod["job"]
+        elif reader.env.get(SIGNS.name, "").strip():
+            yield JOB_NAME, SIGNS.name, reader.env[SIGNS.name]
+        yield from copied(reader, SLOTS, local)
+        if reader.get(leader):
+            yield from copied(reader, FIRST, leader)
+        _look_for_scheduler(reader, names)
+        apart = _is_apart(reader)
+        if reader.get(world) and reader.get(local):
+            yield _count(reader, world, local, apart)
+        elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
+            yield NODES, "no variable of a framework", "1"
+        yield from _index_apart(reader, rank) if apart else copied(reader, NODE_INDEX, rank)
+
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
+        host, pod = reader.get(HOST_IP), reader.get(POD_IP)
+        job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
+        if not job.has_peers:
+            return job
+        names = _framework(reader)
+        for each in reader.candidates(names[4]):
+            reader.offer(PORT, each.source, each.value)
+        if _is_apart(reader):
+            reader.offer(METHOD, "Scheduler without NPUs", "msrun")
+            job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
+        if reader.by_user(MASTER_ADDR):
+            return job
+        # A Scheduler and a Chief are given the address of their pod, the others that of the Service.
+        own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
+        return replace(job, own_address=own, own_master=names != PYTORCH)
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    rank, world, local, leader, _ = names = _framework(reader)
-    pod = _POD.fullmatch(_own_name(reader))
-    if pod:
-        yield JOB_NAME, Candidate(HOSTNAME.names[0], pod["job"])
-    elif reader.env.get(SIGNS.names[0], "").strip():
-        yield JOB_NAME, Candidate(SIGNS.names[0], reader.env[SIGNS.names[0]])
-    yield from ((SLOTS, each) for each in reader.candidates(local))
-    if reader.get(leader):
-        yield FIRST, reader.candidates(leader)[0]
-    _look_for_scheduler(reader, names)
-    apart = _is_apart(reader)
-    if reader.get(world) and reader.get(local):
-        yield NODES, _count(reader, world, local, apart)
-    elif not reader.given(HOSTS) and not _set(reader, names):  # as the operator leaves a MindSpore job of one Worker alone
-        yield NODES, Candidate("no variable of a framework", "1")
-    if apart and _is_scheduler(reader):
-        yield NODE_INDEX, Candidate(MS_ROLE.names[0], "0")
-    elif apart and reader.given(rank):
-        yield NODE_INDEX, Candidate(f"{rank.names[0]} + 1", str(reader.get(rank) + 1))
-    else:
-        yield from ((NODE_INDEX, each) for each in reader.candidates(rank))
-
-
-def finished(reader: Reader, job: Job) -> Job:
-    """Add the addresses of this pod, and leave a Scheduler without NPUs without ranks."""
-    host, pod = reader.get(HOST_IP), reader.get(POD_IP)
-    job = replace(job, instance_name=_own_name(reader), host_ip=host, host_ips=tuple(filter(None, (pod, host))))
-    if len(job.nodes) == 1:
-        return job
-    names = _framework(reader)
-    reader.offer(PORT.value, *reader.candidates(names[4]))
-    if _is_apart(reader):
-        reader.offer(METHOD.value, Candidate("Scheduler without NPUs", "msrun"))
-        job = replace(job, nodes=make_nodes([node.host for node in job.nodes], [0, *(node.slots for node in job.nodes[1:])]))
-    if reader.by_user(MASTER_ADDR):
-        return job
-    # A Scheduler and a Chief are given the address of their pod, the others that of the Service.
-    own = (pod or kubernetes.own_address(reader)) if job.node_index == 0 else ""
-    return replace(job, own_address=own, own_master=names != PYTORCH)
+def _index_apart(reader: Reader, rank: Variable[int]) -> Iterator[Fact]:
+    """Yield the index of this node in a job whose Scheduler, node 0, the operator has left out."""
+    if _is_scheduler(reader):
+        yield NODE_INDEX, MS_ROLE.name, 0
+    elif reader.given(rank):
+        yield NODE_INDEX, f"{rank.name} + 1", reader.get(rank) + 1
 
 
 def _framework(reader: Reader) -> Names:
@@ -134,22 +137,22 @@ def _framework(reader: Reader) -> Names:
 
 def _set(reader: Reader, names: Names) -> int:
     """Return the number of these that the environment has."""
-    return sum(bool(reader.env.get(each.names[0], "").strip()) for each in names)
+    return sum(bool(reader.env.get(each.name, "").strip()) for each in names)
 
 
 def _own_name(reader: Reader) -> str:
     """Return the name of this pod, "" on the host's network, where HOSTNAME is the machine's."""
-    on_host = kubernetes.seen(reader, HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
+    on_host = reader.seen(HOST_NETWORK).lower() == "true" or kubernetes.on_host_network(reader)
     return "" if on_host else kubernetes.own_name(reader)
 
 
-def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Candidate:
+def _count(reader: Reader, world: Variable[int], local: Variable[int], apart: bool) -> Fact:
     """Return the number of nodes: the job's processes by this node's. apart: the operator has left the Scheduler out."""
     processes, here = reader.get(world), reader.get(local)
     if processes % here and not reader.given(NODES):
         told = f"{reader.told(world)} is no multiple of {reader.told(local)}"
         reader.problem(f"{told}: expected the same number of devices on every node")
-    return Candidate(f"{world.names[0]} / {local.names[0]}{' + 1' if apart else ''}", str(max(1, processes // here) + apart))
+    return NODES, f"{world.name} / {local.name}{' + 1' if apart else ''}", max(1, processes // here) + apart
 
 
 # A Scheduler without NPUs
@@ -160,9 +163,9 @@ def _look_for_scheduler(reader: Reader, names: Names) -> None:
     if names != MINDSPORE:
         return
     if not reader.get(NPU_POD):
-        reader.offer(AS_WORKER.value, Candidate(NPU_POD.names[0], show(False)))
-    elif kubernetes.seen(reader, MS_ROLE) == "MS_WORKER" and kubernetes.seen(reader, names[0]) == _number_of_worker(reader):
-        reader.offer(AS_WORKER.value, Candidate(names[0].names[0], show(False)))
+        reader.offer(AS_WORKER, NPU_POD.name, False)
+    elif reader.seen(MS_ROLE) == "MS_WORKER" and reader.seen(names[0]) == _number_of_worker(reader):
+        reader.offer(AS_WORKER, names[0].name, False)
     if _is_scheduler(reader) and reader.given(NPU_POD) and reader.get(AS_WORKER) != reader.get(NPU_POD):
         reader.problem(f"{reader.told(AS_WORKER)} contradicts {reader.told(NPU_POD)}: unset it")
 
@@ -181,4 +184,4 @@ def _is_apart(reader: Reader) -> bool:
 
 
 def _is_scheduler(reader: Reader) -> bool:
-    return not reader.get(NPU_POD) or kubernetes.seen(reader, MS_ROLE) == "MS_SCHED"
+    return not reader.get(NPU_POD) or reader.seen(MS_ROLE) == "MS_SCHED"

@@ -7,34 +7,36 @@ from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.env import parse
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, platform_count
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
 
-INDEX = Variable(
-    "batch_index", ("AWS_BATCH_JOB_NODE_INDEX",), parse.count, 0,
-    "index of this node; those below the main node are one more here, and the main node is 0", "platform", per_node=True,
-)  # fmt: skip
-MAIN = Variable(
-    "main_index", ("AWS_BATCH_JOB_MAIN_NODE_INDEX",), parse.count, 0, "index of the main node, which is node 0 here", "platform"
+INDEX = platform_count(
+    "batch_index",
+    ("AWS_BATCH_JOB_NODE_INDEX",),
+    "index of this node; those below the main node are one more here, and the main node is 0",
+    per_node=True,
 )
-VARIABLES = (INDEX, MAIN)
+MAIN = platform_count("main_index", ("AWS_BATCH_JOB_MAIN_NODE_INDEX",), "index of the main node, which is node 0 here")
 _ADDRESS = "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS"  # on the other nodes alone
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    index, main = reader.get(INDEX), reader.get(MAIN)
-    own = 0 if index == main else index + 1 if index < main else index
-    if reader.given(INDEX):
-        yield NODE_INDEX, Candidate(INDEX.names[0] if own == index else f"{INDEX.names[0]} from the main node", str(own))
-    if (not own or not reader.given(INDEX)) and _ADDRESS not in reader.env and not reader.given(HOSTS):
-        yield FIRST, Candidate("this node's own address", self_index.address(reader) or "localhost")
+class AwsBatch(Place):
+    OWN = (INDEX, MAIN)
+    INDEX = INDEX
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        index, main = reader.get(INDEX), reader.get(MAIN)
+        own = 0 if index == main else index + 1 if index < main else index
+        if reader.given(INDEX):
+            yield NODE_INDEX, INDEX.name if own == index else f"{INDEX.name} from the main node", own
+        if (not own or not reader.given(INDEX)) and _ADDRESS not in reader.env and not reader.given(HOSTS):
+            yield FIRST, "this node's own address", self_index.address(reader) or "localhost"
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Have the main node hand its address over: no variable there has it."""
-    is_main = reader.given(INDEX) and reader.get(INDEX) == reader.get(MAIN)
-    if len(job.nodes) == 1 or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
-        return job
-    return replace(job, own_address=self_index.address(reader))
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Have the main node hand its address over: no variable there has it."""
+        is_main = reader.given(INDEX) and reader.get(INDEX) == reader.get(MAIN)
+        if not job.has_peers or not is_main or reader.given(HOSTS) or reader.given(MASTER_ADDR):
+            return job
+        return replace(job, own_address=self_index.address(reader))

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base, batch, row_platform
-from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count
 from ranklaunch.env.settings import NODE_INDEX, NODES
 
 
@@ -36,55 +37,50 @@ CONFIG: Variable[tuple[tuple[str, ...], str] | None] = Variable(
     "JSON with host_list, the hosts of all nodes in node order, and with rank, the name of the variable that has this node's index",
     "platform", default_text="none",
 )  # fmt: skip
-OWN_INDEX = Variable(
-    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), parse.count, 0, "index of this instance: the node's", "platform",
-    per_node=True,
-)  # fmt: skip
+OWN_INDEX = platform_count(
+    "instance_index", ("AZUREML_CR_NODE_RANK", "AZ_BATCHAI_TASK_INDEX"), "index of this instance: the node's", per_node=True
+)
 RANK = replace(NODE_INDEX.also("RANK"), meaning="index of this process, by distribution type pytorch", per_node=False)
-PROCESSES = Variable(
-    "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
-)  # fmt: skip
-LOCAL_PROCESS = Variable("local_process", ("LOCAL_RANK",), parse.count, 0, "index of this process on its node: 0", "platform")
-MPI_RANK = Variable(
-    "mpi_process", ("OMPI_COMM_WORLD_RANK",), parse.count, 0, "index of this process, by distribution type mpi: as the node's", "platform",
-)  # fmt: skip
-INSTANCES = Variable(
-    "instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), parse.count, 0, "number of instances, with --per-rank", "platform",
-)  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
+PROCESSES = platform_count("processes", ("WORLD_SIZE",), "number of all processes, by distribution type pytorch: as many as nodes")
+LOCAL_PROCESS = platform_count("local_process", ("LOCAL_RANK",), "index of this process on its node: 0")
+MPI_RANK = platform_count("mpi_process", ("OMPI_COMM_WORLD_RANK",), "index of this process, by distribution type mpi: as the node's")
+INSTANCES = platform_count("instances", ("AZUREML_NODE_COUNT", "AMLARC_NUM_WORKER"), "number of instances, with --per-rank")
 
+_ONE_EACH = "process_count_per_instance: 1 in the job's distribution"
 _BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # set beside RANK and the like of torchrun's, none of which are Azure's
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    """With --per-rank, the processes take the place of the nodes."""
-    if _per_rank(reader):
-        for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
-            if not reader.by_user(variable):
-                reader.settle(variable.value, reader.candidates(source)[0])
-        return
-    yield from of_hosts(HOSTS.names[0], [each.host for each in reader.get(HOSTS)])
-    hosts, rank = reader.get(CONFIG) or ((), "")
-    yield from of_hosts(CONFIG.names[0], hosts)
-    yield from ((NODE_INDEX, each) for each in reader.candidates(OWN_INDEX))
-    if reader.env.get(rank, "").strip():
-        yield NODE_INDEX, Candidate(rank, reader.env[rank])
-    if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":
-        yield from ((NODE_INDEX, each) for each in reader.candidates(MPI_RANK))
+class Azureml(Place):
+    OWN = (HOSTS, CONFIG, OWN_INDEX, RANK, PROCESSES, LOCAL_PROCESS, MPI_RANK)
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield hosts and the index. With --per-rank, the processes take the place of the nodes."""
+        if _per_rank(reader):
+            for variable, source in ((NODES, PROCESSES), (NODE_INDEX, RANK)):
+                if not reader.by_user(variable):
+                    reader.settle(variable.value, reader.candidates(source)[0])
+            return
+        yield from of_hosts(HOSTS.name, [each.host for each in reader.get(HOSTS)])
+        hosts, rank = reader.get(CONFIG) or ((), "")
+        yield from of_hosts(CONFIG.name, hosts)
+        yield from copied(reader, NODE_INDEX, OWN_INDEX)
+        if reader.env.get(rank, "").strip():
+            yield NODE_INDEX, rank, reader.env[rank]
+        if reader.env.get("OMPI_COMM_WORLD_LOCAL_SIZE", "").strip() == "1":
+            yield from copied(reader, NODE_INDEX, MPI_RANK)
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Refuse several processes on a node, each of which would start all ranks of the node. With --per-rank each process is a node."""
-    if _BY_TORCHRUN in reader.env:
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Refuse several processes on a node, each of which would start all ranks of the node. With --per-rank each process is a node."""
+        if _BY_TORCHRUN in reader.env:
+            return job
+        per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
+        nodes = (reader.get(INSTANCES) or len(reader.get(HOSTS)) or 1) if per_rank else len(job.nodes)
+        processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK, command=_ONE_EACH)
+        if per_rank:
+            return batch.job_of_ranks(reader, job.program, [job.master], processes, platform=job.platform, name=job.name)
+        if total > nodes or here:
+            batch.refuse_tasks(reader, processes, nodes)
         return job
-    per_rank, total, here = _per_rank(reader), reader.get(PROCESSES), reader.get(LOCAL_PROCESS)
-    nodes = (reader.get(INSTANCES) or len(reader.get(HOSTS)) or 1) if per_rank else len(job.nodes)
-    processes = batch.Tasks(batch.even(total, nodes), here, (PROCESSES, LOCAL_PROCESS), RANK)
-    if per_rank:
-        return batch.job_of_ranks(reader, job.program, batch.Batch(job.platform, "", job.name), [job.master], processes)
-    if total > nodes or here:
-        batch.refuse_tasks(reader, processes, nodes, "process_count_per_instance: 1 in the job's distribution")
-    return job
 
 
 def _per_rank(reader: Reader) -> bool:

@@ -9,28 +9,28 @@ import re
 
 from ranklaunch.adapters.platforms.shared import batch
 from ranklaunch.env import parse, settings
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 
-JOB_ID = Variable(
-    "flux_job", ("FLUX_JOB_ID", "FLUX_ENCLOSING_ID"), parse.text, "",
-    "id of the job; the second, of the job whose script this is, of flux batch or flux alloc", "platform",
-)  # fmt: skip
+JOB_ID = platform_text(
+    "flux_job",
+    ("FLUX_JOB_ID", "FLUX_ENCLOSING_ID"),
+    "id of the job; the second, of the job whose script this is, of flux batch or flux alloc",
+)
 TASKS = Variable("flux_tasks", ("FLUX_JOB_SIZE",), parse.positive, 1, "tasks of the job: one on each node", "platform")
-TASK_HERE = Variable(
-    "flux_task_here", ("FLUX_TASK_LOCAL_ID",), parse.count, 0, "number of this task on its node, from 0", "platform", per_node=True,
-)  # fmt: skip
+TASK_HERE = platform_count("flux_task_here", ("FLUX_TASK_LOCAL_ID",), "number of this task on its node, from 0", per_node=True)
 RANK = settings.NODE_INDEX.also("FLUX_TASK_RANK")
 
-VARIABLES: tuple[Variable[object], ...] = (JOB_ID, TASKS, TASK_HERE)
 
+class Flux(batch.System):
+    OWN = (JOB_ID, TASKS, TASK_HERE)
+    JOB_ID = JOB_ID
 
-def job_id(reader: Reader) -> str:
-    """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
-    return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
+    def job_id(self, reader: Reader) -> str:
+        """Return the id with its first letter as f, as Flux writes it in a locale without \u0192: the nodes' may differ."""
+        return re.sub("^\u0192", "f", reader.get(JOB_ID).strip())
 
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    script = "" if reader.env.get(JOB_ID.names[0], "").strip() else f"no {RANK.names[-1]} of flux run"
-    command = f"flux run -N {nodes} -n {nodes} ranklaunch run ..."
-    counts = batch.even(reader.get(TASKS), nodes)
-    return batch.Tasks(counts, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, script=script, command=command)
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        script = "" if reader.env.get(JOB_ID.name, "").strip() else f"no {RANK.names[-1]} of flux run"
+        command = f"flux run -N {nodes} -n {nodes} ranklaunch run ..."
+        counts = batch.even(reader.get(TASKS), nodes)
+        return batch.Tasks(counts, reader.get(TASK_HERE), (TASKS, TASK_HERE), RANK, script=script, command=command)

@@ -7,25 +7,26 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, NODES
 
-VARIABLES = (HOSTNAME,)
 
+class Jobset(Place):
+    OWN = (HOSTNAME,)
 
-def detect(reader: Reader) -> bool:
-    """Return True for the index of an Indexed Job in a pod whose name begins with its Service's, or with the job's."""
-    return kubernetes.has_pod_index(reader) and kubernetes.replicated(reader) is not None
+    def detect(self, reader: Reader) -> bool:
+        """Return True for the index of an Indexed Job in a pod whose name begins with its Service's, or with the job's."""
+        return kubernetes.has_pod_index(reader) and kubernetes.replicated(reader) is not None
 
-
-def facts(reader: Reader) -> Iterator[Fact]:
-    pod = kubernetes.replicated(reader)
-    if not pod:
-        return
-    if pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.given(HOSTS):
-        reader.problem(
-            f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: expected "
-            "a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"
-        )
-    kubernetes.refuse_other_jobs(reader, pod)
-    yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, reader.get(NODES))
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        pod = kubernetes.replicated(reader)
+        if not pod:
+            return
+        if pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.given(HOSTS):
+            reader.problem(
+                f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: "
+                "expected a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"
+            )
+        kubernetes.refuse_other_jobs(reader, pod)
+        yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, reader.get(NODES))

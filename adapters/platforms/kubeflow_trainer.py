@@ -6,13 +6,14 @@ The PyTorchJob of the training operator before it sets the same variables. Its T
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import NODES, SLOTS, devices
 from ranklaunch.errors import number
 
@@ -20,54 +21,62 @@ MASTER_PORT = Variable(
     "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
-COUNTS = Variable(
-    "trainer_counts", ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"), parse.text, "", "number of nodes, N or N:N; ranks of a node, or "
-    "a word for its devices; beside N:N the number of all ranks, which must agree", "platform",
-)  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (COUNTS, MASTER_PORT, HOSTNAME)
+COUNTS = platform_text(
+    "trainer_counts",
+    ("PET_NNODES", "PET_NPROC_PER_NODE", "WORLD_SIZE"),
+    "number of nodes, N or N:N; ranks of a node, or a word for its devices; beside N:N the number of all ranks, which must agree",
+)
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 # Node 0 of a TrainJob, by a Service; of a PyTorchJob a Service without a dot: its master's, or its first worker's where it has none.
-_MASTER = re.compile(r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?")
+_MASTER = r"(?P<job>.+)-(?:node-0-0\.(?P<service>[^.]+)|(?:master|worker)-0)(?:\..*)?"
 
 
-def detect(reader: Reader) -> bool:
-    """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
+class KubeflowTrainer(Place):
+    OWN = (COUNTS, MASTER_PORT, HOSTNAME)
 
-    torchtune is told no master, and needs none for one node.
-    """
-    nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
-    indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
-    by_policy = bool(nodes and rank) and (bool(master) or (indexed and nodes == "1"))
-    return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
+    def detect(self, reader: Reader) -> bool:
+        """Return True for all that the torch policy sets, since an image or a user may set one for torchrun, and for a TrainJob's pod.
+
+        torchtune is told no master, and needs none for one node.
+        """
+        nodes, rank, master = (reader.env.get(name, "").strip() for name in _SIGNS)
+        indexed, pod = kubernetes.has_pod_index(reader), kubernetes.replicated(reader)
+        by_policy = bool(nodes and rank) and (bool(master) or (indexed and nodes == "1"))
+        return by_policy or (indexed and pod is not None and (pod.job, pod.job_index) == ("node", 0))
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        env = {name: value.strip() for name, value in reader.env.items()}
+        least, colon, most = env.get("PET_NNODES", "").partition(":")
+        if colon and least != most and not reader.given(NODES):
+            elastic = "an elastic job, whose number of nodes may change"
+            reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.name} to the number of its pods")
+        elif least:
+            yield NODES, "PET_NNODES", least
+        nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
+        if nodes > 1:
+            yield from copied(reader, MASTER_PORT, MASTER_PORT)
+        yield from _slots(reader, env.get("PET_NPROC_PER_NODE", ""))
+        if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
+            _refuse_other_count(reader, nodes, env)
+        yield from _pods(reader, env.get("PET_MASTER_ADDR", ""), nodes)
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    env = {name: value.strip() for name, value in reader.env.items()}
-    least, colon, most = env.get("PET_NNODES", "").partition(":")
-    if colon and least != most and not reader.given(NODES):
-        elastic = "an elastic job, whose number of nodes may change"
-        reader.problem(f"PET_NNODES={env['PET_NNODES']!r}: {elastic}: set {NODES.names[0]} to the number of its pods")
-    elif least:
-        yield NODES, Candidate("PET_NNODES", least)
-    nodes = reader.get(NODES) if reader.given(NODES) else number(least) or 1
-    if nodes > 1:
-        yield from ((MASTER_PORT, port) for port in reader.candidates(MASTER_PORT))
-    slots = env.get("PET_NPROC_PER_NODE", "")
+def _slots(reader: Reader, slots: str) -> Iterator[Fact]:
     if slots.lower() not in ("", "auto", "gpu", "cpu"):
-        yield SLOTS, Candidate("PET_NPROC_PER_NODE", slots)
+        yield SLOTS, "PET_NPROC_PER_NODE", slots
         _warn_of_processors(reader, slots)
-    if colon and least == most and env.get("MASTER_ADDR") == env.get("PET_MASTER_ADDR"):
-        _refuse_other_count(reader, nodes, number(env.get("WORLD_SIZE", "")) or 0, number(slots) or 1)
-    # The name is alike on every node: node 0's address comes before what only this pod is called.
-    found, pod = _MASTER.fullmatch(env.get("PET_MASTER_ADDR", "")), kubernetes.replicated(reader)
+
+
+def _pods(reader: Reader, master: str, nodes: int) -> Iterator[Fact]:
+    """Yield the names of the pods by node 0's address, which is alike on every node, else by what only this pod is called."""
+    found, pod = re.fullmatch(_MASTER, master), kubernetes.replicated(reader)
     if found:
         stem = f"{found['job']}-node-0" if found["service"] else ""
-        yield from kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
-    elif pod:
-        yield from kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
-    else:
-        yield from kubernetes.of_pods(reader, env.get("PET_MASTER_ADDR", ""), "", "", nodes, "PET_MASTER_ADDR")
+        return kubernetes.of_pods(reader, found["job"], stem, found["service"], nodes, "PET_MASTER_ADDR")
+    if pod:
+        return kubernetes.of_pods(reader, pod.set, f"{pod.set}-{pod.job}-0", pod.service, nodes)
+    return kubernetes.of_pods(reader, master, "", "", nodes, "PET_MASTER_ADDR")
 
 
 def _warn_of_processors(reader: Reader, slots: str) -> None:
@@ -78,8 +87,9 @@ def _warn_of_processors(reader: Reader, slots: str) -> None:
         reader.warn(f"{told}: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
 
 
-def _refuse_other_count(reader: Reader, nodes: int, ranks: int, slots: int) -> None:
+def _refuse_other_count(reader: Reader, nodes: int, env: Mapping[str, str]) -> None:
     """Refuse N:N of an elastic job without limits of its own: the operator counts the workers, and not the master that is a node too."""
+    ranks, slots = number(env.get("WORLD_SIZE", "")) or 0, number(env.get("PET_NPROC_PER_NODE", "")) or 1
     if ranks and ranks // slots != nodes:
         by_ranks = f"by WORLD_SIZE={ranks} the job has {ranks // slots} pods"
-        reader.problem(f"PET_NNODES has {nodes} nodes, but {by_ranks}: set {NODES.names[0]} to their number")
+        reader.problem(f"PET_NNODES has {nodes} nodes, but {by_ranks}: set {NODES.name} to their number")

@@ -8,23 +8,25 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES
-
-VARIABLES = (HOSTNAME,)
 
 _ADDRESS = "LWS_LEADER_ADDRESS"
 # An address without a number at the end of the pod's name is one of a group that has none: its workers are called otherwise.
-_LEADER = re.compile(r"(?P<pod>[^.]+-[0-9]{1,7})(?P<rest>\.[^.]+(?:\..+)?)")
+_LEADER = r"(?P<pod>[^.]+-[0-9]{1,7})(?P<rest>\.[^.]+(?:\..+)?)"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    leader = _LEADER.fullmatch(reader.env.get(_ADDRESS, "").strip())
-    if not leader:
-        return
-    count = reader.get(NODES.also("LWS_GROUP_SIZE"))
-    workers = (f"{leader['pod']}-{number}{leader['rest']}" for number in range(1, count))
-    yield HOSTS, Candidate(_ADDRESS, ",".join((leader[0], *workers)))
-    own = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
-    if own:
-        yield NODE_INDEX, Candidate("the number in HOSTNAME", own[1] or "0")
+class Leaderworkerset(Place):
+    OWN = (HOSTNAME,)
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        leader = re.fullmatch(_LEADER, reader.env.get(_ADDRESS, "").strip())
+        if not leader:
+            return
+        count = reader.get(NODES.also("LWS_GROUP_SIZE"))
+        workers = (f"{leader['pod']}-{number}{leader['rest']}" for number in range(1, count))
+        yield HOSTS, _ADDRESS, [leader[0], *workers]
+        own = re.fullmatch(rf"{re.escape(leader['pod'])}(?:-([0-9]{{1,7}}))?", kubernetes.own_name(reader))
+        if own:
+            yield NODE_INDEX, "the number in HOSTNAME", own[1] or "0"

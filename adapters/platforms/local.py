@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ranklaunch.adapters.platforms.shared import base, unrecognised
-from ranklaunch.env import tasks
+from ranklaunch.adapters.platforms.shared.row_platform import Place, own_slots
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import (
     HOSTS,
     JOB_NAME,
@@ -13,77 +15,64 @@ from ranklaunch.env.settings import (
     NODE_INDEX,
     NODES,
     PLATFORM,
-    SLOTS,
-    devices,
+    log_dir,
     make_job,
-    spread,
 )
-from ranklaunch.verdict import folders
-
-NAME = "local"
-
-VARIABLES: tuple[Variable[object], ...] = (base.HOSTFILE, *unrecognised.VARIABLES)
-
-program = base.no_program
-failure_file = base.no_failure_file
 
 
-def detect(reader: Reader) -> bool:
-    return True
+class Local(Place):
+    OWN = (base.HOSTFILE, *unrecognised.VARIABLES)
 
+    def detect(self, reader: Reader) -> bool:
+        return True
 
-def read(reader: Reader, program: Program) -> Job:
-    if tasks.given(reader, tasks.PS_HOSTS) or reader.given(tasks.CONFIG):
-        from ranklaunch.adapters.platforms.shared import parameter_servers  # few jobs have any
+    def read(self, reader: Reader, program: Program) -> Job:
+        return self._job_of_tasks(reader, program) or self._job_of_nodes(reader, program)
 
-        found = parameter_servers.job(reader, program, NAME, base.attempt)
-        if found:
-            return found
-    _offer_hostfile(reader)
-    unrecognised.refuse(reader)
-    return _job(reader, program)
+    def attempt(self, reader: Reader, nodes: int = 0, index: int = 0) -> int:
+        return base.attempt(reader, *((nodes, index) if nodes else _place(reader)))
 
+    def log_dir(self, reader: Reader) -> str:
+        nodes, own = _place(reader)
+        return log_dir(reader, own if nodes > 1 else None)
 
-def _job(reader: Reader, program: Program) -> Job:
-    hosts = reader.get(HOSTS)
-    nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
-    if hosts and len(hosts) != nodes:
-        reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
-        hosts = hosts[:1] * nodes
-    if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
-        from ranklaunch.adapters.platforms.shared import host_command
-
-        host_command.refuse_another(reader, hosts[0])
-    if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
-        reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
-    own = base.index(reader, nodes, NODE_INDEX)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=reader.get(JOB_NAME) or "local",
-        attempt=base.attempt(reader, nodes, own),
-        hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
-        slots=spread(reader, SLOTS, slots, nodes),
-        node_index=own,
-    )
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader, *_place(reader))
-
-
-def log_dir(reader: Reader) -> str:
-    """The same folder, also where the job cannot be made out."""
-    nodes, own = _place(reader)
-    return folders.node(base.log_dir(reader), own) if nodes > 1 else base.log_dir(reader)
+    def _job_of_nodes(self, reader: Reader, program: Program) -> Job:
+        _offer_hostfile(reader)
+        unrecognised.refuse(reader)
+        hosts = reader.get(HOSTS)
+        nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
+        if hosts and len(hosts) != nodes:
+            reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
+            hosts = hosts[:1] * nodes
+        _refuse_another(reader, hosts)
+        if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
+            reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
+        own = base.index(reader, nodes, NODE_INDEX)
+        slots = own_slots(reader, nodes)
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=reader.get(JOB_NAME) or self.NAME,
+            attempt=self.attempt(reader, nodes, own),
+            hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
+            slots=slots,
+            node_index=own,
+        )
 
 
 def _place(reader: Reader) -> tuple[int, int]:
-    """How many nodes there are, and which of them this is, as far as it is told."""
+    """Return the number of nodes and the index of this one, as far as they are known."""
     nodes = reader.get(NODES) if reader.given(NODES) else len(reader.get(HOSTS))
     return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
+
+
+def _refuse_another(reader: Reader, hosts: Sequence[str]) -> None:
+    """Refuse the only host that a file or a command names if it is not this one."""
+    if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
+        from ranklaunch.adapters.platforms.shared import host_command  # most have none
+
+        host_command.refuse_another(reader, hosts[0])
 
 
 def _offer_hostfile(reader: Reader) -> None:

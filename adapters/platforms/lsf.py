@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import batch
-from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied, of_hosts
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import ATTEMPT, HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
@@ -25,70 +25,63 @@ def _slots(value: str) -> tuple[tuple[str, int], ...]:
     return tuple((parse.host(host), parse.count(next(words, ""))) for host in words)
 
 
-JOB_ID = Variable("lsf_job", ("LSB_JOBID",), parse.text, "", "id of the job", "platform")
-ARRAY_INDEX = Variable(
-    "lsf_array_index", ("LSB_JOBINDEX",), parse.count, 0, "number of the job in its array, from 1; 0: it is in none", "platform"
-)
+JOB_ID = platform_text("lsf_job", ("LSB_JOBID",), "id of the job")
+ARRAY_INDEX = platform_count("lsf_array_index", ("LSB_JOBINDEX",), "number of the job in its array, from 1; 0: it is in none")
 HOST_SLOTS: Variable[tuple[tuple[str, int], ...]] = Variable(
     "lsf_host_slots", ("LSB_MCPU_HOSTS",), _slots, (), "the job's hosts as HOST SLOTS HOST SLOTS; slots are processors",
     "platform",
 )  # fmt: skip
-HOST_FILE = Variable(
-    "lsf_host_file", ("LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE"), parse.text, "", "file of the job's hosts, a line for each slot",
-    "platform",
-)  # fmt: skip
+HOST_FILE = platform_text("lsf_host_file", ("LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE"), "file of the job's hosts, a line for each slot")
 TASK = Variable(
     "lsf_task", ("LSF_PM_TASKID",), parse.positive, 1, "number of this task, from 1, by blaunch; the job's script has none", "platform",
     per_node=True,
 )  # fmt: skip
 JSM_TASK = replace(NODE_INDEX.also("JSM_NAMESPACE_RANK"), per_node=False)
 JSM_TASKS = Variable("jsm_tasks", ("JSM_NAMESPACE_SIZE",), parse.positive, 1, "tasks that jsrun has started: one on each host", "platform")
-JSM_TASK_HERE = Variable(
-    "jsm_task_here", ("JSM_NAMESPACE_LOCAL_RANK",), parse.count, 0, "number of this task among jsrun's of this host", "platform",
-)  # fmt: skip
-RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
+JSM_TASK_HERE = platform_count("jsm_task_here", ("JSM_NAMESPACE_LOCAL_RANK",), "number of this task among jsrun's of this host")
+RESTARTED = platform_text("lsf_restarted", ("LSB_RESTART",), "Y: the job was started before")
 
-VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
-)  # fmt: skip
 
 _WHICH_LAUNCHES = ", which launches"
-_LAUNCHING = re.compile("batch|login|launch")
+_LAUNCHING = "batch|login|launch"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    hosts = reader.get(HOSTS)
-    if not hosts:
-        source, hosts = _listed(reader)
-        yield from of_hosts(source, hosts)
-    here = list(batch.own_index(reader, hosts))
-    yield from here or ((NODE_INDEX, task) for task in reader.candidates(JSM_TASK))
+class Lsf(batch.System):
+    OWN = (
+        JOB_ID, ARRAY_INDEX, HOST_SLOTS, HOST_FILE, TASK, JSM_TASK, JSM_TASKS, JSM_TASK_HERE, RESTARTED,
+    )  # fmt: skip
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        hosts = reader.get(HOSTS)
+        if not hosts:
+            source, hosts = _listed(reader)
+            yield from of_hosts(source, hosts)
+        here = list(batch.own_index(reader, hosts))
+        yield from here or copied(reader, NODE_INDEX, JSM_TASK)
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Count a start before this one of which the log folder has nothing."""
-    if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
-        return job
-    reader.ledger.note(ATTEMPT.value, "2", RESTARTED.names[0])
-    return replace(job, attempt=2)
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Count a start before this one of which the log folder has nothing."""
+        if job.attempt > 1 or reader.given(ATTEMPT) or reader.get(RESTARTED).strip().upper() != "Y":
+            return job
+        reader.note(ATTEMPT, "2", RESTARTED.name)
+        return replace(job, attempt=2)
 
+    def job_id(self, reader: Reader) -> str:
+        number = reader.get(ARRAY_INDEX)
+        return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
 
-def job_id(reader: Reader) -> str:
-    number = reader.get(ARRAY_INDEX)
-    return f"{reader.get(JOB_ID)}[{number}]" if number else reader.get(JOB_ID)
-
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
-    hosts = reader.get(HOSTS)
-    if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
-        counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
-        found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
-    else:
-        command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
-        found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
-    started = reader.given(TASK) or reader.given(JSM_TASKS)
-    return found._replace(script="" if started else f"neither {TASK.names[0]} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        """Return the tasks of jsrun, else of blaunch, which without -z starts one for each slot."""
+        hosts = reader.get(HOSTS)
+        if reader.given(JSM_TASKS) or reader.source(HOSTS).endswith(_WHICH_LAUNCHES):
+            counts, command = batch.even(reader.get(JSM_TASKS), nodes), "jsrun -r 1 -a 1 -g ALL -c ALL ranklaunch run ..."
+            found = batch.Tasks(counts, reader.get(JSM_TASK_HERE), (JSM_TASKS, JSM_TASK_HERE), JSM_TASK, command=command)
+        else:
+            command = f'blaunch -z "{clipped(" ".join(hosts))}" ranklaunch run ...'
+            found = batch.Tasks(() if hosts and reader.get(TASK) > nodes else (1,) * nodes, 0, (TASK,), command=command)
+        started = reader.given(TASK) or reader.given(JSM_TASKS)
+        return found._replace(script="" if started else f"neither {TASK.name} of blaunch nor {JSM_TASK.names[-1]} of jsrun")
 
 
 def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
@@ -96,16 +89,16 @@ def _listed(reader: Reader) -> tuple[str, tuple[str, ...]]:
 
     On machines like Summit the script runs on a host with one slot, on which jsrun starts nothing.
     """
-    listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.names[0]
+    listed, source = dict(reader.get(HOST_SLOTS)), HOST_SLOTS.name
     if not listed and reader.given(HOST_FILE):
         listed, source = batch.listed(reader, reader.get(HOST_FILE)), reader.source(HOST_FILE)
     first, *others = listed or [""]
     if not others or listed[first] > 1 or 1 in map(listed.get, others):
         return source, tuple(listed)
-    if reader.given(JSM_TASKS) or _LAUNCHING.search(first):
+    if reader.given(JSM_TASKS) or re.search(_LAUNCHING, first):
         return f"{source}, but for {first}{_WHICH_LAUNCHES}", tuple(others)
     reader.problem(
         f"{source}: {first} has one slot and all others have more, so it may be the launching host of a machine like Summit, or a node "
-        f"as the others: set {HOSTS.names[0]}"
+        f"as the others: set {HOSTS.name}"
     )
     return source, tuple(listed)

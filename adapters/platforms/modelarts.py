@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ranklaunch.adapters.platforms.shared import base
-from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, seen, suffix
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, host_file, suffix
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings, tasks
 from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import LOG_DIR, make_job, spread
 from ranklaunch.env.tasks import Tasks
-
-NAME = "modelarts"
 
 T = TypeVar("T")
 
@@ -33,64 +32,72 @@ SCHEDULED = Variable(
 )
 TASK = tasks.TASK.also("MA_TASK_NAME")
 PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
-PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
+PS_COUNT = platform_count("ps_count", ("VC_PS_NUM",), "number of parameter servers (ps)")
 WORKER_HOSTS = tasks.WORKER_HOSTS.also("TF_WORKER_HOSTS")
-INSTANCE = Variable(
-    "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), parse.text, "",
-    "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
-)  # fmt: skip
-HOST_IP = Variable(
-    "host_ip", ("MA_CURRENT_HOST_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform",
+INSTANCE = platform_text(
+    "instance_name",
+    ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"),
+    "name of this pod; ends with the node's index",
     per_node=True,
-)  # fmt: skip
-CURRENT_IP = Variable(
-    "current_ip", ("MA_CURRENT_IP",), parse.text, "",
-    "address of the host or, on newer platforms, of the container: used only to find a rank table's server", "platform", per_node=True,
-)  # fmt: skip
-SIGNS = Variable(
+    ends_with_index=True,
+)
+HOST_IP = platform_text("host_ip", ("MA_CURRENT_HOST_IP",), "address of the physical host: a rank table's server_id", per_node=True)
+CURRENT_IP = platform_text(
+    "current_ip",
+    ("MA_CURRENT_IP",),
+    "address of the host or, on newer platforms, of the container: used only to find a rank table's server",
+    per_node=True,
+)
+SIGNS = platform_text(
     "modelarts_signs",
     ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER"),
-    parse.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
-)  # fmt: skip
+    "set by ModelArts alone: any of them says that this is the platform",
+)
 
-VARIABLES: tuple[Variable[object], ...] = (
-    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
-    INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
-)  # fmt: skip
-
-program = base.no_program
-failure_file = base.no_failure_file
-log_dir = base.log_dir
 
 _HOST_FILE = "/etc/volcano/{task}.host"
 
 
-def detect(reader: Reader) -> bool:
-    return reader.given(SIGNS)
+class Modelarts(Place):
+    OWN = (
+        NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
+        INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
+    )  # fmt: skip
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.given(SIGNS)
 
-def read(reader: Reader, program: Program) -> Job:
-    nodes = reader.get(NODES)
-    found = _tasks(reader, nodes)
-    index = found.node_index if found else _index(reader, nodes)
-    hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
-    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
-    return make_job(
-        reader,
-        program,
-        platform=NAME,
-        name=_name(reader),
-        attempt=attempt(reader),
-        hosts=hosts,
-        slots=found.slots(slots) if found else slots,
-        node_index=index,
-        tasks=found,
-        accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
-        instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
-        host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
-        host_ip=reader.get(HOST_IP),
-        own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
-    )
+    def read(self, reader: Reader, program: Program) -> Job:
+        nodes = reader.get(NODES)
+        found = _tasks(reader, nodes)
+        index = found.node_index if found else _index(reader, nodes)
+        hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
+        slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=_name(reader),
+            attempt=self.attempt(reader),
+            hosts=hosts,
+            slots=found.slots(slots) if found else slots,
+            node_index=index,
+            tasks=found,
+            accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
+            instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
+            host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
+            host_ip=reader.get(HOST_IP),
+            own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
+        )
+
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
+        if reader.by_user(STARTS):
+            return reader.get(STARTS)
+        number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
+        if reader.given(STARTS) or reader.given(SCHEDULED):
+            reader.note(STARTS, str(number), f"{STARTS.names[1]} + {SCHEDULED.name} - 1")
+        return number
 
 
 def _tasks(reader: Reader, nodes: int) -> Tasks | None:
@@ -107,7 +114,7 @@ def _tasks(reader: Reader, nodes: int) -> Tasks | None:
 
 
 def _has_ps(reader: Reader) -> bool:
-    said = tasks.given(reader, PS_HOSTS) or seen(reader, PS_COUNT).strip("0") or seen(reader, TASK) == tasks.PS
+    said = tasks.given(reader, PS_HOSTS) or reader.seen(PS_COUNT).strip("0") or reader.seen(TASK) == tasks.PS
     return bool(said) or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
 
 
@@ -122,7 +129,7 @@ def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
     """Return the ps. Their number is the platform's to say, but for a list of the user's."""
-    count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.names[0] if reader.get(PS_COUNT) else _counter(reader)
+    count, counter = reader.get(PS_COUNT) or nodes, PS_COUNT.name if reader.get(PS_COUNT) else _counter(reader)
     ps, source = reader.get(PS_HOSTS), reader.source(PS_HOSTS)
     if ps and reader.by_user(PS_HOSTS):
         return ps
@@ -136,21 +143,23 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int) -> int:
     """Return the index of this container by variables, which the number that ends the pod's name must not contradict."""
-    number = suffix(reader, INSTANCE) or (None if reader.given(NODE_INDEX) else suffix(reader, HOSTNAME))
-    if nodes > 1 and number and number.value != seen(reader, NODE_INDEX):
-        reader.offer(NODE_INDEX.value, Candidate(f"the number in {number.source}", number.value))
+    source, number = suffix(reader, INSTANCE)
+    if not number and not reader.given(NODE_INDEX):
+        source, number = suffix(reader, HOSTNAME)
+    if nodes > 1 and number not in ("", reader.seen(NODE_INDEX)):
+        reader.offer(NODE_INDEX, f"the number in {source}", number)
     return base.index(reader, nodes, NODE_INDEX)
 
 
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     """Return the hosts by VC_<TASK>_HOSTS, else by Volcano's host file (huge jobs have no variable), else as Volcano makes their names."""
-    variable = replace(HOSTS, names=(HOSTS.names[0], f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
+    variable = replace(HOSTS, names=(HOSTS.name, f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS"))
     hosts, source = reader.get(variable), reader.source(variable)
     if not hosts:
         source = _HOST_FILE.format(task=task)
         hosts = host_file(reader, source, HOSTS)
     if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
-        reader.ledger.note(HOSTS.value, "localhost", "default")
+        reader.note(HOSTS, "localhost", "default")
         if hosts:
             reader.warn(f"{source} names {len(hosts)} hosts, but {_counter(reader)} is 1: this node trains by itself")
         return ("localhost",)
@@ -169,7 +178,7 @@ def _made(reader: Reader, task: str, count: int, variable: Variable[T]) -> tuple
     job = reader.env.get("MA_VJ_NAME", "")
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(count))
     if job:
-        reader.offer(variable.value, Candidate("MA_VJ_NAME, MA_TASK_NAME", ",".join(hosts)))
+        reader.offer(variable, "MA_VJ_NAME, MA_TASK_NAME", hosts)
         reader.record(variable)
     else:
         reader.problem(f"{count} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
@@ -182,17 +191,7 @@ def _counter(reader: Reader) -> str:
 
 def _name(reader: Reader) -> str:
     """Return the public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
-    of_pod = re.sub("-[^-]+-[0-9]+$", "", seen(reader, INSTANCE))
+    of_pod = re.sub("-[^-]+-[0-9]+$", "", reader.seen(INSTANCE))
     if of_pod and not reader.given(JOB_NAME):
-        reader.offer(JOB_NAME.value, Candidate(INSTANCE.names[0], of_pod))
-    return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or NAME
-
-
-def attempt(reader: Reader) -> int:
-    """Return process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
-    if reader.by_user(STARTS):
-        return reader.get(STARTS)
-    number = reader.get(STARTS) + reader.get(SCHEDULED) - 1
-    if reader.given(STARTS) or reader.given(SCHEDULED):
-        reader.ledger.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
-    return number
+        reader.offer(JOB_NAME, INSTANCE.name, of_pod)
+    return re.sub(r"^ma-job(?=-)", "modelarts-job", reader.get(JOB_NAME)) or "modelarts"

@@ -7,39 +7,38 @@ from collections.abc import Iterator
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR
-from ranklaunch.files import text_of
 
-FILE = Variable(
-    "oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), parse.text, "", "file with rank and address of each node, as JSON", "platform",
-)  # fmt: skip
+FILE = platform_text("oci_nodes_file", ("CLUSTER_NODES_METADATA_FILE",), "file with rank and address of each node, as JSON")
 COUNT = Variable("oci_nodes", ("INITIAL_CLUSTER_SIZE", "NODE_COUNT"), parse.positive, 1, "number of nodes", "platform")
-VARIABLES = (FILE,)
 
-_MOST_BYTES = 16 * 1024 * 1024
 _EXPECTED = '[{"Rank": 0, "IPAddress": "10.0.0.2"}, ...]'
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    if not reader.given(FILE) or any(map(reader.given, (HOSTS, MASTER_ADDR))):
-        return
-    path, nodes = reader.get(FILE), reader.get(COUNT)
-    text = text_of(reader.files, path, _MOST_BYTES) or "[]"
-    try:
-        entries: Any = json.loads(text)
-    except (ValueError, RecursionError):  # half written
-        entries = []
-    try:
-        found = {parse.count(str(each["Rank"])): parse.host(str(each["IPAddress"])) for each in entries}
-    except (ValueError, KeyError, TypeError):
-        reader.problem(f"{reader.told(FILE)} is not understood: expected {_EXPECTED}; else set RANKLAUNCH_HOSTS")
-        return
-    if set(found) == set(range(nodes)):
-        yield HOSTS, Candidate(FILE.names[0], ",".join(found[rank] for rank in range(nodes)))
-    elif nodes > 1:
-        reader.problem(
-            f"{reader.told(FILE)} has ranks {', '.join(map(str, sorted(found))) or 'of no node'} of {nodes} yet: start ranklaunch "
-            f'when it has all, such as by until [ "$(grep -o IPAddress {path} | wc -l)" -ge {nodes} ]; do sleep 5; done'
-        )
+class Oci(Place):
+    OWN = (FILE,)
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        if not reader.given(FILE) or any(map(reader.given, (HOSTS, MASTER_ADDR))):
+            return
+        path, nodes = reader.get(FILE), reader.get(COUNT)
+        text = reader.text(path) or "[]"
+        try:
+            entries: Any = json.loads(text)
+        except (ValueError, RecursionError):  # half written
+            entries = []
+        try:
+            found = {parse.count(str(each["Rank"])): parse.host(str(each["IPAddress"])) for each in entries}
+        except (ValueError, KeyError, TypeError):
+            reader.problem(f"{reader.told(FILE)} is not understood: expected {_EXPECTED}; else set RANKLAUNCH_HOSTS")
+            return
+        if set(found) == set(range(nodes)):
+            yield HOSTS, FILE.name, [found[rank] for rank in range(nodes)]
+        elif nodes > 1:
+            reader.problem(
+                f"{reader.told(FILE)} has ranks {', '.join(map(str, sorted(found))) or 'of no node'} of {nodes} yet: start ranklaunch "
+                f'when it has all, such as by until [ "$(grep -o IPAddress {path} | wc -l)" -ge {nodes} ]; do sleep 5; done'
+            )

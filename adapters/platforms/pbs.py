@@ -9,67 +9,61 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.adapters.platforms.shared import batch
-from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader, Variable, show
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
 from ranklaunch.showing import clipped
 
 OF_FIRST_HOST = "/var/spool/pbs/aux"  # OpenPBS's own folder of node files, by id: tasks have no variable that says so
 
-JOB_ID = Variable("pbs_job", ("PBS_JOBID",), parse.text, "", "id of the job", "platform")
-NODE_FILE = Variable(
-    "pbs_node_file", ("PBS_NODEFILE",), parse.text, "", "file of the job's hosts, a line for each of their slots; on the first host",
-    "platform", default_text=f"{OF_FIRST_HOST}/ID, where it exists",
-)  # fmt: skip
-NODE = Variable(
-    "pbs_node", ("PBS_NODENUM",), parse.text, "", "index of this node; of the script's node where mpiexec of PALS hands it on", "platform",
-    per_node=True,
-)  # fmt: skip
-TASK = Variable(
-    "pbs_task", ("PBS_TASKNUM",), parse.text, "", "number of this task: 1 is the job's script itself, which runs on the first host alone",
-    "platform", per_node=True,
-)  # fmt: skip
+JOB_ID = platform_text("pbs_job", ("PBS_JOBID",), "id of the job")
+NODE_FILE = platform_text(
+    "pbs_node_file",
+    ("PBS_NODEFILE",),
+    "file of the job's hosts, a line for each of their slots; on the first host",
+    default_text=f"{OF_FIRST_HOST}/ID, where it exists",
+)
+NODE = platform_text(
+    "pbs_node", ("PBS_NODENUM",), "index of this node; of the script's node where mpiexec of PALS hands it on", per_node=True
+)
+TASK = platform_text(
+    "pbs_task", ("PBS_TASKNUM",), "number of this task: 1 is the job's script itself, which runs on the first host alone", per_node=True
+)
 TASKS_HERE = Variable(
     "pals_tasks", ("PALS_LOCAL_SIZE",), parse.positive, 1, "tasks that mpiexec of PALS starts on this host: one", "platform",
 )  # fmt: skip
-TASK_HERE = Variable(
-    "pals_task", ("PALS_LOCAL_RANKID",), parse.count, 0, "number of this one among them, from 0", "platform",
-)  # fmt: skip
-GPU_FILE = Variable(
-    "pbs_gpu_file", ("PBS_GPUFILE",), parse.text, "", "Torque's file of the job's GPUs, with lines HOST-gpuN", "platform",
-)  # fmt: skip
-VERSION = Variable("pbs_version", ("PBS_VERSION",), parse.text, "", "TORQUE-...: Torque, whose pbsdsh is another one", "platform")
+TASK_HERE = platform_count("pals_task", ("PALS_LOCAL_RANKID",), "number of this one among them, from 0")
+GPU_FILE = platform_text("pbs_gpu_file", ("PBS_GPUFILE",), "Torque's file of the job's GPUs, with lines HOST-gpuN")
+VERSION = platform_text("pbs_version", ("PBS_VERSION",), "TORQUE-...: Torque, whose pbsdsh is another one")
 
-VARIABLES: tuple[Variable[object], ...] = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
 
 _GPU = re.compile(r"(\S+)-gpu[0-9]+")
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    """Each line of the node file once. A host may have the variable and not the file."""
-    hosts = reader.get(HOSTS)
-    if not hosts:
-        paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
-        hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
-        yield from of_hosts(NODE_FILE.names[0], hosts)
-    if "PALS_NODEID" not in reader.env:
-        yield from ((NODE_INDEX, number) for number in reader.candidates(NODE))
-    yield from batch.own_index(reader, hosts)
-    yield from _gpus(reader, hosts)
+class Pbs(batch.System):
+    OWN = (JOB_ID, NODE_FILE, NODE, TASK, TASKS_HERE, TASK_HERE, GPU_FILE, VERSION)
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Each line of the node file once. A host may have the variable and not the file."""
+        hosts = reader.get(HOSTS)
+        if not hosts:
+            paths = filter(None, (reader.get(NODE_FILE), f"{OF_FIRST_HOST}/{reader.get(JOB_ID)}"))
+            hosts = tuple(next(filter(None, (batch.listed(reader, path) for path in paths)), ()))
+            yield from of_hosts(NODE_FILE.name, hosts)
+        if "PALS_NODEID" not in reader.env:
+            yield from copied(reader, NODE_INDEX, NODE)
+        yield from batch.own_index(reader, hosts)
+        yield from _gpus(reader, hosts)
 
-def job_id(reader: Reader) -> str:
-    return reader.get(JOB_ID)
-
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
-    script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
-    if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
-        script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.names[0]}", on_all(reader)
-    variables = (TASKS_HERE, TASK_HERE)
-    return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        """Return the tasks of this host. OpenPBS numbers the script as task 1, and tasks that something has started with eight digits."""
+        script, command = "", "mpiexec --ppn 1 ranklaunch run ..."
+        if not reader.given(TASK_HERE) and reader.get(TASK).strip() in ("", "1"):
+            script, command = reader.told(TASK) if reader.given(TASK) else f"no {TASK.name}", on_all(reader)
+        variables = (TASKS_HERE, TASK_HERE)
+        return batch.Tasks((reader.get(TASKS_HERE),) * nodes, reader.get(TASK_HERE), variables, script=script, command=command)
 
 
 def on_all(reader: Reader) -> str:
@@ -86,4 +80,4 @@ def _gpus(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     lines = batch.listed(reader, path) if path else {}
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])
     if counts and not {*hosts} - counts.keys():
-        yield LISTED_SLOTS, Candidate(GPU_FILE.names[0], show([counts[host] for host in hosts]))
+        yield LISTED_SLOTS, GPU_FILE.name, [counts[host] for host in hosts]

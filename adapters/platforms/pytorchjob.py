@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import FIRST, Fact
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.env.reader import Reader
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    address, pod = reader.env.get("MASTER_ADDR", "").strip(), kubernetes.own_name(reader)
-    if re.fullmatch(r"localhost|127\..*|::1", address) and "-master-" in pod:
-        yield FIRST, Candidate("HOSTNAME", f"{kubernetes.stem(pod)}-0")
-    elif address:
-        yield FIRST, Candidate("MASTER_ADDR", address)
+class Pytorchjob(Place):
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        address, pod = reader.env.get("MASTER_ADDR", "").strip(), kubernetes.own_name(reader)
+        if re.fullmatch(r"localhost|127\..*|::1", address) and "-master-" in pod:
+            yield FIRST, "HOSTNAME", f"{kubernetes.stem(pod)}-0"
+        elif address:
+            yield FIRST, "MASTER_ADDR", address

@@ -15,19 +15,19 @@ from dataclasses import replace
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX
-from ranklaunch.files import absolute, join
+from ranklaunch.files import MOST_BYTES, join
 from ranklaunch.showing import clipped
 
 BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
 SM_HOSTS = HOSTS.also("SM_HOSTS", agree=True)
-CURRENT_HOST = Variable(
-    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", agree=True, per_node=True,
-    default_text="current_host of resourceconfig.json",
-)  # fmt: skip
+CURRENT_HOST = platform_text(
+    "current_host", ("SM_CURRENT_HOST",), "name of this host", agree=True, per_node=True, default_text="current_host of resourceconfig.json"
+)
 PROGRAM = Variable(
     "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, where the command line names none; in the folder of the code",
     "image", default_text="hyperparameter sagemaker_program",
@@ -37,49 +37,60 @@ CODE = Variable(
     default_text="hyperparameter sagemaker_submit_directory, else code below the folder of the job's files",
 )  # fmt: skip
 
-VARIABLES = (BASE, SM_HOSTS, CURRENT_HOST, PROGRAM, CODE)
 
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
 _FOLDERS = ("model", "input", "input/config", "output", "output/data", "output/intermediate")
 _CPUS = "/sys/devices/system/cpu"
-_MOST_BYTES = 16 * 1024 * 1024
 
 
-def detect(reader: Reader) -> bool:
-    return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
+class Sagemaker(Place):
+    OWN = (BASE, SM_HOSTS, CURRENT_HOST, PROGRAM, CODE)
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
 
-def program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
-    path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
-    return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """Return the program of SageMaker's hyperparameters, where the command line names none. `read` reports what is wrong with them."""
+        path = _path(reader) if tuple(words) in ((), _DEFAULT_COMMAND) else ""
+        return Program(path, tuple(arguments(_own_hyperparameters(reader)))) if path else None
 
+    def failure_file(self, reader: Reader) -> str:
+        """Return the file where SageMaker looks for the reason of a failure."""
+        return join(reader.get(BASE), "output/failure")
 
-def failure_file(reader: Reader) -> str:
-    """Where SageMaker finds the reason of a failure."""
-    return join(reader.get(BASE), "output/failure")
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
+        file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
+        if resources:
+            reader.offer(HOSTS, f"hosts of {file}", json.dumps(resources.get("hosts") or []))
+            reader.offer(CURRENT_HOST, f"current_host of {file}", resources.get("current_host", ""))
+        hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
+        if not reader.by_user(HOSTS):
+            hosts.sort()
+            yield HOSTS, reader.source(SM_HOSTS), hosts
+        if own in hosts:
+            yield NODE_INDEX, reader.source(CURRENT_HOST), hosts.index(own)
+        elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
+            wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
+            reader.problem(f"{wrong}; or set {NODE_INDEX.name}")
+        for name, value in _own_hyperparameters(reader).items():
+            if not _fits(f"{name}{_argument(value)}"):
+                reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
 
-
-def facts(reader: Reader) -> Iterator[Fact]:
-    """Yield the hosts, sorted as SageMaker numbers them, and the index. Variables come first, with which the file must agree."""
-    file, resources = _config_file(reader, "resourceconfig"), _object(reader, "resourceconfig")
-    if resources:
-        reader.offer(HOSTS.value, Candidate(f"hosts of {file}", json.dumps(resources.get("hosts") or [])))
-        reader.offer(CURRENT_HOST.value, Candidate(f"current_host of {file}", str(resources.get("current_host", ""))))
-    hosts, own = list(reader.get(SM_HOSTS)), reader.get(CURRENT_HOST)
-    if not reader.by_user(HOSTS):
-        hosts.sort()
-        yield HOSTS, Candidate(reader.source(SM_HOSTS), ",".join(hosts))
-    if own in hosts:
-        yield NODE_INDEX, Candidate(reader.source(CURRENT_HOST), str(hosts.index(own)))
-    elif hosts and (hosts[1:] or own) and not reader.by_user(NODE_INDEX):
-        wrong = f"{reader.source(CURRENT_HOST)} is {clipped(own)!r}: expected one of the hosts {clipped(','.join(hosts))}"
-        reader.problem(f"{wrong}; or set {NODE_INDEX.names[0]}")
-    for name, value in _own_hyperparameters(reader).items():
-        if not _fits(f"{name}{_argument(value)}"):
-            reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
+        name = _named(reader) if job.program.path == _path(reader) else ""
+        submitted = _submitted(reader)
+        if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
+            reader.problem(
+                f"sagemaker_submit_directory={clipped(submitted)!r}: the code is in S3, and {job.program.path} is not there: ranklaunch "
+                "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
+            )
+        env = tuple(sorted(_environment(reader, job, name).items()))
+        python = reader.absolute(job.python) if name and "/" in job.python else job.python
+        return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
 
 
 def _fits(text: str) -> bool:
@@ -90,20 +101,6 @@ def _fits(text: str) -> bool:
         return False
 
 
-def finished(reader: Reader, job: Job) -> Job:
-    """Return the job with the environment of SageMaker's training toolkit, and with the folder of a program that SageMaker names."""
-    name = _named(reader) if job.program.path == _path(reader) else ""
-    submitted = _submitted(reader)
-    if name and submitted.startswith("s3://") and not reader.files.exists(job.program.path):
-        reader.problem(
-            f"sagemaker_submit_directory={clipped(submitted)!r}: the code is in S3, and {job.program.path} is not there: ranklaunch "
-            "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
-        )
-    env = tuple(sorted(_environment(reader, job, name).items()))
-    python = absolute(job.python, reader.cwd) if name and "/" in job.python else job.python
-    return replace(job, env=env, folder=job.program.path.removesuffix(f"/{name}") if name else "", python=python)
-
-
 # The program
 
 
@@ -112,7 +109,7 @@ def _named(reader: Reader) -> str:
 
 
 def _submitted(reader: Reader) -> str:
-    """Where the code comes from, "" if nothing says it: a folder, or an archive in S3."""
+    """Return the place of the code, a folder or an archive in S3; "" if nothing says it."""
     return str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
 
 
@@ -124,7 +121,7 @@ def _path(reader: Reader) -> str:
 
 
 def arguments(hyperparameters: dict[str, Any]) -> list[str]:
-    """As SageMaker's training toolkit makes them: by name, --name and value; a name of one letter has one dash."""
+    """Return arguments as SageMaker's training toolkit makes them: sorted, --name and value; a name of one letter has one dash."""
     words = []
     for name, value in sorted(hyperparameters.items()):
         words += [f"--{name}" if len(name) > 1 else name and f"-{name}", _argument(value)]
@@ -159,11 +156,18 @@ def _decoded(value: Any) -> Any:
 def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
     """Return the variables that are not set yet, but for those that nobody could use with several processes. name: name of the program, if
     SageMaker names it."""
+    texts = {f"SM_{value}": _text(text) for value, text in _toolkit_values(reader, job, name).items()}
+    free = CURRENT_HOST.names  # this one is of the planned node
+    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
+
+
+def _toolkit_values(reader: Reader, job: Job, name: str) -> dict[str, Any]:
+    """Return the values of the toolkit's variables, by their names without SM_. name: name of the program, if SageMaker names it."""
     base, resources, channels = reader.get(BASE), _object(reader, "resourceconfig"), _object(reader, "inputdataconfig")
     own = _own_hyperparameters(reader)
     cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
     entry = name or posixpath.basename(job.program.path)
-    values: dict[str, Any] = {
+    return {
         "HOSTS": [node.host for node in job.nodes],
         "CURRENT_HOST": job.node.host,
         "CURRENT_INSTANCE_TYPE": resources.get("current_instance_type", "local"),
@@ -184,9 +188,6 @@ def _environment(reader: Reader, job: Job, name: str) -> dict[str, str]:
         **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
         **{f"HP_{name.upper()}": value for name, value in own.items()},
     }
-    texts = {f"SM_{name}": _text(value) for name, value in values.items()}
-    free = CURRENT_HOST.names  # this one is of the planned node
-    return {name: text for name, text in texts.items() if name in free or (name not in reader.env and re.fullmatch("[^\\s=]+", name))}
 
 
 def _text(value: Any) -> str:
@@ -199,7 +200,7 @@ def _text(value: Any) -> str:
 
 
 def _config_file(reader: Reader, name: str) -> str:
-    base = reader.env.get(BASE.names[0], "") or BASE.default
+    base = reader.env.get(BASE.name, "") or BASE.default
     return join(base, f"input/config/{name}.json")
 
 
@@ -207,7 +208,7 @@ def _object(reader: Reader, name: str) -> dict[str, Any]:
     """Return the object in a file, {} without the file."""
     path = _config_file(reader, name)
     try:
-        found = json.loads((reader.files.text(path, _MOST_BYTES) or "").strip() or "{}")
+        found = json.loads((reader.files.text(path, MOST_BYTES) or "").strip() or "{}")
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):

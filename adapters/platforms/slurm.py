@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared import batch, hostlist
-from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact, copied, of_hosts
 from ranklaunch.env import parse, settings
-from ranklaunch.env.reader import Candidate, Reader, Variable, show
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES, SLOTS
 from ranklaunch.showing import clipped
 
@@ -27,8 +28,8 @@ def _listed(value: str) -> int:
     return len(parse.names(value))
 
 
-JOB_ID = Variable("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), parse.text, "", "id of the job", "platform", agree=True)
-STEP_ID = Variable("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), parse.text, "", "id of srun's step", "platform", agree=True)
+JOB_ID = platform_text("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), "id of the job", agree=True)
+STEP_ID = platform_text("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), "id of srun's step", agree=True)
 STEP_NODES: Variable[tuple[str, ...]] = Variable(
     "nodes_of_step", ("SLURM_STEP_NODELIST",), hostlist.hosts, (), "nodes of srun's step, with Slurm's ranges", "platform",
 )  # fmt: skip
@@ -39,22 +40,20 @@ SIZE = Variable(
     "size_of_step", ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"), parse.positive, 1,
     "number of nodes: of srun's step, else of the job", "platform",
 )  # fmt: skip
-NODE_NAME = Variable(
-    "node_name", ("SLURMD_NODENAME",), parse.text, "", "name of this node: its place among the names must be its index", "platform",
-    per_node=True,
-)  # fmt: skip
+NODE_NAME = platform_text(
+    "node_name", ("SLURMD_NODENAME",), "name of this node: its place among the names must be its index", per_node=True
+)
 TASKS: Variable[tuple[int, ...]] = Variable(
     "tasks_per_node", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), hostlist.counts, (),
     "tasks that srun starts on each node: one; without srun, the slots where there is no GPU", "platform",
 )  # fmt: skip
-ASKED_TASKS = Variable(
-    "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
-    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
-)  # fmt: skip
+ASKED_TASKS = platform_text(
+    "asked_tasks",
+    ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
+    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors",
+)
 RANK = replace(settings.NODE_INDEX.also("SLURM_PROCID"), per_node=False)
-TASK_HERE = Variable(
-    "task_here", ("SLURM_LOCALID",), parse.count, 0, "number of srun's task on its node, where each is one of ours", "platform",
-)  # fmt: skip
+TASK_HERE = platform_count("task_here", ("SLURM_LOCALID",), "number of srun's task on its node, where each is one of ours")
 GPUS = SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), _listed, 0, "GPUs of this node, where their number is not said", "platform",
@@ -63,7 +62,7 @@ GPU_IDS = Variable(
 GPUS_PER_NODE = Variable(
     "gpus_per_node", ("SLURM_GPUS_PER_NODE",), _gpus, 0, "GPUs that were asked for, where nothing says which there are", "platform",
 )  # fmt: skip
-COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job", "platform")
+COMPONENTS = platform_count("components", ("SLURM_HET_SIZE",), "components of a heterogeneous job")
 COMPONENT_NODES: Variable[tuple[str, ...]] = Variable(
     "nodes_of_component_0", ("SLURM_JOB_NODELIST_HET_GROUP_0",), hostlist.hosts, (),
     "nodes of a heterogeneous job's first component; each has such a variable, by its number", "platform",
@@ -73,55 +72,56 @@ COMPONENT_GPUS = Variable(
     "GPUs that were asked for on each node of a heterogeneous job's first component; each may have such a variable", "platform",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, SIZE, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, GPU_IDS, GPUS_PER_NODE, COMPONENTS,
-    COMPONENT_NODES, COMPONENT_GPUS,
-)  # fmt: skip
 
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
-_NO_STEP = f"no {STEP_ID.names[0]} of srun"
+_NO_STEP = f"no {STEP_ID.name} of srun"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    if re.fullmatch(OWN_STEPS, reader.get(STEP_ID).strip()):
-        # The shell of salloc is a step of one task on the first node. SLURM_NNODES is the step's or the job's, as the cluster is set up.
-        reader.leave_aside("SLURM_STEP", "SLURM_NNODES")
-    hosts: tuple[str, ...] = ()
-    if not reader.given(HOSTS):
-        listed = STEP_NODES if reader.given(STEP_NODES) else JOB_NODES
-        hosts = _in_order(reader, listed)
-        yield from of_hosts(reader.source(listed), hosts)
-        yield from _own_index(reader, hosts)
-        yield from ((NODES, number) for number in reader.candidates(SIZE)[:1])
-    yield from _slots(reader, hosts)
+class Slurm(batch.System):
+    OWN = (
+        JOB_ID, STEP_ID, STEP_NODES, JOB_NODES, SIZE, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, GPU_IDS, GPUS_PER_NODE, COMPONENTS,
+        COMPONENT_NODES, COMPONENT_GPUS,
+    )  # fmt: skip
+    JOB_ID = JOB_ID
 
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        if re.fullmatch(OWN_STEPS, reader.get(STEP_ID).strip()):
+            # The shell of salloc is a step of one task on the first node. SLURM_NNODES is the step's or the job's, by the cluster's setup.
+            reader.leave_aside("SLURM_STEP", "SLURM_NNODES")
+        hosts: tuple[str, ...] = ()
+        if not reader.given(HOSTS):
+            listed = STEP_NODES if reader.given(STEP_NODES) else JOB_NODES
+            hosts = _in_order(reader, listed)
+            yield from of_hosts(reader.source(listed), hosts)
+            yield from _own_index(reader, hosts)
+            yield from islice(copied(reader, NODES, SIZE), 1)
+        yield from _slots(reader, hosts)
 
-def job_id(reader: Reader) -> str:
-    """Return JOB.STEP, or JOB in a script."""
-    return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID))))
+    def job_id(self, reader: Reader) -> str:
+        """Return JOB.STEP, or JOB in a script."""
+        return ".".join(filter(None, (reader.get(JOB_ID), reader.get(STEP_ID))))
 
-
-def tasks(reader: Reader, nodes: int) -> batch.Tasks:
-    index = NODE_INDEX.also("SLURM_NODEID")
-    return batch.Tasks(
-        counts=reader.get(TASKS) or (1,) * nodes,
-        here=reader.get(TASK_HERE),
-        variables=(TASKS, TASK_HERE),
-        rank=RANK,
-        node=0 if reader.by_user(index) else reader.get(index),
-        script="" if reader.given(STEP_ID) else _NO_STEP,
-        command=ONE_EACH.format(nodes),
-    )
+    def tasks(self, reader: Reader, nodes: int) -> batch.Tasks:
+        index = NODE_INDEX.also("SLURM_NODEID")
+        return batch.Tasks(
+            counts=reader.get(TASKS) or (1,) * nodes,
+            here=reader.get(TASK_HERE),
+            variables=(TASKS, TASK_HERE),
+            rank=RANK,
+            node=0 if reader.by_user(index) else reader.get(index),
+            script="" if reader.given(STEP_ID) else _NO_STEP,
+            command=ONE_EACH.format(nodes),
+        )
 
 
 def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     here = reader.get(NODE_NAME)
     if here in hosts:
-        yield NODE_INDEX, Candidate(f"place of {here} among the hosts", str(hosts.index(here)))
+        yield NODE_INDEX, f"place of {here} among the hosts", hosts.index(here)
     elif here and len(hosts) > 1 and not reader.by_user(NODE_INDEX):
         others = clipped(", ".join(hosts))
-        reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.names[0]}")
+        reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
 
 
 # Heterogeneous jobs
@@ -143,7 +143,7 @@ def _components(reader: Reader) -> dict[str, int]:
 
 def _of_component(first: Variable[Any], number: int) -> Variable[Any]:
     """Return the variable of component 0 for another component."""
-    value, name = f"{first.value[:-1]}{number}", f"{first.names[0][:-1]}{number}"
+    value, name = f"{first.value[:-1]}{number}", f"{first.name[:-1]}{number}"
     return Variable(value, (name,), first.parse, first.default, first.meaning, "platform")
 
 
@@ -154,8 +154,8 @@ def _in_order(reader: Reader, listed: Variable[tuple[str, ...]]) -> tuple[str, .
     strange = sorted(here - whole.keys())
     if reader.given(COMPONENTS) and not components:
         reader.problem(
-            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.names[0]} and the others do not name the nodes: "
-            f"say what they are with {HOSTS.names[0]}, {NODE_INDEX.names[0]} and {SLOTS.names[0]}"
+            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.name} and the others do not name the nodes: "
+            f"say what they are with {HOSTS.name}, {NODE_INDEX.name} and {SLOTS.name}"
         )
     elif whole and strange:
         reader.problem(f"{reader.told(listed)} names {strange[0]}, which is no node of {reader.told(JOB_NODES)}: unset the other job's")
@@ -179,18 +179,18 @@ def _slots(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     gpus = [components.get(host, 0) for host in hosts]
     asked = next(filter(reader.given, (GPU_IDS, GPUS_PER_NODE)), None)
     if any(gpus):
-        yield LISTED_SLOTS, Candidate("the components' GPUs", show(gpus))
+        yield LISTED_SLOTS, "the components' GPUs", gpus
     elif asked and not reader.given(GPUS):
-        yield SLOTS, Candidate(reader.candidates(asked)[0].source, str(reader.get(asked)))
+        yield SLOTS, reader.candidates(asked)[0].source, reader.get(asked)
     elif not reader.given(GPUS):
-        yield SLOTS, _by_tasks(reader)
+        yield SLOTS, *_by_tasks(reader)
 
 
-def _by_tasks(reader: Reader) -> Candidate:
-    """Return the tasks that sbatch was asked for as slots, else none: nothing gives the job a GPU."""
+def _by_tasks(reader: Reader) -> tuple[str, object]:
+    """Return the tasks that sbatch was asked for as slots, else none: nothing gives the job a GPU. With the source."""
     tasks = () if reader.given(STEP_ID) else reader.get(TASKS)
     if tasks and reader.given(ASKED_TASKS):
-        return Candidate(reader.source(TASKS), show(tasks))
+        return reader.source(TASKS), tasks
     if max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
@@ -198,4 +198,4 @@ def _by_tasks(reader: Reader) -> Candidate:
             f"/dev has accelerators, but none of {', '.join((*GPUS.names[1:], *GPU_IDS.names, *GPUS_PER_NODE.names))} gives the job any; "
             "--slots says how many processes a node has"
         )
-    return Candidate("Slurm, which gives no device", "0")
+    return "Slurm, which gives no device", 0

@@ -8,25 +8,27 @@ from collections.abc import Iterator
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NODE_INDEX
 
-VARIABLES = (HOSTNAME,)
-
-_POD = re.compile(r"(?P<job_and_role>.+)-(?P<replica>[0-9]{1,7})-0")
+_POD = r"(?P<job_and_role>.+)-(?P<replica>[0-9]{1,7})-0"
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    pod = _POD.fullmatch(kubernetes.own_name(reader))
-    if not pod:
-        return
-    roles: dict[str, dict[int, str]] = {}
-    for name, value in reader.env.items():
-        found = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
-        if found:
-            roles.setdefault(found[1], {})[int(found[2])] = value.strip()
-    own = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
-    role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
-    hosts = roles.get(role, {})
-    yield from of_hosts(f"hosts of the tasks {role}", [hosts[replica] for replica in sorted(hosts)])
-    yield NODE_INDEX, Candidate(f"the replica's number in {HOSTNAME.names[0]}", pod["replica"])
+class Torchx(Place):
+    OWN = (HOSTNAME,)
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        pod = re.fullmatch(_POD, kubernetes.own_name(reader))
+        if not pod:
+            return
+        roles: dict[str, dict[int, str]] = {}
+        for name, value in reader.env.items():
+            found = re.fullmatch(r"VC_(.+)_([0-9]{1,7})_HOSTS", name)
+            if found:
+                roles.setdefault(found[1], {})[int(found[2])] = value.strip()
+        own = re.sub("[^A-Z0-9]", "_", pod["job_and_role"].upper())
+        role = max((role for role in roles if f"_{own}".endswith(f"_{role}")), key=len, default="")
+        hosts = roles.get(role, {})
+        yield from of_hosts(f"hosts of the tasks {role}", [hosts[replica] for replica in sorted(hosts)])
+        yield NODE_INDEX, f"the replica's number in {HOSTNAME.name}", pod["replica"]

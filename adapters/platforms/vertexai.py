@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ranklaunch.adapters.platforms.shared.facts import Fact, of_hosts
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import NODE_INDEX
 from ranklaunch.showing import clipped
 
@@ -16,22 +17,23 @@ _CLUSTER, _POOLS = "CLUSTER_SPEC", ("workerpool0", "workerpool1")
 _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool0", "index": 0}}'
 
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    text = reader.env.get(_CLUSTER, "")
-    if not text.strip():
-        return
-    try:
-        found: Any = json.loads(text)
-        pools = [[e.host for item in found["cluster"].get(name, ()) for e in parse.endpoints(item)] for name in _POOLS]
-        kind, number = str(found["task"]["type"]), parse.count(str(found["task"]["index"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        reader.problem(f"{_CLUSTER}={clipped(text)} is not understood: expected {_EXPECTED}")
-        return
-    yield from of_hosts(_CLUSTER, [*pools[0], *pools[1]])
-    if kind in _POOLS and number < len(pools[_POOLS.index(kind)]):
-        yield NODE_INDEX, Candidate(_CLUSTER, str(number + (len(pools[0]) if kind == _POOLS[1] else 0)))
-    elif not reader.by_user(NODE_INDEX):
-        reader.problem(
-            f"{_CLUSTER}: task {kind} {number} is none of the replicas of {' and '.join(_POOLS)}, which are the nodes; other pools have "
-            "other work"
-        )
+class Vertexai(Place):
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        text = reader.env.get(_CLUSTER, "")
+        if not text.strip():
+            return
+        try:
+            found: Any = json.loads(text)
+            pools = [[e.host for item in found["cluster"].get(name, ()) for e in parse.endpoints(item)] for name in _POOLS]
+            kind, number = str(found["task"]["type"]), parse.count(str(found["task"]["index"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            reader.problem(f"{_CLUSTER}={clipped(text)} is not understood: expected {_EXPECTED}")
+            return
+        yield from of_hosts(_CLUSTER, [*pools[0], *pools[1]])
+        if kind in _POOLS and number < len(pools[_POOLS.index(kind)]):
+            yield NODE_INDEX, _CLUSTER, number + (len(pools[0]) if kind == _POOLS[1] else 0)
+        elif not reader.by_user(NODE_INDEX):
+            reader.problem(
+                f"{_CLUSTER}: task {kind} {number} is none of the replicas of {' and '.join(_POOLS)}, which are the nodes; other pools "
+                "have other work"
+            )

@@ -12,29 +12,27 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ranklaunch.adapters.platforms.shared import kubernetes
-from ranklaunch.adapters.platforms.shared.facts import Fact
+from ranklaunch.adapters.platforms.shared.facts import Fact, copied
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, tasks
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text
 from ranklaunch.env.settings import BY_MPI, HOSTS, JOB_NAME, METHOD, NODE_INDEX, NODES
 from ranklaunch.env.tasks import CONFIG, PS_HOSTS, TASK, WORKER, WORKER_HOSTS
 
 _FOLDER = "/etc/volcano"
-INDEX = Variable(
-    "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task, by plugin env", "platform", agree=True
-)
+INDEX = platform_count("task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), "index of this pod in its task, by plugin env", agree=True)
 TASK_HOSTS: Variable[tuple[str, ...]] = Variable(
     "task_hosts", ("VC_MASTER_HOSTS", "VC_WORKER_HOSTS", "VC_PS_HOSTS"), parse.hosts, (),
     f"hosts of a task, of any VC_<TASK>_HOSTS, else the file {_FOLDER}/<task>.host", "platform",
 )  # fmt: skip
-RANK = Variable("plugin_rank", ("RANK",), parse.count, 0, "index of this node, by plugin pytorch", "platform")
+RANK = platform_count("plugin_rank", ("RANK",), "index of this node, by plugin pytorch")
 SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), parse.positive, 1, "number of nodes, by plugin pytorch", "platform")
-LEADER = Variable("plugin_master", ("MASTER_ADDR",), parse.text, "", "host of node 0, by plugin pytorch", "platform")
+LEADER = platform_text("plugin_master", ("MASTER_ADDR",), "host of node 0, by plugin pytorch")
 PORT = Variable("master_port", ("MASTER_PORT",), parse.port, 23456, "port of the rendezvous on node 0, by plugin pytorch", "platform")
-VARIABLES = (INDEX, TASK_HOSTS, RANK, SIZE, LEADER, PORT, LAUNCHER_AS_WORKER, HOST_IP, POD_IP, HOSTNAME)
 
-_LIST = re.compile(r"VC_([A-Z0-9_]+)_HOSTS")
-_TF_PORT = re.compile(r':([0-9]{1,5})"')  # in a TF_CONFIG; plugin tensorflow has one for all tasks
+_LIST = r"VC_([A-Z0-9_]+)_HOSTS"
+_TF_PORT = r':([0-9]{1,5})"'  # in a TF_CONFIG; plugin tensorflow has one for all tasks
 
 
 class Task(NamedTuple):
@@ -48,42 +46,44 @@ class Task(NamedTuple):
 There = Mapping[str, Task]  # the job's tasks, by their names as variables have them
 
 
-def detect(reader: Reader) -> bool:
-    return reader.given(INDEX) or bool(_names(reader))
+class Volcano(Place):
+    OWN = (INDEX, TASK_HOSTS, RANK, SIZE, LEADER, PORT, LAUNCHER_AS_WORKER, HOST_IP, POD_IP, HOSTNAME)
+    INDEX = INDEX
 
+    def detect(self, reader: Reader) -> bool:
+        return reader.given(INDEX) or bool(_names(reader))
 
-def facts(reader: Reader) -> Iterator[Fact]:
-    there = {key: _task(reader, key, name) for key, name in sorted(_names(reader).items())}
-    mine = _mine(reader, there)
-    has_ps = _has_ps(reader, there)
-    nodes = [task for task in [mine] if task] if has_ps else _nodes(reader, there, mine)
-    yield from _of_place(reader, nodes, mine)
-    yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
-    for port in _TF_PORT.findall(kubernetes.seen(reader, CONFIG))[:1]:
-        reader.offer("tensorflow_port", Candidate(CONFIG.names[0], port))
-    if not reader.by_user(NODE_INDEX):  # else these files may be another node's
-        yield POD_IP, Candidate("/etc/hosts", kubernetes.own_address(reader))
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        there = {key: _task(reader, key, name) for key, name in sorted(_names(reader).items())}
+        mine = _mine(reader, there)
+        has_ps = _has_ps(reader, there)
+        nodes = [task for task in [mine] if task] if has_ps else _nodes(reader, there, mine)
+        yield from _of_place(reader, nodes, mine)
+        yield from _of_ps(there) if has_ps else _of_nodes(reader, nodes)
+        for port in re.findall(_TF_PORT, reader.seen(CONFIG))[:1]:
+            reader.offer(replace(PORT, value="tensorflow_port"), CONFIG.name, port)
+        if not reader.by_user(NODE_INDEX):  # else these files may be another node's
+            yield POD_IP, "/etc/hosts", kubernetes.own_address(reader)
 
-
-def job_facts(reader: Reader) -> dict[str, Any]:
-    return {
-        "host_ips": tuple(filter(None, (reader.get(POD_IP), reader.get(HOST_IP)))),
-        "host_ip": reader.get(HOST_IP),
-        # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
-        "table_in_order": reader.by_user(NODE_INDEX),
-        "only_launches": not reader.get(LAUNCHER_AS_WORKER),
-    }
+    def job_facts(self, reader: Reader) -> dict[str, Any]:
+        return {
+            "host_ips": tuple(filter(None, (reader.get(POD_IP), reader.get(HOST_IP)))),
+            "host_ip": reader.get(HOST_IP),
+            # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
+            "table_in_order": reader.by_user(NODE_INDEX),
+            "only_launches": not reader.get(LAUNCHER_AS_WORKER),
+        }
 
 
 def _of_nodes(reader: Reader, nodes: Sequence[Task]) -> Iterator[Fact]:
     hosts = [host for task in nodes for host in task.hosts]
-    yield HOSTS, Candidate(" and ".join(task.source for task in nodes), ",".join(hosts))
-    if reader.given(RANK) and hosts[:1] == [kubernetes.seen(reader, LEADER)]:
-        yield from ((NODES, each) for each in reader.candidates(SIZE) if not reader.by_user(HOSTS))
-        yield from ((NODE_INDEX, each) for each in reader.candidates(RANK))
-        yield from ((PORT, each) for each in reader.candidates(PORT) if len(hosts) > 1)
+    yield HOSTS, " and ".join(task.source for task in nodes), hosts
+    if reader.given(RANK) and hosts[:1] == [reader.seen(LEADER)]:
+        yield from copied(reader, NODES, SIZE) if not reader.by_user(HOSTS) else ()
+        yield from copied(reader, NODE_INDEX, RANK)
+        yield from copied(reader, PORT, PORT) if len(hosts) > 1 else ()
     if len(nodes) > 1 and _method(reader) in BY_MPI and not reader.given(LAUNCHER_AS_WORKER):
-        remedy = f"{LAUNCHER_AS_WORKER.names[0]}=false on all pods leaves ranks to the other task"
+        remedy = f"{LAUNCHER_AS_WORKER.name}=false on all pods leaves ranks to the other task"
         reader.warn(f"task {nodes[0].name} has ranks of its own, rank 0 among them: {remedy}")
 
 
@@ -93,9 +93,9 @@ def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Itera
     if reader.given(INDEX):
         before = len(nodes[0].hosts) if nodes[1:] and nodes[0] != mine else 0
         index = before + reader.get(INDEX)
-        yield NODE_INDEX, Candidate(f"{reader.source(INDEX)}{f' + {before}' if before else ''}", str(index))
-    yield from ((NODE_INDEX, Candidate("place of HOSTNAME in the hosts", str(i))) for i, host in enumerate(hosts) if host[0] == pod)
-    yield from ((JOB_NAME, Candidate("hosts", host[1])) for host in hosts[:1] if host[1:])
+        yield NODE_INDEX, f"{reader.source(INDEX)}{f' + {before}' if before else ''}", index
+    yield from ((NODE_INDEX, "place of HOSTNAME in the hosts", i) for i, host in enumerate(hosts) if host[0] == pod)
+    yield from ((JOB_NAME, "hosts", host[1]) for host in hosts[:1] if host[1:])
 
 
 # Tasks
@@ -103,7 +103,7 @@ def _of_place(reader: Reader, nodes: Sequence[Task], mine: Task | None) -> Itera
 
 def _names(reader: Reader) -> dict[str, str]:
     """Return the names of the tasks that plugin svc lists, in a variable or a file, by their names as variables have them."""
-    variables = (_LIST.fullmatch(name) for name, value in reader.env.items() if value.strip())
+    variables = (re.fullmatch(_LIST, name) for name, value in reader.env.items() if value.strip())
     files = (name[: -len(".host")] for name in reader.files.names(_FOLDER) if name.endswith(".host"))
     return {_key(name): name for name in (*(found[1].lower() for found in variables if found), *files)}
 
@@ -115,34 +115,34 @@ def _key(task: str) -> str:
 def _task(reader: Reader, key: str, name: str) -> Task:
     listed, path = replace(TASK_HOSTS, names=(f"VC_{key}_HOSTS",)), f"{_FOLDER}/{name}.host"
     if reader.given(listed):
-        return Task(name, reader.get(listed), listed.names[0])
+        return Task(name, reader.get(listed), listed.name)
     return Task(name, kubernetes.host_file(reader, path, listed), path)
 
 
 def _method(reader: Reader) -> str:
     """Return the method that is asked for. It is not read yet."""
-    return kubernetes.seen(reader, METHOD).lower()
+    return reader.seen(METHOD).lower()
 
 
 def _mine(reader: Reader, there: There) -> Task | None:
     """Return this pod's task: the user's word, else the first that tells."""
-    told = [Candidate(source, task.name) for source, task in _told(reader, there)]
-    reader.offer(TASK.value, *told[:1])
+    for source, task in [*_told(reader, there)][:1]:
+        reader.offer(TASK, source, task.name)
     if len(there) > 1 and not reader.given(TASK) and not reader.by_user(NODE_INDEX):
         names = ", ".join(task.name for task in there.values())
-        reader.problem(f"{kubernetes.told_name(reader)} is none of the hosts of tasks {names}: set {TASK.names[0]} to this pod's task")
+        reader.problem(f"{kubernetes.told_name(reader)} is none of the hosts of tasks {names}: set {TASK.name} to this pod's task")
     return there.get(_key(reader.get(TASK).strip()))
 
 
 def _told(reader: Reader, there: There) -> Iterator[tuple[str, Task]]:
     """Yield the task of this pod with the source of it: by its name, else by plugins, as on the host's network, else the only one."""
     pod = kubernetes.own_name(reader)
-    yield from ((HOSTNAME.names[0], task) for task in there.values() if pod in [host.partition(".")[0] for host in task.hosts])
+    yield from ((HOSTNAME.name, task) for task in there.values() if pod in [host.partition(".")[0] for host in task.hosts])
     led = _of_pytorch(reader, there, None)
     if led:
-        yield RANK.names[0], led[reader.get(RANK) >= len(led[0].hosts)]
+        yield RANK.name, led[reader.get(RANK) >= len(led[0].hosts)]
     try:
-        yield CONFIG.names[0], there[_key(json.loads(kubernetes.seen(reader, CONFIG))["task"]["type"])]
+        yield CONFIG.name, there[_key(json.loads(reader.seen(CONFIG))["task"]["type"])]
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     if len(there) == 1:
@@ -163,7 +163,7 @@ def _nodes(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
 def _of_pytorch(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     """Return the two tasks of plugin pytorch on their pods: no others have a RANK. The leader's pod knows the number of workers, and not
     the name of their task."""
-    leader = next((task for task in there.values() if task.hosts[:1] == (kubernetes.seen(reader, LEADER),)), None)
+    leader = next((task for task in there.values() if task.hosts[:1] == (reader.seen(LEADER),)), None)
     if not (leader and reader.given(RANK) and reader.given(SIZE)):
         return ()
     if mine and mine != leader:
@@ -182,9 +182,9 @@ def _of_mpi(reader: Reader, there: There, mine: Task | None) -> Sequence[Task]:
     if len(there) == 2 and len(leaders) == 1:
         return sorted(there.values(), key=lambda task: task != leaders[0])
     if len(there) > 1 and mine and mine.name != WORKER:
-        names, remedy = ", ".join(task.name for task in there.values()), f"set {HOSTS.names[0]} to the hosts of both on all their pods"
+        names, remedy = ", ".join(task.name for task in there.values()), f"set {HOSTS.name} to the hosts of both on all their pods"
         reader.problem(
-            f"method mpirun, tasks {names}: which of them starts the ranks of which is not known: {remedy}, and {NODE_INDEX.names[0]}"
+            f"method mpirun, tasks {names}: which of them starts the ranks of which is not known: {remedy}, and {NODE_INDEX.name}"
         )
     return ()
 
@@ -205,4 +205,4 @@ def _has_ps(reader: Reader, there: There) -> bool:
 def _of_ps(there: There) -> Iterator[Fact]:
     for variable, key in ((WORKER_HOSTS, "WORKER"), (PS_HOSTS, "PS")):
         if key in there:
-            yield variable, Candidate(there[key].source, ",".join(there[key].hosts))
+            yield variable, there[key].source, there[key].hosts

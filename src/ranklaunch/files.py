@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+MOST_BYTES = 16 * 1024 * 1024  # of a file that describes a job
 BYTE_ORDER_MARK = "\ufeff"  # with which some editors begin a text
 
 
@@ -42,8 +43,8 @@ def folder_of(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else "")
 
 
-def text_of(files: Files, path: str, limit: int) -> str:
-    """The file's text; "" where it cannot be read, is larger, or is no text."""
+def text_of(files: Files, path: str, limit: int = MOST_BYTES) -> str:
+    """Return the text of a file; "" where it cannot be read, is larger than limit bytes, or is no text."""
     try:
         return files.text(path, limit) or ""
     except ValueError:

@@ -16,9 +16,10 @@ import helpers
 import pytest
 from recorded_places import recorded_cases
 
-from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
+from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS, launcher
 from ranklaunch.adapters.launchers.shared.launcher import Launcher
-from ranklaunch.adapters.platforms import PLATFORMS, Platform
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import settings
 from ranklaunch.env.features import CHECK_VARIABLES
 from ranklaunch.env.reader import Variable
@@ -44,29 +45,29 @@ def test_platform_has_the_shape_of_one(name: str) -> None:
     assert isinstance(platform.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in platform.VARIABLES)
     for each in ("detect", "attempt", "read", "program", "failure_file", "log_dir"):
-        wanted = list(inspect.signature(getattr(Platform, each)).parameters)[1:]
+        wanted = list(inspect.signature(getattr(Place, each)).parameters)[1:]
         assert list(inspect.signature(getattr(platform, each)).parameters)[: len(wanted)] == wanted
 
 
 @helpers.for_each(list(LAUNCHERS))
 def test_launcher_has_the_shape_of_one(name: str) -> None:
-    launcher = LAUNCHERS[name]
-    module = sys.modules[launcher.__module__]
-    assert launcher.NAME == name == module.__name__.rpartition(".")[2]
+    kind = launcher(name)
+    module = sys.modules[kind.__module__]
+    assert kind.NAME == name == module.__name__.rpartition(".")[2]
     assert (module.__doc__ or "").strip()
-    assert all(isinstance(variable, Variable) for variable in launcher.VARIABLES)
-    assert launcher.plan is not Launcher.plan
+    assert all(isinstance(variable, Variable) for variable in kind.VARIABLES)
+    assert kind.plan is not Launcher.plan
 
 
 def test_every_launcher_is_registered() -> None:
     folder = helpers.ROOT / "adapters" / "launchers"
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    helpers.listed_in("METHODS in adapters/launchers/__init__.py", LAUNCHERS, modules)
+    helpers.listed_in("LAUNCHERS in adapters/launchers/__init__.py", LAUNCHERS, modules)
 
 
 def test_every_module_of_a_platform_has_a_row_that_names_it() -> None:
     modules = {module.__name__.rpartition(".")[2] for module in MODULES}
-    helpers.listed_in("module in adapters/platforms/platforms.toml", {row.name for row in PLATFORMS.rows.values() if row.module}, modules)
+    helpers.listed_in("kind in adapters/platforms/platforms.toml", {row.name for row in PLATFORMS.rows.values() if row.kind}, modules)
 
 
 def test_rows_are_those_of_platforms_toml() -> None:

@@ -35,8 +35,8 @@ def shape(found: Plan) -> list[tuple[str, int, int, tuple[int, ...]]]:
 
 def told(found: Plan) -> str:
     """The filters that DeepSpeed itself is told."""
-    given = options.parsed(found.processes[0].argv[1:])
-    return " ".join(value for value in options.values(given, "--include", "--exclude", "--num_nodes"))
+    given = options.PARSER.parsed(found.processes[0].argv[1:])
+    return " ".join(option.value for option in given if option.name in ("--include", "--exclude", "--num_nodes"))
 
 
 ALL = [("n0", 4, 0, ()), ("n1", 4, 4, ()), ("n2", 4, 8, ())]

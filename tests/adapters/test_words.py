@@ -11,16 +11,16 @@ from ranklaunch.verdict.model import Failure
 
 
 def test_options_are_what_begins_with_a_dash() -> None:
-    assert user_options.options(("--one", "1", "--two=2", "-r3", "three", "--a-b=c")) == {"--one", "--two", "-r3", "--a-b"}
-    assert user_options.options(("--a-b=c", "-r3"), user_options.with_underscores) == {"--a_b", "-r"}
+    assert user_options.AS_WRITTEN.options(("--one", "1", "--two=2", "-r3", "three", "--a-b=c")) == {"--one", "--two", "-r3", "--a-b"}
+    assert PARSER.options(("--a-b=c", "--node-r")) == {"--a_b", "--node_rank"}
 
 
 def test_values_in_both_ways_of_writing() -> None:
     given = ("--n", "1", "--n=2", "--m-n=x=y", "--n")
-    assert user_options.values(given, "--n") == ["1", "2", ""]
-    assert user_options.first(given, "--n") == "1"
-    assert user_options.first(given, "--m_n", user_options.with_underscores) == "x=y"
-    assert user_options.first(given, "--m_n") == ""
+    assert user_options.AS_WRITTEN.values(given, "--n") == ["1", "2", ""]
+    assert user_options.AS_WRITTEN.last(given, "--n") == ""
+    assert user_options.Parser(hyphens=True).last(given, "--m_n") == "x=y"
+    assert user_options.AS_WRITTEN.last(given, "--m_n") == ""
 
 
 PARSER = user_options.Parser(("--tee", "--role", "--node_rank"), ("--module",), {"-m": "--module", "-t": "--tee"}, hyphens=True)
@@ -42,7 +42,7 @@ PARSER = user_options.Parser(("--tee", "--role", "--node_rank"), ("--module",), 
     ]
 )
 def test_a_word_that_would_be_the_program(given: list[str], expected: str | None) -> None:
-    assert user_options.positional(given, PARSER.following) == expected
+    assert PARSER.read(given)[1] == expected
 
 
 @pytest.mark.parametrize(("returncode", "code", "signal"), [(3, 3, 0), (0, 0, 0), (-9, 137, 9), (137, 137, 0)])

@@ -103,7 +103,7 @@ def test_other_nodes_are_of_the_same_platform() -> None:
 READ_TWICE = {"LEPTON_JOB_NAME", "RANK"}
 
 
-@for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})
+@for_each({**platforms.PLATFORMS, **{name: launchers.launcher(name) for name in launchers.LAUNCHERS}})
 def test_every_variable_gives_one_value(adapter: Any) -> None:
     """In one place; in another, WORLD_SIZE counts processes and no nodes."""
     variables = [*settings.VARIABLES, *settings.PLAN_VARIABLES, *adapter.VARIABLES]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.adapters.launchers.shared import parsers, user_options
+from ranklaunch.adapters.launchers.shared import user_options
 from testbench.places import child
 
 PARSERS: dict[str, user_options.Parser] = {
-    "torch.distributed.run": parsers.TORCHRUN,
-    "accelerate.commands.launch": parsers.ACCELERATE,
-    "deepspeed.launcher.runner": parsers.DEEPSPEED,
-    "mindspore.parallel.cluster.run": parsers.MSRUN,
+    "torch.distributed.run": user_options.TORCHRUN,
+    "accelerate.commands.launch": user_options.ACCELERATE,
+    "deepspeed.launcher.runner": user_options.DEEPSPEED,
+    "mindspore.parallel.cluster.run": user_options.MSRUN,
 }
 
 pytestmark = [pytest.mark.launchers, pytest.mark.processes]
@@ -73,7 +73,7 @@ def test_what_takes_the_place_of_the_program(module: str) -> None:
         pytest.skip(f"{module} is not installed")
     lists = [given for _, given in EXTRA[module]]
     assert read(module, lists)["programs"] == [program for program, _ in EXTRA[module]]
-    found = [user_options.positional(given, PARSERS[module].following) for given in lists]
+    found = [PARSERS[module].read(given)[1] for given in lists]
     assert ["PROGRAM" if word is None else word for word in found] == [program for program, _ in EXTRA[module]]
 
 

@@ -1,1 +1,1 @@
-"""What launchers share."""
+"""Modules that several launchers share."""

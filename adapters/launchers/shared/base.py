@@ -1,4 +1,4 @@
-"""What the modules of launchers are made from: the pieces of their plans, and the values and functions of other rooms that they need."""
+"""Pieces from which launchers make their plans."""
 
 from __future__ import annotations
 
@@ -7,60 +7,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
-from ranklaunch.adapters.launchers.shared.launcher import (
-    PROOF_BEGUN,
-    SETTLE_S,
-    After,
-    FromNode0,
-    Launcher,
-    Need,
-    RanksFirst,
-    Signals,
-    Started,
-)
 from ranklaunch.env import parse
-from ranklaunch.env.job import SHELLS, Job, Node, Program, make_nodes
+from ranklaunch.env.job import SHELLS, Job, Node
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import (
     DEBUG,
     DEBUG_SWITCHES,
-    FEWER_RANKS,
     GRACE_S,
     HOSTS,
     LOG_TAG,
     MASTER_ADDR,
-    METHOD,
-    MUSTER,
     STARTERS_FILE,
     WAIT_S,
-    WHERE_IT_STANDS,
-    spread,
 )
-from ranklaunch.errors import ConfigError, WaitError, counted, nearest, number, unreadable
+from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.fields import NOTHING
-from ranklaunch.files import Files, absolute, folder_of, join, own_program, text_of, which
-from ranklaunch.plan.model import PROGRAM, RENEWED, File, Limits, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.files import folder_of, join, which
+from ranklaunch.plan.model import PROGRAM, Limits, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.scripts.rank_scripts import Script
     from ranklaunch.adapters.launchers.shared.starters import Found, Starters
-
-
-# Names of other rooms that launchers need.
-__all__ = [
-    "FEWER_RANKS", "GRACE_S", "MASTER_ADDR", "METHOD", "MUSTER", "NOTHING", "PROGRAM", "PROOF_BEGUN",
-    "RENEWED", "SETTLE_S", "WAIT_S", "WHERE_IT_STANDS", "After", "ConfigError", "Failure", "File",
-    "Files", "FromNode0", "Job", "Launcher", "Need", "Node", "Plan", "Process", "Program", "RankLog", "RankOutputs",
-    "RanksFirst", "Reader", "Signals", "Started", "Templates", "Variable", "Wait", "WaitError", "absolute", "counted",
-    "folder_of", "folders", "join", "make_nodes", "misleading", "nearest", "number", "own_program", "parse", "replace", "showing",
-    "spread", "text_of", "unreadable", "which",
-]  # fmt: skip
 
 
 def failed_with(
@@ -74,6 +47,12 @@ def failed_with(
 MASTER_PORT = Variable(
     "master_port", ("RANKLAUNCH_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0", option="--master-port"
 )
+
+
+def further_options(names: tuple[str, ...], meaning: str) -> Variable[tuple[str, ...]]:
+    """Return the variable with a user's own options for a launcher."""
+    return Variable(names[0].removeprefix("RANKLAUNCH_").lower(), names, parse.words, (), meaning)
+
 
 # Of those that can; others say that it has no effect.
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
@@ -94,7 +73,9 @@ def own_script(job: Job, reader: Reader) -> Script | None:
         return None
     from ranklaunch.adapters.launchers.shared.scripts import rank_scripts  # most programs are none
 
-    return rank_scripts.find(job, reader, starters(reader), lambda: place_by_env(job, reader))
+    known = starters(reader)
+    text = rank_scripts.source(job, reader)
+    return rank_scripts.find(job, reader, known, text, place_by_env(job, reader)) if known.may_start(text) else None
 
 
 def starters(reader: Reader) -> Starters:
@@ -103,7 +84,7 @@ def starters(reader: Reader) -> Starters:
 
     path = reader.get(STARTERS_FILE)
     try:
-        own = known.read(reader.files, absolute(path, reader.cwd)) if path else ()
+        own = known.read(reader.files, reader.absolute(path)) if path else ()
     except (ValueError, RecursionError) as error:
         msg = f"{reader.quoted(STARTERS_FILE)}: {unreadable(error)}"
         raise ConfigError(msg) from None
@@ -126,7 +107,7 @@ def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def attempt_dir(job: Job) -> str:
-    """Folder of the attempt's last start."""
+    """Return the folder of the attempt's last start."""
     return _attempt_dir(job.log_dir, job.attempt, job.restart)
 
 
@@ -135,16 +116,15 @@ def _attempt_dir(log_dir: str, attempt: int, restart: int) -> str:
     return folders.restart(folders.attempt(log_dir, attempt), restart)
 
 
+def in_attempt(job: Job, name: str) -> str:
+    """Return the path of a file in the attempt's folder."""
+    return join(attempt_dir(job), name)
+
+
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
-    """The program once on each node. script: where it is one that starts ranks itself."""
-    own = None if script else own_launcher(job, reader)
-    starts = bool(script or (own and not own.starter.same_job and not job.among))
-    waits = master_waits(job, reader) if starts else ()
-    # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
-    unset = only_secrets(reader.env) if job.among or own else misleading(reader.env)
-    place = place_by_env(job, reader) if starts and not script else {}
-    # What a command is to do on one node is the user's.
-    given = script.env if script else {name: value for name, value in place.items() if not (name in _ON_A_NODE and reader.env.get(name))}
+    """Return the plan of the program once on each node. script: the program, if it is one that starts ranks itself."""
+    env, unset, starts_ranks = _surroundings(job, reader, script)
+    waits = master_waits(job, reader) if starts_ranks else ()
     slots = tuple(node.slots for node in job.nodes)
     # One process each, whatever the slots.
     job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
@@ -154,10 +134,26 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         log=rank_log(job, job.node_index),
         rank=job.node_index,
         local_rank=job.among[0] if job.among else 0,
-        env={**common_env(job, reader), **given},
-        unset=script.unset if script else unset,
+        env={**common_env(job, reader), **env},
+        unset=unset,
     )
     return planned(job, reader, method, (process,), waits=waits, runs=PROGRAM, slots=slots)
+
+
+def _surroundings(job: Job, reader: Reader, script: Script | None) -> tuple[dict[str, str], tuple[str, ...], bool]:
+    """Return the variables that the program gets, those that it must not inherit, and True if it starts ranks itself."""
+    if script:
+        return script.env, script.unset, True
+    command = own_launcher(job, reader)
+    if not (command or job.among):
+        return {}, misleading(reader.env), False
+    # A launcher of the user's own may read what the platform says of ranks, and a rank that it has started is one.
+    unset = only_secrets(reader.env)
+    if not command or command.starter.same_job or job.among:
+        return {}, unset, False
+    place = place_by_env(job, reader)
+    # What a command is to do on one node is the user's.
+    return {name: value for name, value in place.items() if not (name in _ON_A_NODE and reader.env.get(name))}, unset, True
 
 
 def planned(job: Job, reader: Reader, method: str, processes: tuple[Process, ...], **further: Any) -> Plan:
@@ -171,12 +167,12 @@ def limits(reader: Reader) -> Limits:
 
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
     """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
-    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if job.has_peers else ()
 
 
 def meeting_host(job: Job, reader: Reader) -> str:
-    """Where ranks meet: at node 0. Those of one node meet within it, since nobody may know its name, itself included."""
-    return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else "127.0.0.1"
+    """Return the host where ranks meet: node 0. Ranks of one node meet within it: its name may be unknown even to itself."""
+    return job.master if job.has_peers or reader.by_user(MASTER_ADDR) else "127.0.0.1"
 
 
 def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
@@ -203,7 +199,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
 
 
 def check_before_much(job: Job, reader: Reader) -> None:
-    """Where a job is so large that to plan on takes seconds, and the plan is refused anyway."""
+    """Raise the problems found so far for a job so large that the rest of the plan takes seconds."""
     if len(job.nodes) > 10_000:
         reader.check()
 
@@ -232,7 +228,7 @@ def launcher_process(
     return Process(
         name=name,
         argv=argv,
-        log=join(attempt_dir(job), f"{name}.log"),
+        log=in_attempt(job, f"{name}.log"),
         env={**common_env(job, reader), **communication.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
@@ -272,11 +268,11 @@ def rank_log(job: Job, rank: int) -> str:
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int, node: Node | None = None) -> str:
     """node: where it is not the job's own."""
     if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
-        reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
+        reader.note(LOG_TAG, "", f"option {LOG_TAG.option}")
         return ""
     others = (_known_by_tag(each, i, r) for each in ((job.node,) if node is None else job.nodes) for i, r in enumerate(each.ranks))
     values = _known_by_tag(node or job.node, local_rank, rank)
-    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], others, **values)
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.name, others, **values)
 
 
 def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
@@ -290,7 +286,7 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
     unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
     env.update({name: value for name, value in unless_set.items() if not reader.env.get(name)})
-    folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)
+    folder = folder_of(job.python) and reader.absolute(folder_of(job.python))
     search = reader.env.get("PATH", "")
     if folder and search.split(":")[0] != folder:
         env["PATH"] = f"{folder}:{search}" if search else folder
@@ -301,7 +297,7 @@ def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]
     """Return the arguments, by option, that the user has not given the program. The user's own stand."""
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {clipped(told[name])}")
     return {name: value for name, value in told.items() if name not in own}
 
 

@@ -8,14 +8,15 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import BELOW, RECORDS_DIR
-from ranklaunch.files import absolute, join, rankside, text_of
+from ranklaunch.files import join, rankside
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.verdict import folders
 
@@ -51,44 +52,43 @@ RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (
+VARIABLES = (
     INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
     PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR,
 )  # fmt: skip
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
 RANKSIDE_PATH = rankside()
-_DEFAULT_ROUTE = re.compile(r"^(\S+)\s+0{8}\s", re.MULTILINE)
-T = TypeVar("T")
+_DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 
 
 def environment(job: Job, reader: Reader) -> dict[str, str]:
     """Return variables to add for processes, of those that the user has not set; the reason of each is in the plan's values."""
     env: dict[str, str] = {}
-
-    def add(variable: Variable[object], value: str, why: str) -> None:
+    for variable, value, why in _wanted(job, reader):
         if not reader.given(variable):
             env[variable.names[-1]] = value
-            reader.ledger.note(variable.value, value, why)
+            reader.note(variable, value, why)
+    return env
 
+
+def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]]:
     on_ascend = job.accelerator == "npu"
     if on_ascend:
         if reader.given(CONNECT_TIMEOUT) and not 120 <= reader.get(CONNECT_TIMEOUT) <= 7200:
             reader.warn(f"HCCL_CONNECT_TIMEOUT={reader.get(CONNECT_TIMEOUT)}: HCCL takes 120 to 7200 seconds")
-        add(CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart")
-        add(WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container")
+        yield CONNECT_TIMEOUT, str(CONNECT_TIMEOUT.default), "default on Ascend: HCCL's own 120 s are short when nodes start apart"
+        yield WHITELIST_DISABLE, WHITELIST_DISABLE.default, "default on Ascend: there is no list of addresses in a container"
     name = reader.get(INTERFACE) if on_ascend or reader.given(INTERFACE) else ""
-    if on_ascend and not name and len(job.nodes) > 1:
-        route = _DEFAULT_ROUTE.search(text_of(reader.files, "/proc/net/route", 1 << 20))
-        if route:
-            name = route[1]
-            reader.ledger.note(INTERFACE.value, name, "default route")
+    route = re.search(_DEFAULT_ROUTE, reader.text("/proc/net/route")) if on_ascend and not name and job.has_peers else None
+    if route:
+        name = route[1]
+        reader.note(INTERFACE, name, "default route")
     # Without a name, each library finds its way alone. =NAME is an exact name for HCCL and NCCL, NAME for gloo and TensorPipe.
     if name:
-        add(HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value)
-        add(GLOO_INTERFACE, name, INTERFACE.value)
-        add(TP_INTERFACE, name, INTERFACE.value)
-    return env
+        yield HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value
+        yield GLOO_INTERFACE, name, INTERFACE.value
+        yield TP_INTERFACE, name, INTERFACE.value
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:
@@ -102,21 +102,16 @@ def recorded(plan: Plan, reader: Reader) -> Plan:
     from ranklaunch.plan import recorders  # a job of CPUs needs none of it
 
     logs = folders.attempt(job.log_dir, job.attempt)
-    return replace(plan, recorders=recorders.of(plan, reader, _setting(reader, RECORDERS), _run_dir(reader), logs, first))
-
-
-def _setting(reader: Reader, variable: Variable[T]) -> T:
-    """Return a variable's value. The plan shows it only if it is set."""
-    return reader.get(variable) if reader.given(variable) else variable.default
+    return replace(plan, recorders=recorders.of(plan, reader, reader.peek(RECORDERS), _run_dir(reader), logs, first))
 
 
 def _run_dir(reader: Reader) -> str:
-    return absolute(_setting(reader, RUN_DIR), reader.cwd)
+    return reader.absolute(reader.peek(RUN_DIR))
 
 
 def of_python(reader: Reader) -> tuple[Recorder, ...]:
     """Return Python's own recorder, unless the user has set it."""
-    return () if FAULTHANDLER.name in reader.env or _setting(reader, RECORDERS) == "off" else (FAULTHANDLER,)
+    return () if FAULTHANDLER.name in reader.env or reader.peek(RECORDERS) == "off" else (FAULTHANDLER,)
 
 
 def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]:
@@ -124,7 +119,7 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
 
     for_others: node 0 starts the ranks of all nodes, so that its variables reach theirs. Each node's records belong into its own folder.
     """
-    records = _setting(reader, RANKSIDE)
+    records = reader.peek(RANKSIDE)
     stacks = reader.get(STACKS) if reader.given(STACKS) else records
     if not (records or stacks):
         return ()
@@ -143,5 +138,5 @@ def of_ranks(job: Job, reader: Reader, for_others: bool) -> tuple[Recorder, ...]
         Recorder(RECORDS_DIR, records_dir, "where these records go"),
     ]
     if not stacks:
-        found.append(Recorder(STACKS.names[0], "off", f"{reader.told(STACKS)}: no handler for stacks"))
+        found.append(Recorder(STACKS.name, "off", f"{reader.told(STACKS)}: no handler for stacks"))
     return tuple(found)

@@ -5,24 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
-from ranklaunch import showing
-from ranklaunch.adapters.launchers.shared import user_options
+from ranklaunch.adapters.launchers.shared.user_options import Parser
 from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import RANK_PREFIX, SLOTS
+from ranklaunch.showing import clipped
 
-RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
-RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
+RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.name}"
+RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.name}"
 NODES = "the nodes of this job; remove it"
 INDEX = "the index of this node; remove it"
 
 NUMBER = re.compile(r"\s*[-+]?[0-9]{1,9}\s*")
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """A number of the plan. option: as launcher and messages call it. of: one of the texts above. as_range: MIN:MAX is a number too."""
 
     option: str
@@ -30,45 +28,37 @@ class Count:
     of: str
     as_range: bool = False
 
+    def others(self, texts: Iterable[str]) -> list[str]:
+        """Return those of an option's values that are other numbers than the plan's.
 
-class Parser(Protocol):
-    """How a launcher reads its options: words.Parser, or a module with these functions."""
+        A word for "as many as there are" is none, and what is no number the launcher itself refuses.
+        """
+        return [text for text in texts if self._differs(text.split(":") if self.as_range else [text])]
 
-    def spelled(self, name: str) -> str:
-        """Return the whole name of an option."""
+    def _differs(self, numbers: list[str]) -> bool:
+        return all(map(NUMBER.fullmatch, numbers)) and any(int(number) != self.expected for number in numbers)
 
-    def following(self, name: str) -> int | None:
-        """Return how many of the next words are an option's value, None for an unknown one."""
+    def contradiction(self, what: str) -> str:
+        return f"{what}: expected {self.expected}, {self.of}"
 
 
 def refuse(
-    reader: Reader, variable: Variable[object], extra: Sequence[str], parser: Parser, launcher: str, counts: Iterable[Count]
+    reader: Reader, variable: Variable[object], words: Sequence[str], parser: Parser, launcher: str, counts: Iterable[Count]
 ) -> None:
     """Refuse other numbers than the plan's, and a word that the launcher would start in place of the user's program."""
     source = reader.source(variable)
     for count in counts:
-        for text in told(extra, count, parser.spelled):
-            reader.problem(contradiction(f"{source} has {count.option} {showing.clipped(text)}", count))
-    word = user_options.positional(extra, parser.following)
-    if word is not None:
+        for text in count.others(parser.values(words, count.option)):
+            reader.problem(count.contradiction(f"{source} has {count.option} {clipped(text)}"))
+    _, program, _ = parser.read(words)
+    if program is not None:
         reader.problem(
-            f"{source} has the word {showing.clipped(repr(word))}, which is no option: {launcher} would start it in place of the program: "
+            f"{source} has the word {clipped(repr(program))}, which is no option: {launcher} would start it in place of the program: "
             f"remove it; {RANK_PREFIX.both} puts a command before each rank"
         )
 
 
-def told(argv: Sequence[str], count: Count, spell: user_options.Spell = str) -> list[str]:
-    """Return the numbers that a launcher is told in place of the plan's.
-
-    A word for "as many as there are" is none, and what is no number the launcher itself refuses.
-    """
-    found = []
-    for text in user_options.values(argv, count.option, spell):
-        numbers = text.split(":") if count.as_range else [text]
-        if all(map(NUMBER.fullmatch, numbers)) and any(int(number) != count.expected for number in numbers):
-            found.append(text)
-    return found
-
-
-def contradiction(what: str, count: Count) -> str:
-    return f"{what}: expected {count.expected}, {count.of}"
+def warn_of_meeting(reader: Reader, source: str, options: set[str], *names: str) -> None:
+    """Warn of a user's own options that say where nodes meet. source: variable that has them."""
+    for name in sorted(options.intersection(names)):
+        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")

@@ -9,35 +9,24 @@ import re
 import shlex
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
-from ranklaunch.adapters.launchers.shared.base import (
-    MASTER_PORT,
-    PROOF_BEGUN,
-    Failure,
-    File,
-    Job,
-    Plan,
-    Process,
-    Program,
-    Reader,
-    Templates,
-    Variable,
-    attempt_dir,
-    failed_with,
-    join,
-    meeting_of_ranks,
-    own_program,
-    parse,
-    replace,
-    showing,
-    which,
-)
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, failed_with, in_attempt, meeting_of_ranks
 from ranklaunch.adapters.launchers.shared.communication import of_ranks
 from ranklaunch.adapters.launchers.shared.deepspeed import options
+from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Program
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import RESTART_COUNT, RUN
+from ranklaunch.files import join, own_program, which
+from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.redact import redact
 from ranklaunch.redact.names import is_secret
+from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
+from ranklaunch.verdict.model import Failure
 
 ENDS = own_program("end_as_rank.py")
 
@@ -66,13 +55,11 @@ exit $code
 """
 _EVEN = (MPICH, "impi", "mvapich", SLURM)
 _WITHOUT_MEETING = (OPEN_MPI, "mvapich")  # DeepSpeed gives the ranks of these no MASTER_ADDR and MASTER_PORT
-_BY_SRUN = re.compile(
-    r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))", re.MULTILINE
-)
-_NODE_LOST = re.compile(r"^srun: error: Node failure on (?P<host>\S+)", re.MULTILINE)
+_BY_SRUN = r"(?m)^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][\w/ ]+))"
+_NODE_LOST = r"(?m)^srun: error: Node failure on (?P<host>\S+)"
 FAILING = (r"^pdsh@\S+: \S+: ssh exited with exit code ",)  # says pdsh, also of a launch.py that was killed
 _TOLD = r"(?P<told>\S+): .*\[launch\.py:[0-9]+:sigkill_handler\] Main process received SIGTERM, exiting"  # says launch.py
-BY_PDSH = re.compile(rf"^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$", re.MULTILINE)
+BY_PDSH = rf"(?m)^(?:pdsh@\S+: (?P<host>\S+): ssh exited with exit code (?P<code>[0-9]+)|{_TOLD})\s*$"
 _SSH_LOST = 255  # says ssh where what it had started there was killed, and where it says itself why it has failed
 _SAID_BY_SSH = (
     r"(?:ssh|kex_exchange_identification|ssh_exchange_identification|client_loop|packet_write_wait|ssh_dispatch_run_fatal): "
@@ -84,8 +71,8 @@ _SAID_BY_SSH = (
 _SIGNALS = {(signal.strsignal(number) or "").lower(): number for number in range(1, signal.SIGSYS + 1)}
 _SIGNALS["out of memory"] = signal.SIGKILL
 _OF_SRUN = {"SLURM_OVERLAP": "1", "SLURM_OVERCOMMIT": "1", "SLURM_KILL_BAD_EXIT": "1"}  # options of srun that it is not told of
-_PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
-_TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
+_PLAIN = r"[\w@%+=:,./-]*"  # what DeepSpeed puts between no quotes
+_TYPED = r"[\w@+=:,./ -]+"  # arguments that pdsh and the shells behind it leave as they are
 
 
 def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File, tunes: bool) -> Plan:
@@ -106,7 +93,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         process = _below_srun(replace(process, env={**process.env, **options.expanded(user, reader.env)}), job, reader)
     else:
         path = f"{private}:{path}"
-        forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(job, reader, by, process, user))
+        forwarded = File(in_attempt(job, "deepspeed_env"), _forwarded(job, reader, by, process, user))
         settings = from_node_0.open_mpi_settings(reader)
         process = replace(process, env={**process.env, "PATH": path, **settings, "DS_ENV_FILE": forwarded.path})
         files += [forwarded, _ssh_program(job, reader) if own.services else ssh.other_shell(job, reader)]
@@ -150,7 +137,7 @@ def of_node(found: re.Match[str], tail: str, node: int | None) -> Failure:
 def told_by_srun(tail: str) -> Failure | None:
     """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code. Where it has lost nodes
     before, these, as Slurm writes them."""
-    found, lost = _BY_SRUN.search(tail), _NODE_LOST.search(tail)
+    found, lost = re.search(_BY_SRUN, tail), re.search(_NODE_LOST, tail)
     if lost and not (found and found.start() < lost.start()):
         return Failure(None, 137, name="srun's step", host=lost["host"])
     if not found:
@@ -160,27 +147,33 @@ def told_by_srun(tail: str) -> Failure | None:
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
-    told = reader.told(BY)
+    """Refuse what DeepSpeed cannot do by its way to the nodes."""
     if by == PDSH:
-        given = (job.program.path, *job.program.args, job.folder or reader.cwd)
-        harmed = [word for word in given if not _TYPED.fullmatch(word)]
-        if harmed:
-            reader.problem(
-                f"{told}: {showing.clipped(harmed[0])!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh"
-            )
+        _refuse_harmed(job, reader)
         return
+    program, told = job.program, reader.told(BY)
     if not ssh.by_ssh(reader):
         shell = reader.told(ssh.REMOTE_SHELL)
-        reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.names[0]}={PDSH}")
-    if by in _EVEN and job.slots_differ:
-        reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
-    if by == SLURM and (job.program.module or not job.program.is_python):
-        reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
+        reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.name}={PDSH}")
+    wrong = {
+        "needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn": by in _EVEN and job.slots_differ,
+        "starts nothing but Python files by it": by == SLURM and (program.module or not program.is_python),
+        "cannot choose devices by it, only the first of each node; use no_ssh or pdsh": any(node.devices for node in job.nodes),
+    }
+    for effect in (effect for effect, applies in wrong.items() if applies):
+        reader.problem(f"{told}: DeepSpeed {effect}")
     if by == OPEN_MPI and not which("prterun", reader.env.get("PATH", ""), reader.files):
         from_node_0.refuse_addresses(job, reader, told)
-    if any(node.devices for node in job.nodes):
-        reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
-    from_node_0.refuse_colon(job.program.args, reader, told, _CARRIER.get(by, "mpirun"))
+    from_node_0.refuse_colon(program.args, reader, told, _CARRIER.get(by, "mpirun"))
+
+
+def _refuse_harmed(job: Job, reader: Reader) -> None:
+    """Refuse words that pdsh and the shells behind it would change."""
+    words = (job.program.path, *job.program.args, job.folder or reader.cwd)
+    harmed = next((word for word in words if not re.fullmatch(_TYPED, word)), None)
+    if harmed is not None:
+        told = f"{reader.told(BY)}: {clipped(harmed)!r} would not arrive as it is"
+        reader.problem(f"{told}: pdsh hands it to a shell on each node; use no_ssh")
 
 
 def _ssh_program(job: Job, reader: Reader) -> File:
@@ -207,18 +200,24 @@ def _forwarded(job: Job, reader: Reader, by: str, process: Process, user: Mappin
     meeting = meeting_of_ranks(job, reader, reader.get(MASTER_PORT)) if by in _WITHOUT_MEETING else {}
     values = {**reader.env, **process.env, **own, **meeting, **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *meeting, *user})
-    secret = [name for name in names if is_secret(name) or redact.text(values[name]) != values[name]]
-    damaged = [name for name in names if name not in secret and not _arrives(values[name], by)]
+    lost = _lost(reader, by, {name: values[name] for name in names})
+    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
+    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in lost)
+
+
+def _lost(reader: Reader, by: str, values: Mapping[str, str]) -> set[str]:
+    """Return the names of variables that the ranks must do without, with a warning."""
+    secret = [name for name, value in values.items() if is_secret(name) or redact.text(value) != value]
+    damaged = [name for name, value in values.items() if name not in secret and not _arrives(value, by)]
     for lost, effect in ((secret, "show the value on the console"), (damaged, "damage the value on the way")):
         if lost:
             reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would {effect}")
-    texts = {name: _escaped(values[name]) if by == PDSH else values[name] for name in names if name not in user}
-    return "".join(f"{name}={text}\n" for name, text in (*texts.items(), *user.items()) if name not in (*secret, *damaged))
+    return {*secret, *damaged}
 
 
 def _arrives(value: str, by: str) -> bool:
     """One line, without space at its ends, which DeepSpeed takes away; by MPI, nothing that it puts between quotes, which stay there."""
-    return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(_PLAIN.fullmatch(value)))
+    return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(re.fullmatch(_PLAIN, value)))
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What launchers on node 0 that start the ranks of all nodes have in common: mpirun, and DeepSpeed's but no_ssh."""
+"""Rules for launchers on node 0 that start the ranks of all nodes: mpirun, and DeepSpeed's except no_ssh."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, misleading, showing
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.showing import clipped
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
-_OF_NODE_0 = re.compile(
+_OF_NODE_0 = (
     r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*"
     r"|(OMPI|PMIX|PRTE|ORTE|OPAL|PDSH|HYDRA)_.*|DS_ENV_FILE|RANKLAUNCH_(SECRET|JOB_UID|NODE|OUTER_RUN)"
     r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD|POD_IP|POD_NAME|NODE_NAME"
@@ -21,7 +24,7 @@ _OF_NODE_0 = re.compile(
 )
 # Numbers may be meant for every node; these are of one machine's devices.
 _CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_UNIQUE = re.compile(r"\b(GPU|MIG)-")
+_UNIQUE = r"\b(GPU|MIG)-"
 _OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}  # what its components for batch systems look for
 
 
@@ -42,30 +45,30 @@ def open_mpi_settings(reader: Reader, *, tags: bool = False) -> dict[str, str]:
 
 
 def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
-    """Of hosts that Open MPI 4 takes for none: it says so, and then waits for ever."""
+    """Refuse IPv6 addresses, which Open MPI 4 takes for no hosts: it says so, and then waits for ever."""
     address = next((node.host for node in job.nodes if ":" in node.host), "")
-    if address and len(job.nodes) > 1:
+    if address and job.has_peers:
         reader.problem(
             f"{told}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
         )
 
 
 def refuse_twice(job: Job, reader: Reader, told: str) -> None:
-    """Of a host that is there twice, Open MPI makes one node or, with a message about something else, none."""
+    """Refuse a host of several nodes: Open MPI makes one node of it or, with a message about something else, none."""
     times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
     twice = sorted(host for host, count in times.items() if host and count > 1)
     if twice:
-        reader.problem(f"{told}: {showing.clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
+        reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
 
 
 def refuse_colon(words: Sequence[str], reader: Reader, told: str, starter: str) -> None:
-    """Of a program: Open MPI, MPICH and Slurm's srun begin another program at each word ":", and the rest of the words would be its own."""
+    """Refuse an argument ":" of the program: Open MPI, MPICH and Slurm's srun begin another program there."""
     if ":" in words:
         reader.problem(f'{told}: the program has the argument ":", at which {starter} begins another program; give it in a script of yours')
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:
-    """Names of what the ranks of all nodes get of these variables, node 0's own."""
+    """Return the names of those of node 0's variables that the ranks of all nodes get."""
     gone = {*misleading(reader.env), *reader.per_node}
-    names = (name for name in values if name not in gone and _NAME.fullmatch(name) and not _OF_NODE_0.fullmatch(name))
-    return sorted(name for name in names if not (name in _CHOSEN and _UNIQUE.search(values[name])))
+    names = (name for name in values if name not in gone and re.fullmatch(_NAME, name) and not re.fullmatch(_OF_NODE_0, name))
+    return sorted(name for name in names if not (name in _CHOSEN and re.search(_UNIQUE, values[name])))

@@ -1,4 +1,4 @@
-"""What a launcher is: how the ranks of a node are planned, where they are, what it reports of them, and how they are stopped.
+"""Base classes of launchers: planning of a node's ranks, where they are, what the launcher reports of them, and how they are stopped.
 
 Each method has a class. The base has the defaults, which fit a process that is a rank itself, or that passes signals on to its ranks.
 plan() and needs() are called before anything starts. From the start on there is one object for each started process: the supervisor asks
@@ -197,4 +197,4 @@ class FromNode0(RanksFirst):
         signals.signal_in_turn(child, number)
 
     def alone(self, signals: Signals, child: Started) -> None:
-        """Its ranks on other nodes may live: it ends when these are gone too."""
+        """Do nothing: ranks on other nodes may live, and the launcher ends when these are gone too."""

@@ -1,31 +1,33 @@
-"""What Open MPI should know of the machine: how many processors its ranks share, and what its installation leaves out. And what its mpirun
-says of the rank that failed."""
+"""Open MPI: its options, the processors that its ranks share, what its installation excludes, and its report of a failure."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from ranklaunch.adapters.launchers.shared.base import Failure, Files, failed_with, folder_of, join, parse, text_of
+from ranklaunch.adapters.launchers.shared.base import failed_with
+from ranklaunch.adapters.launchers.shared.user_options import Parser
+from ranklaunch.env import parse
+from ranklaunch.files import Files, folder_of, join, text_of
+from ranklaunch.verdict.model import Failure
 
 CONFIG = "openmpi-mca-params.conf"
-MOST_BYTES = 65536
 
-_EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+_EXITED = r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)"
 # As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
-_ABORTED = re.compile(
+_ABORTED = (
     r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
     r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
 )
 # As Open MPI ends a job whose rank has called MPI wrongly, with the number of the error's class (mpi.h of Open MPI).
-_FATAL = re.compile(r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): ")
+_FATAL = r"\*\*\* reported by process \[[0-9]+,(?P<rank>[0-9]{1,9})\](?:.*\n){1,3}?.*\*\*\* MPI_ERR_(?P<name>[A-Z]+): "
 _CLASSES = (
     "BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS", "ARG", "UNKNOWN", "TRUNCATE",
     "OTHER", "INTERN",
 )  # fmt: skip
-_KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
+_KILLED = r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)"
 # Of one that ends before MPI_Finalize, with 0 too: mpirun then ends with 1.
-_IMPROPER = re.compile(r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly")
+_IMPROPER = r"has exited due to process rank (?P<rank>[0-9]{1,9}) with PID [0-9]+ on\s+node \S+ exiting improperly"
 
 # Options of mpirun (Open MPI 4.1 and 5.0) without their dashes, of which there may be one or two, by how many words follow them.
 _OPTIONS = {
@@ -48,14 +50,16 @@ _OPTIONS = {
 _FOLLOWING = {name: count for count, names in _OPTIONS.items() for name in names.split()}
 
 
-def spelled(name: str) -> str:
-    """Return -np for all that Open MPI takes for it."""
-    return "-np" if re.fullmatch("--?(np?|c)", name) else name
+class _Parser(Parser):
+    def spelled(self, name: str) -> str:
+        """Return the name with one dash, and -np for all that Open MPI takes for it."""
+        return re.sub("^-(np?|c)$", "-np", re.sub("^--", "-", name))
+
+    def following(self, name: str) -> int | None:
+        return _FOLLOWING.get(name.lstrip("-"))
 
 
-def following(name: str) -> int | None:
-    """Return how many words an option of mpirun takes, None for one that the tables lack."""
-    return _FOLLOWING.get(re.sub("^--?", "", name))
+OPTIONS = _Parser()
 
 
 # What mpirun writes first of a failure. It then ends its other ranks, which may fail meanwhile; who was the first, it says at its end.
@@ -66,10 +70,10 @@ REPORTS = rf"{_ENDED}|MPI_ABORT was invoked on rank|\*\*\* reported by process \
 def cpus(files: Files) -> int | None:
     """Return how many processors this container's processes may use at a time, by their mask and by the quota of the control group (version
     2 or 1); None where neither can be seen."""
-    allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status", MOST_BYTES), re.MULTILINE)
+    allowed = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, "/proc/self/status"), re.MULTILINE)
     counts = [len(parse.cores(allowed[1]))] if allowed else []
-    words = text_of(files, "/sys/fs/cgroup/cpu.max", MOST_BYTES).split()
-    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us", MOST_BYTES).strip() for name in ("quota", "period")]
+    words = text_of(files, "/sys/fs/cgroup/cpu.max").split()
+    words = words or [text_of(files, f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
     if len(words) == 2 and all(word.isdecimal() for word in words):  # time in each period; else there is no limit
         counts.append(math.ceil(int(words[0]) / int(words[1])))
     return min(counts, default=None)
@@ -79,7 +83,7 @@ def excluded(files: Files, mpirun: str) -> list[str]:
     """Ways between ranks (btl) that the installation's own configuration excludes: who names some takes the place of that list."""
     prefix = folder_of(folder_of(mpirun))
     for folder in ("/etc/openmpi", "/etc", *((f"{prefix}/etc", f"{prefix}/etc/openmpi") if prefix else ())):
-        found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG), MOST_BYTES), re.MULTILINE)
+        found = re.findall(r"^\s*btl\s*=\s*\^([\w,]+)", text_of(files, join(folder, CONFIG)), re.MULTILINE)
         if found:
             return sorted(filter(None, found[-1].split(",")))
     return []
@@ -88,21 +92,21 @@ def excluded(files: Files, mpirun: str) -> list[str]:
 def report(text: str, pid: int = 0) -> Failure | None:
     """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with. A rank may call that
     when it has lost another one, of whose end mpirun had begun to tell by then."""
-    aborted = _ABORTED.search(text)
+    aborted = re.search(_ABORTED, text)
     told = _ended(text)
     if aborted and not (told and 0 <= text.find(_ENDED) < aborted.start()):
         return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
     if told:
         return told
-    improper = _IMPROPER.search(text)
+    improper = re.search(_IMPROPER, text)
     if improper:
         return failed_with(1, int(improper["rank"]))
-    fatal = _FATAL.search(text)
+    fatal = re.search(_FATAL, text)
     return failed_with(_CLASSES.index(fatal["name"]) + 1, int(fatal["rank"])) if fatal and fatal["name"] in _CLASSES else None
 
 
 def _ended(tail: str) -> Failure | None:
-    """Of the rank that ended first, by what mpirun says at its own end."""
+    """Return the failure of the rank that ended first, by mpirun's own summary."""
     killed = _last(_KILLED, tail)
     if killed:
         return failed_with(-int(killed["sig"]), int(killed["rank"]), int(killed["pid"]) or None)
@@ -110,5 +114,5 @@ def _ended(tail: str) -> Failure | None:
     return failed_with(int(exited["code"]), int(exited["rank"])) if exited else None
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    return next(reversed([*pattern.finditer(text)]), None)
+def _last(pattern: str, text: str) -> re.Match[str] | None:
+    return next(reversed([*re.finditer(pattern, text)]), None)

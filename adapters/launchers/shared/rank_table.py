@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared.base import RENEWED, ConfigError, Job, Reader, attempt_dir, folders, join
+from ranklaunch.adapters.launchers.shared.base import in_attempt
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan.model import RENEWED
+from ranklaunch.verdict import folders
 
 _SHARED = "where several of the job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
 
@@ -40,4 +45,4 @@ def own_entry(job: Job, reader: Reader) -> tuple[ranktable.RankTable, int]:
 
 def own_path(job: Job) -> str:
     """Return the path of the table that is written for HCCL."""
-    return join(attempt_dir(job), folders.RANK_TABLE)
+    return in_attempt(job, folders.RANK_TABLE)

@@ -10,28 +10,18 @@ import base64
 import gzip
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.shared.base import (
-    MUSTER,
-    ROUTE_PLAN,
-    ConfigError,
-    File,
-    Job,
-    Process,
-    Reader,
-    Variable,
-    Wait,
-    attempt_dir,
-    common_env,
-    join,
-    own_program,
-    parse,
-    replace,
-    unreadable,
-)
+from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, common_env, in_attempt
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import MUSTER
+from ranklaunch.errors import ConfigError, unreadable
+from ranklaunch.files import MOST_BYTES, own_program
+from ranklaunch.plan.model import File, Process, Wait
 from ranklaunch.ranktable import RankTable
 
 TOPOLOGY = Variable(
@@ -40,13 +30,12 @@ TOPOLOGY = Variable(
 TOPOLOGY_WAIT_S = Variable("topology_wait_s", ("ROUTE_TOPO_WAIT_TIME",), parse.seconds, 300.0, "seconds to wait for the topology")
 LIBRARY = Variable("route_library", ("RANKLAUNCH_ROUTE_LIBRARY",), parse.text, "/usr/local/route", "folder of the route_plan library")
 
-VARIABLES: tuple[Variable[object], ...] = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S, LIBRARY)
+VARIABLES = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S, LIBRARY)
 
 LEAST_NODES = 3
-MOST_BYTES = 64 * 1024 * 1024
 PROGRAM = own_program("ask_route_plan.py")
 _REMEDY = (
-    f"{TOPOLOGY_WAIT_S.names[0]} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the platform's "
+    f"{TOPOLOGY_WAIT_S.name} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the platform's "
     "support knows; ROUTE_PLAN=false keeps the order of the rank table without it"
 )
 # In the attempt's folder: the planned table, and what the program says of it.
@@ -135,7 +124,7 @@ def _ask(job: Job, reader: Reader, given: Route) -> Route:
 def _without(reader: Reader, given: Route, what: str, why: str) -> Route:
     """Return the given table, and note why: the muster refuses if another node has what this one lacks."""
     reader.warn(f"ROUTE_PLAN=true: {why}")
-    reader.ledger.note(ROUTE_PLAN.value, f"true, but without {what}", ROUTE_PLAN.names[0])
+    reader.note(ROUTE_PLAN, f"true, but without {what}", ROUTE_PLAN.name)
     return given
 
 
@@ -169,4 +158,4 @@ def _outcome(job: Job, reader: Reader) -> tuple[str, str] | None:
 
 
 def _path(job: Job, name: str) -> str:
-    return join(attempt_dir(job), name)
+    return in_attempt(job, name)

@@ -12,29 +12,18 @@ import hashlib
 import re
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared.base import (
-    File,
-    Job,
-    Launcher,
-    Need,
-    Process,
-    Reader,
-    Templates,
-    Variable,
-    Wait,
-    WaitError,
-    absolute,
-    address,
-    attempt_dir,
-    common_env,
-    join,
-    parse,
-    text_of,
-    which,
-)
+from ranklaunch.adapters.launchers.shared.base import address, common_env, in_attempt
 from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.launcher import Launcher, Need
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import WAIT_S
+from ranklaunch.errors import WaitError
+from ranklaunch.files import join, which
+from ranklaunch.plan.model import File, Process, Wait
+from ranklaunch.render.templates import Templates
 
 PORT = Variable(
     "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",
@@ -58,7 +47,7 @@ REMOTE_SHELL = Variable(
     "what reaches the other nodes: ssh, with an sshd of the job's own on each, or LSF's or PBS's own way, with none",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOTE_SHELL)
+VARIABLES = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOTE_SHELL)
 
 NAME = "sshd"
 TAKEN = " failed: Address already in use"  # it goes on with the other family, if that is free, and serves nobody who comes by this one
@@ -67,7 +56,6 @@ PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
 # Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
 CARRIERS = ("sshd", "sshd-session", "sshd-auth", "sh", "bash", "dash", "orted", "prted", "hydra_pmi_proxy")
-_MOST_KEYS_BYTES = 1024 * 1024
 
 
 def reached(job: Job, reader: Reader, templates: Templates, behaviour: str = NAME) -> dict[str, Any]:
@@ -172,7 +160,7 @@ def waits(job: Job, reader: Reader, *, for_sshd: bool) -> tuple[Wait, ...]:
 def private_folder(job: Job, reader: Reader) -> str:
     """Not the log directory: platforms copy that to a place where others read it. That tells apart jobs of one name on one machine."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.name)[:80]
-    folder = absolute(reader.get(RUN_DIR), reader.cwd)
+    folder = reader.absolute(reader.get(RUN_DIR))
     if re.search(r"\s", folder):
         reader.problem(f"{reader.told(RUN_DIR)}: expected a folder without spaces: launchers take what is behind one for another option")
     logs = hashlib.sha256(job.log_dir.encode(errors="surrogateescape")).hexdigest()[:8]
@@ -185,11 +173,11 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
     if given == NEW:
         return "", ""
     for folder in [given] if given else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
-        allowed = text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES)
+        allowed = reader.text(join(folder, "authorized_keys"))
         key = _letting_in(reader, folder, allowed)
         if key:
             digest = hashlib.sha256(allowed.encode()).hexdigest()[:12]
-            reader.ledger.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
+            reader.note(KEYS, f"{folder} ({digest})", KEYS.name if given else "files")  # the same on every node
             return folder, key
     if given:
         reader.problem(
@@ -197,14 +185,14 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
             "which this user can read"
         )
     else:
-        reader.ledger.note(KEYS.value, NEW, "default")
+        reader.note(KEYS, NEW, "default")
     return "", ""
 
 
 def _letting_in(reader: Reader, folder: str, allowed: str) -> str:
     """Return the name of a private key whose public half, if the folder has that too, is in the text of its authorized_keys."""
     for name in PRIVATE_KEYS if allowed else ():
-        public = text_of(reader.files, join(folder, f"{name}.pub"), _MOST_KEYS_BYTES).split()
+        public = reader.text(join(folder, f"{name}.pub")).split()
         if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
             return name
     if not allowed:
@@ -213,9 +201,9 @@ def _letting_in(reader: Reader, folder: str, allowed: str) -> str:
 
 
 def _withheld(reader: Reader, folder: str, name: str) -> bool:
-    """Whether it is there but not for this user: engines mount keys for root alone, or with an owner that is not the container's."""
+    """Return True for a file that this user cannot read, with a warning: engines mount keys for root alone, or with another owner."""
     path = join(folder, name)
-    withheld = reader.files.exists(path) and not text_of(reader.files, path, _MOST_KEYS_BYTES)
+    withheld = reader.files.exists(path) and not reader.text(path)
     if withheld:
         reader.warn(f"{path} is there, but this user cannot read it: the keys of that folder are not used")
     return withheld
@@ -241,7 +229,7 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str, behavi
     # sshd starts itself anew for each connection, so it wants to know its own full path.
     path = which("sshd", f"{reader.env.get('PATH', '')}:/usr/sbin:/usr/local/sbin:/sbin", reader.files) or "/usr/sbin/sshd"
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
-    log = join(attempt_dir(job), "sshd.log")
+    log = in_attempt(job, "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
     return Process(
         name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", behaviour=behaviour, quiet=True,
@@ -254,7 +242,7 @@ def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:
 
 
 def _step(job: Job, reader: Reader, what: str, argv: tuple[str, ...]) -> Process:
-    log = join(attempt_dir(job), "ssh.log")
+    log = in_attempt(job, "ssh.log")
     return Process(name=what, argv=argv, log=log, env=common_env(job, reader), unset=misleading(reader.env), tag=f"[{what}] ")
 
 
@@ -273,7 +261,7 @@ class Sshd(Launcher):
 
 
 class BelowPdsh(Sshd):
-    """The same, where pdsh starts launch.py through it, and that the ranks, which it would tell one after the other."""
+    """An sshd through which pdsh starts launch.py, which starts the ranks and would signal them one after the other."""
 
     NAME = f"{NAME}.pdsh"
     DEPTH = 1

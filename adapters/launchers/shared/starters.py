@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from ranklaunch import fields
 from ranklaunch.adapters.launchers.shared import user_options
-from ranklaunch.adapters.launchers.shared.starter_rows import ROWS
-from ranklaunch.adapters.launchers.shared.user_options import PIECE, UNKNOWN
+from ranklaunch.adapters.launchers.shared.user_options import PARSERS, PIECE, UNKNOWN
 from ranklaunch.env.job import SHELLS, WRAPPERS, Program
 from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.redact import redact
 
-MOST_BYTES = 1024 * 1024  # of a script, or of a file of rows
+MOST_BYTES = 1024 * 1024  # of a script
 MOST_DEPTH = 3  # scripts that call each other
-_PROGRAM = re.compile(r"python[0-9.]*|.*\.(?:py|sh)")  # beside the names of the table
+_PROGRAM = r"python[0-9.]*|.*\.(?:py|sh)"  # beside the names of the table
 _ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first a launcher starts nothing
 _OWN_JOB = ("--job-name|RANKLAUNCH_JOB_NAME|--env-file", "--log-dir|RANKLAUNCH_LOG_DIR|--env-file")
-_OTHER_SCRIPT = re.compile(r"\.sh\b")
-_SET = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)=")  # variables that a script sets
+_OTHER_SCRIPT = r"\.sh\b"
+_SET = r"(?<![\w$-])([A-Za-z_]\w*)="  # variables that a script sets
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Starter:
         """Return True if the command starts ranks with these words behind its name, and these variables."""
         if rest and rest[0] in _ASKS:
             return False
-        given = {*user_options.options(rest), *(name for name, value in env.items() if value)}
+        given = {*user_options.AS_WRITTEN.options(rest), *(name for name, value in env.items() if value)}
         return (not self.if_any or bool(given.intersection(self.if_any))) and not given.intersection(self.if_none)
 
 
@@ -79,8 +80,7 @@ class Found:
         return f"ranklaunch run {method}-- {' '.join(program)}"
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """A command of a script that starts ranks. reached, judged, piped, background: as in scripts.shell.Command."""
 
     found: Found
@@ -88,6 +88,13 @@ class Start:
     judged: bool = False
     piped: bool = False
     background: bool = False
+
+    def within(self, outer: Start) -> Start:
+        """Return the command of a script that another command calls."""
+        return Start(
+            self.found, self.reached and outer.reached, self.judged or outer.judged, self.piped or outer.piped,
+            self.background or outer.background,
+        )  # fmt: skip
 
 
 class Starters:
@@ -106,7 +113,7 @@ class Starters:
 
     def may_start(self, text: str) -> bool:
         """Return False for a script that names no command of the table and no other script."""
-        return bool(self._mentions.search(text) or _OTHER_SCRIPT.search(text))
+        return bool(self._mentions.search(text) or re.search(_OTHER_SCRIPT, text))
 
     def find(self, program: Program, env: Mapping[str, str]) -> Found | None:
         return self.of_words(("python", *program.words) if program.module else program.words, env)
@@ -118,7 +125,7 @@ class Starters:
         name, rest = _base(command[0]), command[1:]
         if name in SHELLS:
             return self._in_text(rest, env)
-        if name.startswith("python") and _PROGRAM.fullmatch(name):
+        if name.startswith("python") and re.fullmatch(_PROGRAM, name):
             return self._by_python(rest, env)
         if name in WRAPPERS:
             return self.of_words(tuple(itertools.dropwhile(self._is_option, rest)), env)
@@ -137,22 +144,19 @@ class Starters:
 
         if not self.may_start(text):
             return
-        names = set(_SET.findall(text))
+        names = set(re.findall(_SET, text))
         given = {**given, **dict.fromkeys(names, "1")}
+        inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
         for command in shell.commands(text, env, args):
             line = command.words[1:] if command.words[0] in ("exec", "command") else command.words
             found = self.of_words(line, given)
             if found:
-                yield Start(found, command.reached, command.judged, command.piped, command.background)
+                yield Start(found, *command[1:])
                 continue
             path, *rest = self._script(line) or [""]
             inner = _text(files, absolute(path, cwd)) if files and path and depth < MOST_DEPTH else ""
-            inherited = None if env is None else {**env, **dict.fromkeys(names, UNKNOWN)}
             for start in self.in_script(inner, inherited, rest, given, files, cwd, depth + 1):
-                yield replace(
-                    start, reached=start.reached and command.reached, judged=start.judged or command.judged,
-                    piped=start.piped or command.piped, background=start.background or command.background,
-                )  # fmt: skip
+                yield start.within(Start(start.found, *command[1:]))
 
     def _script(self, command: Sequence[str]) -> Sequence[str]:
         """Return a shell script and its arguments, also behind a wrapper; nothing for another command."""
@@ -165,7 +169,7 @@ class Starters:
     def _is_option(self, word: str) -> bool:
         """Return False for a word that ends the options of a wrapper and their values."""
         name = _base(word)
-        return name not in self._names and not _PROGRAM.fullmatch(name)
+        return name not in self._names and not re.fullmatch(_PROGRAM, name)
 
     def _known(self, name: str, rest: Sequence[str], env: Mapping[str, str]) -> Found | None:
         for taken in (0, 1):
@@ -223,7 +227,8 @@ def _text(files: Files, path: str) -> str:
 
 @functools.cache
 def shipped() -> tuple[Starter, ...]:
-    return tuple(map(_row, ROWS))
+    loader: Any = __spec__.loader
+    return tuple(map(_row, json.loads(loader.get_data(f"{__file__.rpartition('/')[0]}/starters.json"))))
 
 
 def _row(fields: Mapping[str, Any]) -> Starter:
@@ -233,8 +238,7 @@ def _row(fields: Mapping[str, Any]) -> Starter:
 
 def read(files: Files, path: str) -> tuple[Starter, ...]:
     """Return the rows of a user's file. Raises ValueError with the row and the field that are wrong."""
-    from ranklaunch import fields, rows  # few users have rows of their own
-    from ranklaunch.adapters.launchers.shared.parsers import PARSERS
+    from ranklaunch import rows  # few users have rows of their own
 
     found = rows.read(files, path, "starter")
     for at, row in enumerate(found, 1):

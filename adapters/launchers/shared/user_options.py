@@ -1,12 +1,11 @@
-"""Options that a user's own words give to a launcher or to the program. Every parser has rules of its own. spell, a parameter, turns an
-option's name, as it was written and without =VALUE, into its whole name."""
+"""Options of launchers: what a user's own words give to a launcher or to the program. Every parser has rules of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-Spell = Callable[[str], str]
 UNKNOWN = "\0"  # among the words of a script: any number of words that are known only when the script runs
 PIECE = "\1"  # in a word of a script: text that is known only then, and is no word of its own
 HOSTNAME = "$(hostname)"  # in a word of a script: the name of the host that it runs on
@@ -23,19 +22,29 @@ def shown(word: str) -> str:
 
 
 def with_underscores(name: str) -> str:
-    """Spell as torchrun and accelerate: --node-rank is --node_rank, which every version knows, and -r3 is -r."""
-    return "--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2]
+    """Spell a long option as torchrun and accelerate do: --node-rank is --node_rank, which every version knows."""
+    return "--" + name[2:].replace("-", "_")
+
+
+class Option(NamedTuple):
+    """An option with its value. name: whole and long; of a word that is no option, its beginning. words: as they were written.
+    known: False for an option that the parser's table lacks."""
+
+    name: str
+    value: str
+    words: tuple[str, ...]
+    known: bool
 
 
 class Parser(NamedTuple):
-    """Options of a launcher that reads them by Python's argparse.
+    """Options of a launcher that reads them by Python's argparse. Without any options, names stay as they are written.
 
     with_value: long options that take one value each; switches: options without one. short: long names by letters, such as -r.
     hyphens: --node-rank is --node_rank too.
     """
 
-    with_value: tuple[str, ...]
-    switches: tuple[str, ...]
+    with_value: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
     short: Mapping[str, str] = {}
     hyphens: bool = False
 
@@ -54,30 +63,68 @@ class Parser(NamedTuple):
     def following(self, name: str) -> int | None:
         """Return how many of the next words are an option's value: 0 or 1, None for an option that the table lacks."""
         whole = self.spelled(name)
-        if whole in self.switches or (name[:2] in self.short and len(name) > len("-r")):  # -r3
-            return 0
-        return 1 if whole in self.with_value else None
+        return 0 if whole in self.switches else 1 if whole in self.with_value else None
+
+    def options(self, words: Iterable[str]) -> set[str]:
+        """Return the names of all options, with a value or without."""
+        return {self.spelled(word.partition("=")[0]) for word in words if word.startswith("-")}
+
+    def values(self, words: Sequence[str], option: str) -> list[str]:
+        """Return each value of an option, --option=VALUE or --option VALUE; "" where nothing follows."""
+        pairs = zip((word.partition("=") for word in words), (*words[1:], ""))
+        return [value if equals else following for (name, equals, value), following in pairs if self.spelled(name) == option]
+
+    def last(self, words: Sequence[str], option: str) -> str:
+        """Return the value of an option: the last of equal ones wins; "" without the option."""
+        return "".join(self.values(words, option)[-1:])
+
+    def is_told(self, words: Sequence[str], option: str, folder: str) -> bool:
+        """Return True if a launcher writes into this folder: by this option, or else by a word of a user's template that is the folder."""
+        given = self.values(words, option)
+        return given[-1] == folder if given else any(folder in (word, word.partition("=")[2]) for word in words)
+
+    def parsed(self, words: Iterable[str]) -> Iterator[Option]:
+        """Yield the options with their values, and each other word by itself."""
+        rest = iter(words)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if word[:2] in self.short and len(word) > len("-r"):  # -r3
+                name, equals, value = word[:2], "=", word[2:].lstrip("=")
+            takes = self.following(name) if name.strip("-") and name.startswith("-") and not equals else 0
+            values = tuple(islice(rest, takes or 0))
+            yield Option(self.spelled(name), "".join((value, *values)), (word, *values), takes is not None)
+
+    def read(self, words: Iterable[str]) -> tuple[dict[str, str], str | None, bool]:
+        """Return the last value of each option before the launcher's program, the program (None without one), and True if words that are
+        known only when a script runs may add options.
+
+        What follows an unknown option up to the next option is let through: it may be the option's value. So is a program's name that
+        begins with a dash.
+        """
+        values: dict[str, str] = {}
+        known, is_open = True, False
+        rest = iter(words)
+        for option in self.parsed(rest):
+            (word, *_) = option.words
+            if word == "--":
+                return values, next(rest, None), is_open
+            is_open = is_open or UNKNOWN in word.partition("=")[0]
+            if word.startswith("-"):
+                values[option.name] = option.value
+                known = option.known
+            elif UNKNOWN in word:
+                continue
+            elif known:
+                return values, word, is_open
+        return values, None, is_open
 
 
-def options(words: Iterable[str], spell: Spell = str) -> set[str]:
-    """Return the names of all options, with a value or without."""
-    return {spell(word.partition("=")[0]) for word in words if word.startswith("-")}
+AS_WRITTEN = Parser()
 
 
-def values(words: Sequence[str], option: str, spell: Spell = str) -> list[str]:
-    """Return each value of an option, --option=VALUE or --option VALUE; "" where nothing follows."""
-    found = []
-    for word, following in zip(words, (*words[1:], "")):
-        name, equals, value = word.partition("=")
-        if spell(name) == option:
-            found.append(value if equals else following)
-    return found
-
-
-def is_told(words: Sequence[str], option: str, folder: str, spell: Spell = str) -> bool:
-    """Return True if a launcher writes into this folder: by this option, or else by whatever a template of the user's starts with it."""
-    given = values(words, option, spell)
-    return given[-1] == folder if given else any(folder in (word, word.partition("=")[2]) for word in words)
+def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of all options but these."""
+    return tuple(word for option in options if option.name not in names for word in option.words)
 
 
 def long(words: Iterable[str]) -> list[str]:
@@ -85,33 +132,92 @@ def long(words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith("--") or not word.startswith("-")]
 
 
-def positional(words: Iterable[str], following: Callable[[str], int | None]) -> str | None:
-    """Return the first word that a launcher takes for its program; None if there is none, as far as the words tell.
-
-    following: how many of the next words belong to an option, None if unknown. What follows an unknown option up to the next option is
-    let through: it may be the option's value. So is a program's name that begins with a dash.
-    """
-    known = True
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            return next(rest, None)
-        if word.startswith("-"):
-            name, equals, _ = word.partition("=")
-            takes = 0 if equals else following(name)
-            known = takes is not None
-            for _ in range(takes or 0):
-                next(rest, "")
-        elif known:
-            return word
-    return None
-
-
 def before(argv: Sequence[str], program: str) -> Sequence[str]:
     """Return the words of a launcher's command before the program's path: its own, by a template of the user's too."""
     return argv[: argv.index(program)] if program in argv else argv
 
 
-def first(words: Sequence[str], option: str, spell: Spell = str) -> str:
-    """Return the first of an option's values, "" without the option."""
-    return "".join(values(words, option, spell)[:1])
+# Of torch 1.11 to 2.13.
+_TORCHRUN_WITH_VALUE = (
+    "--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id", "--rdzv_conf", "--max_restarts", "--monitor_interval",
+    "--start_method", "--event_log_handler", "--role", "--log_dir", "--redirects", "--tee", "--local_ranks_filter",
+    "--duplicate_stdout_filters", "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port", "--local_addr",
+    "--logs_specs", "--numa_binding", "--signals_to_handle", "--shutdown_timeout",
+)  # fmt: skip
+_TORCHRUN_SWITCHES = ("--standalone", "--module", "--no_python", "--run_path", "--virtual_local_rank", "--help")
+TORCHRUN = Parser(
+    _TORCHRUN_WITH_VALUE, _TORCHRUN_SWITCHES, {"-h": "--help", "-m": "--module", "-r": "--redirects", "-t": "--tee"}, hyphens=True
+)  # fmt: skip
+
+# For --nproc_per_node in place of a number: as many as there are. torch also takes the name of an accelerator that it has a backend for.
+DEVICE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu", "mlu", "musa", "hpu", "privateuseone")
+
+# Of MindSpore 2.10.
+MSRUN = Parser(
+    (
+        "--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank", "--log_dir", "--join", "--cluster_time_out",
+        "--bind_core", "--bind_numa", "--sim_level", "--sim_rank_id", "--rank_table_file", "--worker_log_name", "--tail_worker_log",
+    ),
+    ("--help",),
+    {"-h": "--help"},
+)  # fmt: skip
+
+# Of DeepSpeed 0.19.
+_DEEPSPEED_SHORT = {"-h": "--help", "-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
+_DEEPSPEED_WITH_VALUE = """
+    --hostfile --include --exclude --num_nodes --num_gpus --num_accelerators --min_elastic_nodes --max_elastic_nodes --master_port
+    --master_addr --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --bind_core_list --ssh_port --venv_script
+    --log_level --slurm_comment
+"""
+_DEEPSPEED_SWITCHES = """
+    --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid --bind_cores_to_rank --quiet --elastic_training
+    --detect_nvlink_pairs --help
+"""
+DEEPSPEED = Parser(tuple(_DEEPSPEED_WITH_VALUE.split()), tuple(_DEEPSPEED_SWITCHES.split()), _DEEPSPEED_SHORT)
+
+# Of `accelerate launch` 1.15. Its parser takes no abbreviations, and refuses those that are read here.
+_ACCELERATE_WITH_VALUE = """
+    --config_file --mixed_precision --num_processes --num_machines --num_cpu_threads_per_process --gpu_ids --machine_rank
+    --main_process_ip --main_process_port --tee --log_dir --role --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --vm --env
+    --main_training_function --zero_stage --gradient_accumulation_steps --gradient_clipping --zero3_init_flag --zero3_save_16bit_model
+    --mpirun_hostfile
+    --dynamo_backend --dynamo_mode
+    --deepspeed_config_file --deepspeed_hostfile --deepspeed_exclusion_filter --deepspeed_inclusion_filter --deepspeed_multinode_launcher
+    --deepspeed_moe_layer_cls_names
+    --offload_optimizer_device --offload_param_device --offload_optimizer_nvme_path --offload_param_nvme_path
+    --fsdp_version --fsdp_offload_params --fsdp_min_num_params --fsdp_sharding_strategy --fsdp_reshard_after_forward
+    --fsdp_auto_wrap_policy --fsdp_transformer_layer_cls_to_wrap --fsdp_backward_prefetch --fsdp_state_dict_type --fsdp_forward_prefetch
+    --fsdp_use_orig_params --fsdp_cpu_ram_efficient_loading --fsdp_sync_module_states --fsdp_activation_checkpointing
+    --fsdp_activation_checkpointing_offload
+    --megatron_lm_tp_degree --megatron_lm_use_custom_fsdp --megatron_lm_no_load_optim --megatron_lm_eod_mask_loss
+    --megatron_lm_overlap_cpu_optimizer_d2h_h2d --megatron_lm_no_save_optim --megatron_lm_optimizer_cpu_offload
+    --megatron_lm_use_precision_aware_optimizer --megatron_lm_decoder_last_pipeline_num_layers --megatron_lm_pp_degree
+    --megatron_lm_num_micro_batches --megatron_lm_sequence_parallelism --megatron_lm_recompute_activations
+    --megatron_lm_use_distributed_optimizer --megatron_lm_gradient_clipping --megatron_lm_recompute_granularity
+    --megatron_lm_recompute_method --megatron_lm_recompute_num_layers --megatron_lm_attention_backend
+    --megatron_lm_expert_model_parallel_size --megatron_lm_context_parallel_size --megatron_lm_attention_dropout
+    --megatron_lm_hidden_dropout --megatron_lm_attention_softmax_in_fp32 --megatron_lm_expert_tensor_parallel_size
+    --megatron_lm_calculate_per_token_loss --megatron_lm_use_rotary_position_embeddings
+    --fp8_backend --fp8_margin --fp8_interval --fp8_format --fp8_amax_history_len --fp8_amax_compute_algo --fp8_override_linear_precision
+    --fp8_opt_level --fp8_enable_fsdp_float8_all_gather --fp8_pad_inner_dim
+    --aws_access_key_id --aws_secret_access_key
+    --parallelism_config_dp_replicate_size --parallelism_config_dp_shard_size --parallelism_config_tp_size --parallelism_config_cp_size
+    --parallelism_config_cp_backend --parallelism_config_cp_comm_strategy --parallelism_config_sp_size --parallelism_config_sp_backend
+    --parallelism_config_sp_seq_length --parallelism_config_sp_seq_length_is_variable --parallelism_config_sp_attn_implementation
+"""
+_ACCELERATE_SWITCHES = """
+    --help --quiet --cpu --multi_gpu --tpu --enable_cpu_affinity --use_deepspeed --use_fsdp --use_parallelism_config --use_megatron_lm
+    --same_network --module --no_python --no_tpu_cluster --downcast_bf16 --debug
+    --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation
+    --tpu_cluster --tpu_use_sudo
+    --fp8_use_autocast_during_eval
+"""
+ACCELERATE = Parser(
+    tuple(_ACCELERATE_WITH_VALUE.split()),
+    tuple(_ACCELERATE_SWITCHES.split()),
+    {"-h": "--help", "-m": "--module", "-q": "--quiet", "-t": "--tee"},
+    hyphens=True,
+)
+
+# By the names that rows of starters.toml have.
+PARSERS: Mapping[str, Parser] = {"torchrun": TORCHRUN, "msrun": MSRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE}

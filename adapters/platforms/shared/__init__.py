@@ -1,1 +1,1 @@
-"""What platforms share."""
+"""Modules that several platforms share."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ranklaunch.env import parse, settings
-from ranklaunch.env.job import Program
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env import parse
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import ATTEMPT, LOG_DIR
 from ranklaunch.files import join
 from ranklaunch.verdict import folders
@@ -38,15 +36,23 @@ PER_RANK = Variable(
     is_switch=True,
 )  # fmt: skip
 NAMING: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)
-RUN_ID = Variable(
+RUN_ID = platform_text(
     "run_id",
     (
-        "RANKLAUNCH_RUN_ID", "BATCH_JOB_ID", "SLURM_JOB_ID", "AWS_BATCH_JOB_ID", "CLOUD_ML_JOB_ID", "AZUREML_RUN_ID", "PBS_JOBID",
-        "LSB_JOBID", "FLUX_JOB_ID", "PADDLE_JOB_ID",
+        "RANKLAUNCH_RUN_ID",
+        "BATCH_JOB_ID",
+        "SLURM_JOB_ID",
+        "AWS_BATCH_JOB_ID",
+        "CLOUD_ML_JOB_ID",
+        "AZUREML_RUN_ID",
+        "PBS_JOBID",
+        "LSB_JOBID",
+        "FLUX_JOB_ID",
+        "PADDLE_JOB_ID",
     ),
-    parse.text, "", "id of the job, for its program: the same on all nodes, and in all attempts and restarts", "platform",
+    "id of the job, for its program: the same on all nodes, and in all attempts and restarts",
     default_text="made by node 0, and kept in the log folder for this job name and command",
-)  # fmt: skip
+)
 OF_ALL = (*NAMING, PLATFORM_FILE, PER_RANK, RUN_ID)  # platforms
 
 
@@ -70,7 +76,7 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
 
 def of_one_node(reader: Reader, variable: Variable[int]) -> int:
     """Return 0, the index of the only node. Warn if the platform's variable says another one."""
-    reader.ledger.note(variable.value, "0", "one node")
+    reader.note(variable, "0", "one node")
     told = reader.candidates(variable)
     if told and re.fullmatch(r"0*[1-9][0-9]{0,8}", told[0].value.strip()):
         reader.warn(f"{told[0].source} is {told[0].value.strip()}, but the job has one node: this one trains by itself")
@@ -94,7 +100,7 @@ def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> in
     last = max(newest.values())
     begun = last and newest.get(folders.node(logs, index), last) < last and not _ended(reader, newest, last)
     number = last if begun else last + 1
-    reader.ledger.note(ATTEMPT.value, str(number), join(logs, folders.ATTEMPTS if nodes == 1 else folders.OF_NODES) if last else "default")
+    reader.note(ATTEMPT, str(number), join(logs, folders.ATTEMPTS if nodes == 1 else folders.OF_NODES) if last else "default")
     return number
 
 
@@ -102,18 +108,3 @@ def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
     """Return True if a node has ended this attempt. A node that starts now belongs to the next one then."""
     paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
     return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
-
-
-def no_program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """Return None for a platform that does not say what should run."""
-    return None
-
-
-def no_failure_file(reader: Reader) -> str:
-    """Return "" for a platform that looks for no reason of a failure."""
-    return ""
-
-
-def log_dir(reader: Reader) -> str:
-    """Return the log folder of all nodes, the user's or the usual one."""
-    return settings.log_dir(reader)

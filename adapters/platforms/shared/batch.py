@@ -13,7 +13,7 @@ from ranklaunch.adapters.platforms.shared.facts import LISTED_SLOTS, Fact
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, show
 from ranklaunch.env.settings import (
     HOSTS,
     JOB_NAME,
@@ -27,18 +27,6 @@ from ranklaunch.env.settings import (
     make_job,
 )
 from ranklaunch.errors import counted as number_of
-from ranklaunch.files import absolute, text_of
-
-_MOST_BYTES = 16 * 1024 * 1024
-
-
-class Batch(NamedTuple):
-    """A job as its batch system knows it. job: id, which names its log folder. attempt: 0 where the batch system does not count them."""
-
-    platform: str
-    job: str
-    name: str
-    attempt: int = 0
 
 
 class Tasks(NamedTuple):
@@ -61,23 +49,32 @@ class Tasks(NamedTuple):
 class System(Place):
     """A batch system. The id of a job ends its name, by which nodes find each other, and names its log folder on the shared disk.
 
-    Its module also has JOB_ID, a variable; job_id(reader), the id of the job; and tasks(reader, nodes).
+    JOB_ID: variable with this id.
     """
+
+    JOB_ID: Variable[str]
+
+    def job_id(self, reader: Reader) -> str:
+        return reader.get(self.JOB_ID)
+
+    def tasks(self, reader: Reader, nodes: int) -> Tasks:
+        """Return the processes that the batch system has started for the job."""
+        raise NotImplementedError
 
     def read(self, reader: Reader, program: Program) -> Job:
         job = super().read(reader, program)
         name = reader.get(self.job_name)
         if not reader.by_user(self.job_name):
-            name = f"{name or self.NAME}-{self._module.job_id(reader)}"
-            reader.ledger.note(JOB_NAME.value, name, reader.source(self._module.JOB_ID))
+            name = f"{name or self.NAME}-{self.job_id(reader)}"
+            reader.note(JOB_NAME, name, reader.source(self.JOB_ID))
         return replace(job, name=name, log_dir=self._logs(reader, len(job.nodes), job.node_index))
 
-    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
         if self.row.restarts:
-            return super()._attempt(reader, nodes, index)
+            return super().attempt(reader, nodes, index)
         return base.attempt(reader, nodes, index, self._folder(reader))
 
-    def _log_dir(self, reader: Reader) -> str:
+    def log_dir(self, reader: Reader) -> str:
         self._offer(reader, self._facts(reader))
         return self._logs(reader, self._count(reader, sure=False), reader.get(self.node_index))
 
@@ -86,30 +83,30 @@ class System(Place):
 
     def _folder(self, reader: Reader) -> str:
         """Return the name of the job's folder in the log folder, "" in a log folder of the user's."""
-        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self._module.job_id(reader)).strip("_")
+        return "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]+", "_", self.job_id(reader)).strip("_")
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         """Refuse a start by mpirun or torchrun on the only node, before hosts of the batch system look like the user's word."""
         found = list(super()._facts(reader))
-        if not base.per_rank(reader) and not any(variable is HOSTS and "," in fact.value for variable, fact in found):
+        if not base.per_rank(reader) and not any(variable is HOSTS and "," in show(value) for variable, _, value in found):
             unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
             unrecognised.refuse_others(reader)
         yield from found
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
-        tasks = self._module.tasks(reader, len(hosts)) if base.per_rank(reader) else None
+        tasks = self.tasks(reader, len(hosts)) if base.per_rank(reader) else None
         if not tasks or tasks.script or not tasks.rank:
             return None
         attempt = self.attempt(reader) if self.row.restarts else 0
-        return job_of_ranks(reader, program, Batch(self.NAME, self._folder(reader), "", attempt), hosts, tasks)
+        return job_of_ranks(reader, program, hosts, tasks, platform=self.NAME, folder=self._folder(reader), attempt=attempt)
 
     def _index(self, reader: Reader, nodes: int, sure: bool) -> int:
         """Return the index of this node. Refuse the job's script on one of several nodes, and another number of tasks than one on each."""
-        tasks, by_user = self._module.tasks(reader, nodes), reader.by_user(self.node_index)
+        tasks, by_user = self.tasks(reader, nodes), reader.by_user(self.node_index)
         if tasks.script and nodes > 1 and not by_user:
             refuse_script(reader, f"{nodes} nodes", tasks.script, tasks.command)
         elif not (tasks.script or by_user) and (set(tasks.counts) != {1} or tasks.here):
-            refuse_tasks(reader, tasks, nodes, tasks.command)
+            refuse_tasks(reader, tasks, nodes)
         else:
             return super()._index(reader, nodes, sure)
         return 0
@@ -120,7 +117,7 @@ class System(Place):
             return settings.spread(reader, SLOTS, reader.get(self.slots), nodes)
         chosen = 0 if devices(reader) else settings.visible_devices(reader, VISIBLE_GPUS)
         if chosen:
-            reader.offer(SLOTS.value, Candidate(VISIBLE_GPUS.names[0], str(chosen)))
+            reader.offer(SLOTS, VISIBLE_GPUS.name, chosen)
         return super()._slots(reader, nodes)
 
     def _accelerator(self, reader: Reader) -> tuple[str, str]:
@@ -135,8 +132,8 @@ def even(total: int, nodes: int) -> tuple[int, ...]:
 
 def listed(reader: Reader, path: str) -> dict[str, int]:
     """Return the hosts of a file with a line for each slot, in its order, and their slots; {} where the file cannot be read."""
-    path = absolute(path, reader.cwd)
-    return counted(reader, path, text_of(reader.files, path, _MOST_BYTES).split("\n"))
+    path = reader.absolute(path)
+    return counted(reader, path, reader.text(path).split("\n"))
 
 
 def counted(reader: Reader, source: str, names: Iterable[str]) -> dict[str, int]:
@@ -155,7 +152,7 @@ def own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     """Yield the index of this node among the hosts, by its name or address."""
     places = self_index.find(reader, hosts)
     if len(places) == 1:
-        yield NODE_INDEX, Candidate(f"place of {hosts[places[0]]} among the hosts", str(places[0]))
+        yield NODE_INDEX, f"place of {hosts[places[0]]} among the hosts", places[0]
 
 
 def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
@@ -164,11 +161,11 @@ def refuse_script(reader: Reader, nodes: str, sign: str, command: str) -> None:
     )
 
 
-def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None:
+def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int) -> None:
     signs = " and ".join(reader.told(variable) for variable in tasks.variables if reader.given(variable))
     remedy = "; or --per-rank, with which each stands before one rank" if tasks.rank else ""
     reader.problem(
-        f"{signs} on {number_of(nodes, 'node')}: expected one ranklaunch on each node, which starts all ranks there: {command}, with "
+        f"{signs} on {number_of(nodes, 'node')}: expected one ranklaunch on each node, which starts all ranks there: {tasks.command}, with "
         f"--slots for their number{remedy}"
     )
 
@@ -176,8 +173,19 @@ def refuse_tasks(reader: Reader, tasks: Tasks, nodes: int, command: str) -> None
 # A ranklaunch for each rank: each of them is a node of one slot (docs/adr/0017)
 
 
-def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence[str], tasks: Tasks) -> Job:
-    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0."""
+def job_of_ranks(
+    reader: Reader,
+    program: Program,
+    hosts: Sequence[str],
+    tasks: Tasks,
+    *,
+    platform: str,
+    name: str = "",
+    folder: str = "",
+    attempt: int = 0,
+) -> Job:
+    """Return the job whose nodes are its ranks. hosts: of the machines, of which the first has rank 0. folder: name of the job's folder in
+    the log folder. attempt: 0 where the batch system does not count them."""
     rank, ranks = tasks.rank or NODE_INDEX, max(1, sum(tasks.counts))
     of_host = tasks.counts[tasks.node] if tasks.node < len(tasks.counts) else 0
     sources = ", ".join((*map(reader.source, tasks.variables), rank.names[-1]))
@@ -188,13 +196,13 @@ def job_of_ranks(reader: Reader, program: Program, known: Batch, hosts: Sequence
         if reader.by_user(variable) and reader.get(variable) != (1,):
             reader.problem(f"{reader.told(variable)} with {told}: the platform has placed the ranks, each with one slot: leave it out")
     number = base.index(reader, ranks, rank)
-    reader.ledger.note(NODES.value, str(ranks), sources)
+    reader.note(NODES, str(ranks), sources)
     made = make_job(
         reader,
         program,
-        platform=known.platform,
-        name=known.name,
-        attempt=known.attempt or base.attempt(reader, ranks, number, known.job),
+        platform=platform,
+        name=name,
+        attempt=attempt or base.attempt(reader, ranks, number, folder),
         hosts=(hosts[0], *("",) * (ranks - 1)),
         slots=(1,) * ranks,
         node_index=number,

@@ -6,9 +6,8 @@ from __future__ import annotations
 from ranklaunch.adapters.platforms.shared import batch, self_index
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, NODE_INDEX
-from ranklaunch.files import absolute
 from ranklaunch.showing import clipped
 
 NOT_YET = "unnamed-0"  # stands for the first host as long as the command has not been run
@@ -24,14 +23,14 @@ def offer(reader: Reader) -> None:
     if given[0] is HOSTS_COMMAND and reader.arrived.named is None:
         reader.record(HOSTS_COMMAND)
         reader.awaits_hosts = True
-        reader.offer(MASTER_ADDR.value, Candidate(source, NOT_YET))
+        reader.offer(MASTER_ADDR, source, NOT_YET)
         return
     hosts = _of_file(reader) if given[0] is HOSTS_FROM else _of_command(reader)
     own = self_index.find(reader, hosts)
     if hosts:
-        reader.offer(HOSTS.value, Candidate(source, ",".join(hosts)))
+        reader.offer(HOSTS, source, hosts)
     if len(own) == 1:
-        reader.offer(NODE_INDEX.value, Candidate(f"{hosts[own[0]]} is this host", str(own[0])))
+        reader.offer(NODE_INDEX, f"{hosts[own[0]]} is this host", own[0])
 
 
 def refuse_another(reader: Reader, host: str) -> None:
@@ -46,7 +45,7 @@ def _told(reader: Reader) -> str:
 
 
 def _of_file(reader: Reader) -> tuple[str, ...]:
-    path = absolute(reader.get(HOSTS_FROM), reader.cwd)
+    path = reader.absolute(reader.get(HOSTS_FROM))
     hosts = tuple(batch.listed(reader, path))
     if not hosts:
         there = "expected a host on each line, found none" if reader.files.exists(path) else "no such file"

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader
+from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import HOSTS, NODE_INDEX, SLOTS
-from ranklaunch.files import absolute
+from ranklaunch.files import MOST_BYTES
 from ranklaunch.showing import clipped
 
-_LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
-_MOST_BYTES = 16 * 1024 * 1024
+_LINE = r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?"  # MPI's files have max_slots= and others
 
 
 def offer(reader: Reader) -> None:
@@ -23,26 +22,26 @@ def offer(reader: Reader) -> None:
     found = _slots(reader, path)
     if not found:
         reader.check()
-    reader.offer(HOSTS.value, Candidate(path, ",".join(found)))
-    reader.offer(SLOTS.value, Candidate(path, ",".join(map(str, found.values()))))
+    reader.offer(HOSTS, path, [*found])
+    reader.offer(SLOTS, path, [*found.values()])
     if not reader.given(NODE_INDEX):
         _offer_own(reader, path, tuple(found))
 
 
 def _path(reader: Reader) -> str:
     if not reader.given(HOSTFILE):
-        reader.ledger.note(HOSTFILE.value, USUAL_HOSTFILE, "platform file")
+        reader.note(HOSTFILE, USUAL_HOSTFILE, "platform file")
         return USUAL_HOSTFILE
     if reader.given(HOSTS):
         beside = f"{reader.candidates(HOSTFILE)[0].quoted} beside {reader.candidates(HOSTS)[0].quoted}"
         reader.problem(f"{beside}: both name the nodes of the job; give one of them")
-    return absolute(reader.get(HOSTFILE), reader.cwd)
+    return reader.absolute(reader.get(HOSTFILE))
 
 
 def _slots(reader: Reader, path: str) -> dict[str, int]:
     """Return the slots of each host, {} if the file cannot be used."""
     try:
-        text = reader.files.text(path, _MOST_BYTES)
+        text = reader.files.text(path, MOST_BYTES)
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return {}
@@ -54,7 +53,7 @@ def _slots(reader: Reader, path: str) -> dict[str, int]:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        match = _LINE.fullmatch(bare)
+        match = re.fullmatch(_LINE, bare)
         wrong = _wrong(match, found)
         if wrong or not match:
             reader.problem(f"{path}, line {number}: {wrong}, found {clipped(bare)!r}")
@@ -86,4 +85,4 @@ def _offer_own(reader: Reader, path: str, hosts: Sequence[str]) -> None:
         reader.problem(f"{path}: {clipped(which)} {clipped(self_index.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
         reader.check()
     else:
-        reader.offer(NODE_INDEX.value, Candidate(f"{path} has {hosts[found[0]]}", str(found[0])))
+        reader.offer(NODE_INDEX, f"{path} has {hosts[found[0]]}", found[0])

@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from ranklaunch.env import parse
 
 MOST = 65_536  # hosts: as many as Slurm itself expands of one range
-_ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_ITEM = r"(?:[^\[\],]|\[[^\[\]]*\])+"
+_BRACKETS = r"\[([^\[\]]*)\]"
+_RANGE = r"([0-9]{1,18})(?:-([0-9]{1,18}))?"
 _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
 @functools.lru_cache(maxsize=8)  # of 10,000 nodes, each of which is planned
 def hosts(value: str) -> tuple[str, ...]:
     """Return the names, in Slurm's order. Raises ValueError before more than MOST are made."""
-    items = _ITEM.findall(value.strip())
+    items = re.findall(_ITEM, value.strip())
     try:
         if ",".join(items) != value.strip():
             raise ValueError
@@ -38,12 +38,12 @@ def hosts(value: str) -> tuple[str, ...]:
 
 
 def _size(item: str) -> int:
-    return math.prod(sum(len(numbers) for numbers, _ in _ranges(inside)) for inside in _BRACKETS.findall(item))
+    return math.prod(sum(len(numbers) for numbers, _ in _ranges(inside)) for inside in re.findall(_BRACKETS, item))
 
 
 def _names(item: str) -> Iterator[str]:
-    """Names of rack[0-1]node[0-3]: the last brackets count fastest; of those before, the first. That is not the order of a product."""
-    first, *pairs = _BRACKETS.split(item)  # text, what is in brackets, text, ...
+    """Yield the names of rack[0-1]node[0-3]: the last brackets count fastest; of those before, the first. A product has another order."""
+    first, *pairs = re.split(_BRACKETS, item)  # text, what is in brackets, text, ...
     made = [[f"{number:0{width}}" for numbers, width in _ranges(inside) for number in numbers] for inside in pairs[::2]]
     for numbers in itertools.product(*made[-2::-1], *made[-1:]):
         in_order = (*numbers[-2::-1], *numbers[-1:])
@@ -53,7 +53,7 @@ def _names(item: str) -> Iterator[str]:
 def _ranges(inside: str) -> Iterator[tuple[range, int]]:
     """Numbers of 001-003,7, and how wide they are: as the first of their range."""
     for part in inside.split(","):
-        match = _RANGE.fullmatch(part)
+        match = re.fullmatch(_RANGE, part)
         if not match or int(match[2] or match[1]) < int(match[1]):
             raise ValueError
         yield range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])

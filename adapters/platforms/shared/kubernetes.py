@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from ranklaunch import showing
+from ranklaunch.adapters.platforms.shared import self_index
 from ranklaunch.adapters.platforms.shared.facts import Fact
 from ranklaunch.env import parse
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_text
 from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX
-from ranklaunch.files import text_of
+from ranklaunch.files import MOST_BYTES
+from ranklaunch.showing import clipped
 
 T = TypeVar("T")
 
-HOSTNAME = Variable(
-    "hostname", ("HOSTNAME",), parse.text, "", "name of this pod, as the engine numbers it", "platform", per_node=True,
-    ends_with_index=True,
-)  # fmt: skip
+HOSTNAME = platform_text("hostname", ("HOSTNAME",), "name of this pod, as the engine numbers it", per_node=True, ends_with_index=True)
 RESTARTS = Variable(
     "restarts", ("RANKLAUNCH_RESTARTS",), parse.count, 0,
     "how often the job was restarted, from 0, as labels and annotations count it; the attempt is one more",
@@ -28,34 +26,33 @@ LAUNCHER_AS_WORKER = Variable(
     "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
     "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
 )  # fmt: skip
-HOST_IP = Variable(
-    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
-)  # fmt: skip
-POD_IP = Variable(
-    "pod_ip", ("POD_IP",), parse.text, "", "address of this pod, by which its place in a rank table is found", "platform",
-    per_node=True, default_text="that of its name in /etc/hosts",
-)  # fmt: skip
+HOST_IP = platform_text("host_ip", ("XDL_IP",), "address of the physical host: a rank table's server_id", per_node=True)
+POD_IP = platform_text(
+    "pod_ip",
+    ("POD_IP",),
+    "address of this pod, by which its place in a rank table is found",
+    per_node=True,
+    default_text="that of its name in /etc/hosts",
+)
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
 MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
 
-_MOST_HOST_BYTES = 16 * 1024 * 1024
-_MOST_NAMES_BYTES = 1024 * 1024
 _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
-_OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
+_OF_CLUSTER = r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?"
 
 
 # Names
 
 
-def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
-    """Return the number that ends a pod's name, with its source; None without one."""
+def suffix(reader: Reader, variable: Variable[str]) -> tuple[str, str]:
+    """Return the source of a pod's name and the number that ends it; two empty texts without one."""
     for candidate in reader.candidates(variable):
         number = re.search(r"-([0-9]{1,7})$", candidate.value)
         if number:
-            return Candidate(candidate.source, number[1])
-    return None
+            return candidate.source, number[1]
+    return "", ""
 
 
 def stem(pod: str) -> str:
@@ -63,19 +60,14 @@ def stem(pod: str) -> str:
     return re.sub(r"-[0-9]{1,7}$", "", pod)
 
 
-def seen(reader: Reader, variable: Variable[T]) -> str:
-    """Return the text that would give a value, without reading the value: for detecting."""
-    return next((candidate.value.strip() for candidate in reader.candidates(variable)), "")
-
-
 def own_name(reader: Reader) -> str:
     """Return the name of this pod."""
-    return seen(reader, HOSTNAME).partition(".")[0]
+    return reader.seen(HOSTNAME).partition(".")[0]
 
 
 def on_host_network(reader: Reader) -> bool:
     """Return True for a pod on the host's network, where HOSTNAME is the machine's name. Kubelet says so in the pod's hosts file."""
-    return text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).startswith(_OF_HOST_NETWORK)
+    return reader.text("/etc/hosts").startswith(_OF_HOST_NETWORK)
 
 
 def job_of_pod(reader: Reader) -> str:
@@ -87,7 +79,7 @@ def job_of_pod(reader: Reader) -> str:
 
 def told_name(reader: Reader) -> str:
     """Return the variable with the name of this pod, for messages."""
-    return f"{HOSTNAME.names[0]}={showing.clipped(own_name(reader))}"
+    return f"{HOSTNAME.name}={clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
@@ -95,7 +87,7 @@ def service(reader: Reader) -> str:
     /etc/hosts."""
     own = stem(own_name(reader))
     for full in names_here(reader) if own else ():
-        found = _OF_CLUSTER.fullmatch(full)
+        found = re.fullmatch(_OF_CLUSTER, full)
         if found and stem(found["pod"]) == own:
             return found["service"]
     return ""
@@ -103,24 +95,17 @@ def service(reader: Reader) -> str:
 
 def own_address(reader: Reader) -> str:
     """Return the address beside this pod's name in /etc/hosts, "" without one."""
-    own = own_name(reader)
-    return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
+    return next(iter(self_index.known(reader).get(own_name(reader), ())), "")
 
 
 def names_here(reader: Reader) -> list[str]:
     """Return the names in /etc/hosts, which are this pod's, whatever node is planned."""
-    return [name for _, *names in _hosts_here(reader) for name in names]
-
-
-def _hosts_here(reader: Reader) -> list[list[str]]:
-    """Return the lines of /etc/hosts, each an address and its names."""
-    lines = text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).splitlines()
-    return [words for words in (line.partition("#")[0].split() for line in lines) if words]
+    return [*self_index.known(reader)]
 
 
 def relative(host: str) -> str:
     """Return POD.SERVICE of a full name: the pods of one namespace know each other by it."""
-    found = _OF_CLUSTER.fullmatch(host)
+    found = re.fullmatch(_OF_CLUSTER, host)
     return f"{found['pod']}.{found['service']}" if found else host
 
 
@@ -148,7 +133,7 @@ def has_pod_index(reader: Reader) -> bool:
 def replicated(reader: Reader) -> Pod | None:
     """Return the parts of a set's pod's name. The name of the set is the Service's, or the user's; None for another name."""
     own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
-    for set_ in (found, seen(reader, JOB_NAME)):
+    for set_ in (found, reader.seen(JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
         if rest:
             return Pod(set_, rest[1], int(rest[2]), found or set_)
@@ -171,12 +156,11 @@ def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, sou
     stem_: beginning of the pods' names in a Service, "" where none makes the names known. source: of the names.
     """
     if job:
-        yield JOB_NAME, Candidate(source, job)
+        yield JOB_NAME, source, job
     if stem_ and nodes > 1:
-        yield HOSTS, Candidate(source, ",".join(pods(stem_, nodes, service_)))
-    number = suffix(reader, HOSTNAME) if service(reader) or replicated(reader) else None  # else the name may not be the Job controller's
-    if number:
-        yield NODE_INDEX, Candidate(f"the number in {HOSTNAME.names[0]}", number.value)
+        yield HOSTS, source, pods(stem_, nodes, service_)
+    if service(reader) or replicated(reader):  # else the name may not be the Job controller's
+        yield NODE_INDEX, f"the number in {HOSTNAME.name}", suffix(reader, HOSTNAME)[1]
 
 
 # Files
@@ -185,20 +169,20 @@ def of_pods(reader: Reader, job: str, stem_: str, service_: str, nodes: int, sou
 def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ...]:
     """Return the hosts of a file with a host on each line; () without such a file."""
     try:
-        text = reader.files.text(path, _MOST_HOST_BYTES)
+        text = reader.files.text(path, MOST_BYTES)
         found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
     if found:
-        reader.ledger.note(variable.value, ",".join(found), path)
+        reader.note(variable, ",".join(found), path)
     return found
 
 
 def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
     """Return hosts and slots of a host file of MPI: HOST slots=N, or HOST:N. A line without a number is one slot."""
     try:
-        text = reader.files.text(path, _MOST_HOST_BYTES) or ""
+        text = reader.files.text(path, MOST_BYTES) or ""
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
@@ -206,16 +190,8 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
     for i, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
-        if bare and (not match or not _is_host(match[1])):
-            reader.problem(f"{path}: line {i}, {showing.clipped(line)!r}: expected HOST slots=N")
+        if bare and (not match or not parse.is_host(match[1])):
+            reader.problem(f"{path}: line {i}, {clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
             found.append((match[1], int(match[2] or 1)))
     return tuple(found)
-
-
-def _is_host(text: str) -> bool:
-    try:
-        parse.host(text)
-    except ValueError:
-        return False
-    return True

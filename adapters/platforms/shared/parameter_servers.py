@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.env import tasks
-from ranklaunch.env.job import Job, Program
 from ranklaunch.env.parse import Endpoint
 from ranklaunch.env.reader import Reader
-from ranklaunch.env.settings import HOSTS, JOB_NAME, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
+from ranklaunch.env.settings import HOSTS, NODE_INDEX, NODES
 from ranklaunch.env.tasks import PS, PS_HOSTS, STAND_IN, TASK, WORKER_HOSTS, Tasks
 
 
-def job(reader: Reader, program: Program, platform: str, attempt: Callable[[Reader, int, int], int], pod: str = "") -> Job | None:
-    """Return the job of workers and ps, None without ps. The values of a platform stand in the reader: node_index counts within a task."""
+def find(reader: Reader) -> Tasks | None:
+    """Return the workers and ps of a job, None without ps. A platform has offered its values; node_index counts within a task."""
     found = _tasks(reader)
-    if not found:
-        return None
-    tasks.refuse_duplicates(reader, found)
-    count = len(found.workers)
-    if reader.given(NODES) and reader.get(NODES) != count:
-        reader.problem(f"{count} workers are named, but {reader.told(NODES)}: expected the number of workers")
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
-    return make_job(
-        reader,
-        program,
-        platform=platform,
-        name=reader.get(JOB_NAME) or platform,
-        attempt=attempt(reader, found.size, found.node_index),
-        hosts=found.hosts,
-        slots=found.slots(spread(reader, SLOTS, slots, count)),
-        node_index=found.node_index,
-        tasks=found,
-        instance_name=pod,
-    )
+    if found:
+        tasks.refuse_duplicates(reader, found)
+        if reader.given(NODES) and reader.get(NODES) != len(found.workers):
+            reader.problem(f"{len(found.workers)} workers are named, but {reader.told(NODES)}: expected the number of workers")
+    return found
 
 
 def _tasks(reader: Reader) -> Tasks | None:

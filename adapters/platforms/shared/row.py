@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from ranklaunch.errors import number
 
 VALUES = ("nodes", "node_index", "hosts", "master_addr", "slots")  # of Refusal.unless
-_PLUS = re.compile(r" \+ ([0-9]+)$")
+_PLUS = r" \+ ([0-9]+)$"
+
+Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,9 @@ class Refusal:
     """A start that is refused. when: conditions that all hold then. text: message, in which {NAME} is a variable. unless: values (nodes,
     node_index, hosts, master_addr, slots) that allow the start if the user gives one of them."""
 
-    when: tuple[str, ...]
+    when: Texts
     text: str
-    unless: tuple[str, ...] = ("nodes", "node_index", "hosts")
+    unless: Texts = ("nodes", "node_index", "hosts")
 
 
 @dataclass(frozen=True)
@@ -51,36 +53,36 @@ class Row:
     seconds from the platform's signal to its SIGKILL. starts_late: true if nodes start minutes apart."""
 
     name: str
-    sign: tuple[str, ...] = ()
+    sign: Texts = ()
     title: str = ""
     recognised_by: str = ""
     started_by: str = "the platform, on every node"
     why: str = ""
-    sources: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    node_index: tuple[str, ...] = ()
-    slots: tuple[str, ...] = ()
+    sources: Texts = ()
+    nodes: Texts = ()
+    node_index: Texts = ()
+    slots: Texts = ()
     gpus: bool = False
     npus: bool = False
-    job_name: tuple[str, ...] = ()
-    attempt: tuple[str, ...] = ()
-    restarts: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    hosts_file: tuple[str, ...] = ()
+    job_name: Texts = ()
+    attempt: Texts = ()
+    restarts: Texts = ()
+    hosts: Texts = ()
+    hosts_file: Texts = ()
     slots_beside: bool = False
     json_file: str = ""
     json_hosts: str = ""
     json_node_index: str = ""
     json_slots: str = ""
-    master: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    ranks: tuple[str, ...] = ()
-    node_index_like: tuple[str, ...] = ()
-    nodes_like: tuple[str, ...] = ()
-    slots_like: tuple[str, ...] = ()
-    job_name_like: tuple[str, ...] = ()
-    attempt_like: tuple[str, ...] = ()
-    master_like: tuple[str, ...] = ()
+    master: Texts = ()
+    own: Texts = ()
+    ranks: Texts = ()
+    node_index_like: Texts = ()
+    nodes_like: Texts = ()
+    slots_like: Texts = ()
+    job_name_like: Texts = ()
+    attempt_like: Texts = ()
+    master_like: Texts = ()
     hosts_like: str = ""
     hosts_each: str = ""
     refuse: tuple[Refusal, ...] = ()
@@ -91,12 +93,12 @@ class Row:
     starts_late: bool = False
 
     @property
-    def conditions(self) -> tuple[str, ...]:
+    def conditions(self) -> Texts:
         """Return the sign, and when starts are refused."""
         return (*self.sign, *(each for refusal in self.refuse for each in refusal.when))
 
     @property
-    def patterns(self) -> tuple[str, ...]:
+    def patterns(self) -> Texts:
         """Return all that may have a regular expression, but for what tells nodes apart."""
         return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
 
@@ -106,12 +108,12 @@ R = TypeVar("R", bound=Row)
 
 @dataclass(frozen=True)
 class Shipped(Row):
-    """A row of platforms.toml. module: part for a module that adds facts to the row, batch for one of a batch system (shared/batch.py),
-    whole for one that does all, "" for none. begins: for a platform that its module recognises, how names of its variables begin. ps: true
-    if its tasks may be ps and workers, by lists of their hosts or by TF_CONFIG."""
+    """A row of platforms.toml. kind: class with rules of its own, in the module of the platform's name; "" for none. begins: for a
+    platform that this class recognises, how names of its variables begin. ps: true if its tasks may be ps and workers, by lists of
+    their hosts or by TF_CONFIG."""
 
-    begins: tuple[str, ...] = ()
-    module: str = ""
+    begins: Texts = ()
+    kind: str = ""
     ps: bool = False
 
 
@@ -143,12 +145,12 @@ def match(pattern: str, env: Mapping[str, str]) -> re.Match[str] | None:
     """Return the match of NAMES ~ REGEX in the values of these variables, with blanks between."""
     names, _, regex = pattern.partition(" ~ ")
     text = " ".join(env.get(filled(name, env), "").strip() for name in names.split())
-    return re.fullmatch(_PLUS.sub("", regex), text, re.DOTALL)
+    return re.fullmatch(re.sub(_PLUS, "", regex), text, re.DOTALL)
 
 
 def value_like(pattern: str, env: Mapping[str, str]) -> str:
     """Return the first group of a pattern that is set, plus the number behind it; "" where it does not match."""
-    found, more = match(pattern, env), _PLUS.search(pattern)
+    found, more = match(pattern, env), re.search(_PLUS, pattern)
     text = next(filter(None, found.groups()), "") if found else ""
     return str(int(text) + int(more[1])) if more and number(text) is not None else text
 

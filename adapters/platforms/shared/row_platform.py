@@ -1,6 +1,6 @@
-"""A platform by its row of platforms.toml, with the module of its own where the row names one.
+"""A platform by its row of platforms.toml. The class of a platform with rules of its own, which the row names, derives from Place.
 
-Whatever a row, a pattern, a file or a module says is offered to the reader as one more source of the same value. So the user's word comes
+Whatever a row, a pattern, a file or a class says is offered to the reader as one more source of the same value. So the user's word comes
 first, sources that contradict each other are refused, and plans show where each value is from.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes, parameter_servers, self_index
 from ranklaunch.adapters.platforms.shared.facts import FIRST, LISTED_SLOTS, Fact, of_hosts
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.adapters.platforms.shared.row import Row, Shipped, filled, holds, names_in, value_like
-from ranklaunch.env import parse
+from ranklaunch.env import parse, settings
 from ranklaunch.env.job import Job, Program
-from ranklaunch.env.reader import Candidate, Reader, Variable
+from ranklaunch.env.reader import Reader, Variable, platform_count, platform_text, show
 from ranklaunch.env.settings import (
     ATTEMPT,
     GRACE_S,
@@ -35,14 +35,11 @@ from ranklaunch.env.settings import (
     make_job,
     spread,
 )  # fmt: skip
-from ranklaunch.files import absolute, text_of
 from ranklaunch.showing import clipped
 
-T = TypeVar("T")
-_MOST_BYTES = 16 * 1024 * 1024
 # Names that others set as well: no sign of a platform, so ranks keep them.
 _PLAIN = re.compile(r"(?:(?:PET_)?NODE_|POD_|GROUP_|PMIX?_|OMPI_COMM_WORLD_)?(?:RANK|INDEX)|JOB_COMPLETION_INDEX|PROCESS_ID")
-_LINE = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?")
+_LINE = r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*|\s+)?([0-9]{1,9})?(?:\s.*)?"
 _NO_HOST = "there is no such file, or no host in it"
 _SETTINGS = {variable.value: variable for variable in (NODES, NODE_INDEX, HOSTS, MASTER_ADDR, SLOTS)}
 
@@ -68,50 +65,44 @@ def listed(value: str) -> tuple[parse.Endpoint, ...]:
         raise ValueError(msg) from None
 
 
-def _given(reader: Reader, variable: Variable[T]) -> T:
-    """Return a value, or its default without a note in the plan."""
-    return reader.get(variable) if reader.given(variable) else variable.default
+def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
+    """Return the slots of each node: the user's word, else the devices here."""
+    return spread(reader, SLOTS, reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),), nodes)
 
 
 class Place:
-    """A platform, as platforms.Platform asks for it. module: with rules of its own, None without.
+    """A platform. Methods without an underscore are what is asked of it, and what a class with rules of its own replaces.
 
-    A module may have `VARIABLES`, `facts(reader)`, more sources of values, `INDEX`, the variable of the index if a fact gives it,
-    `job_facts(reader)`, more arguments of make_job, `finished(reader, job)`, which returns the job with changes, and `detect`, `program`,
-    `failure_file`, `log_dir` and `attempt(reader, nodes, index)` in place of those here.
+    OWN: variables that the class reads beside those of its row. INDEX: the variable of the index, if a fact gives it.
     """
 
-    def __init__(self, row: Shipped, module: Any = None) -> None:
+    OWN: tuple[Variable[Any], ...] = ()
+    INDEX: Variable[int] | None = None
+
+    def __init__(self, row: Shipped) -> None:
         self.NAME = row.name
         self.row = row
-        self._module = module
-        self.detect: Callable[[Reader], bool] = getattr(module, "detect", self._signed)
-        self.program: Callable[[Reader, Sequence[str]], Program | None] = getattr(module, "program", base.no_program)
-        self.failure_file: Callable[[Reader], str] = getattr(module, "failure_file", base.no_failure_file)
-        self.attempt: Callable[..., int] = getattr(module, "attempt", self._attempt)
-        self.log_dir: Callable[[Reader], str] = getattr(module, "log_dir", self._log_dir)
-        agree = bool(row.job_name_like)
         self.nodes = NODES.also(*row.nodes, agree=True)
         self.node_index = replace(NODE_INDEX.also(*row.node_index, agree=True), per_node=not any(map(_PLAIN.fullmatch, row.node_index)))
         self.slots = SLOTS.also(*row.slots, agree=True)
-        self.job_name = JOB_NAME.also(*row.job_name, agree=agree)
+        self.job_name = JOB_NAME.also(*row.job_name, agree=bool(row.job_name_like))
         self.started = ATTEMPT.also(*row.attempt)
-        self.restarts = Variable("restarts", row.restarts, parse.count, 0, "restarts, from 0; the attempt is one more", "platform")
+        self.restarts = platform_count("restarts", row.restarts, "restarts, from 0; the attempt is one more")
         self.first = replace(FIRST, names=row.master, parse=host, agree=True)
         self.hosts: Variable[tuple[parse.Endpoint, ...]] = Variable(
             "node_hosts", row.hosts, listed, (), "hosts of all nodes, in node order", "platform"
         )
-        self.file = Variable("node_file", row.hosts_file, parse.text, "", "file with a node's host first on each line", "platform")
+        self.file = platform_text("node_file", row.hosts_file, "file with a node's host first on each line")
         self.own = Variable("own_host", row.own, host, "", "host of this node", "platform", per_node=True)
-        self.ranks = Variable("ranks", row.ranks, parse.count, 0, "ranks of all nodes", "platform")
+        self.ranks = platform_count("ranks", row.ranks, "ranks of all nodes")
 
     @functools.cached_property
     def VARIABLES(self) -> tuple[Variable[Any], ...]:
-        """Return the variables that the row and its module name."""
+        """Every variable that the platform reads beyond those of ranklaunch.env.settings."""
         row, shared = self.row, (self.nodes, self.node_index, self.slots, self.job_name, self.started)
         own = (self.restarts, self.first, self.hosts, self.file, self.own, self.ranks)
         named = [*(each for each in shared if each.names[1:]), *(each for each in own if each.names)]
-        found = [*named, *getattr(self._module, "VARIABLES", ())]
+        found = [*named, *self.OWN]
         found += [HOSTNAME] if any("HOSTNAME" in names_in(pattern) for pattern in (*row.sign, *row.node_index_like)) else []
         for value, patterns, meaning, of_node in (
             ("index_of_node", row.node_index_like, "has the index of this node in it", True),
@@ -119,38 +110,61 @@ class Place:
         ):
             known = {*base.RUN_ID.names[:1], *(name for variable in found for name in variable.names)}
             names = tuple(dict.fromkeys(name for pattern in patterns for name in names_in(pattern) if name not in known))
-            found += [Variable(f"{row.name}_{value}", names, parse.text, "", meaning, "platform", per_node=of_node)] if names else []
+            found += [platform_text(f"{row.name}_{value}", names, meaning, per_node=of_node)] if names else []
         return tuple(found)
 
-    def _signed(self, reader: Reader) -> bool:
+    def detect(self, reader: Reader) -> bool:
+        """Return True if the environment is this platform's. Never raises."""
         return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
 
-    def _log_dir(self, reader: Reader) -> str:
-        return base.log_dir(reader)
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """Return what the platform says should run, where it does and the words of the command line name no other."""
+        return None
 
-    def _attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    def failure_file(self, reader: Reader) -> str:
+        """Return where the platform looks for the reason of a failure, "" where it does not."""
+        return ""
+
+    def log_dir(self, reader: Reader) -> str:
+        """Return the log folder of a job that cannot be made out."""
+        return settings.log_dir(reader)
+
+    def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
+        """Return which start of the job on this node it is, from 1."""
         if reader.given(self.started):
             return reader.get(self.started)
         counted = reader.given(self.restarts)
         if not counted and not self.row.restarts:
             return base.attempt(reader, nodes, index)
         number = reader.get(self.restarts) + 1 if counted else 1
-        reader.ledger.note(ATTEMPT.value, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
+        reader.note(ATTEMPT, str(number), f"{reader.source(self.restarts)} + 1" if counted else "default")
         return number
+
+    def facts(self, reader: Reader) -> Iterator[Fact]:
+        """Yield further sources of values."""
+        return iter(())
+
+    def job_facts(self, reader: Reader) -> dict[str, Any]:
+        """Return further arguments of make_job."""
+        return {}
+
+    def finished(self, reader: Reader, job: Job) -> Job:
+        """Return the job with changes."""
+        return job
 
     # Reading a job
 
     def read(self, reader: Reader, program: Program) -> Job:
+        """Return the job. Problems go to the reader, which raises them all at once afterwards."""
         row, pod = self.row, kubernetes.own_name(reader) if HOSTNAME in self.VARIABLES else ""
         if row.kills_after_s:
-            source = f"{row.name}, which kills after {row.kills_after_s:g} s"
-            reader.offer(GRACE_S.value, Candidate(source, f"{row.kills_after_s * 0.8:g}"))
+            reader.offer(GRACE_S, f"{row.name}, which kills after {row.kills_after_s:g} s", row.kills_after_s * 0.8)
         if row.starts_late and not reader.given(WAIT_S):
-            reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{row.name}, whose nodes start minutes apart", "1800"))
+            reader.offer(MUSTER_TIMEOUT_S, f"{row.name}, whose nodes start minutes apart", 1800)
         self._refuse(reader)
         self._offer(reader, self._facts(reader))
-        job = (parameter_servers.job(reader, program, row.name, self.attempt, pod) if row.ps else None) or self._job(reader, program, pod)
-        return self._module.finished(reader, job) if hasattr(self._module, "finished") and not job.among else job
+        job = (self._job_of_tasks(reader, program, pod) if row.ps else None) or self._job(reader, program, pod)
+        return job if job.among else self.finished(reader, job)
 
     def _job(self, reader: Reader, program: Program, pod: str) -> Job:
         row, sure = self.row, not reader.has_problems  # else what is missing may be missing for that reason
@@ -174,7 +188,26 @@ class Place:
             node_index=own,
             accelerator=self._accelerator(reader),
             instance_name=pod,
-            **(self._module.job_facts(reader) if hasattr(self._module, "job_facts") else {}),
+            **self.job_facts(reader),
+        )
+
+    def _job_of_tasks(self, reader: Reader, program: Program, pod: str = "") -> Job | None:
+        """Return the job of workers and ps, None without ps. node_index counts within a task."""
+        found = parameter_servers.find(reader)
+        if not found:
+            return None
+        slots = own_slots(reader, len(found.workers))
+        return make_job(
+            reader,
+            program,
+            platform=self.NAME,
+            name=reader.get(JOB_NAME) or self.NAME,
+            attempt=self.attempt(reader, found.size, found.node_index),
+            hosts=found.hosts,
+            slots=found.slots(slots),
+            node_index=found.node_index,
+            tasks=found,
+            instance_name=pod,
         )
 
     def _job_of_ranks(self, reader: Reader, program: Program, hosts: Sequence[str]) -> Job | None:
@@ -194,39 +227,37 @@ class Place:
                 reader.problem(re.sub(r"\{(\w+)\}", lambda name: clipped(reader.env.get(name[1], "")), each.text))
 
     def _offer(self, reader: Reader, facts: Iterable[Fact]) -> None:
-        offered: dict[str, list[Candidate]] = {}
-        for variable, candidate in facts:
-            offered.setdefault(variable.value, []).extend([candidate] if candidate.value else [])
-        for value, candidates in offered.items():
-            reader.offer(value, *candidates)
+        for variable, source, value in reversed([*facts]):  # the first of them counts
+            if show(value):
+                reader.offer(variable, source, value)
 
     def _facts(self, reader: Reader) -> Iterator[Fact]:
         row = self.row
-        found = _given(reader, self.hosts)
+        found = reader.peek(self.hosts)
         slots = [each.port for each in found] if row.slots_beside else ()
         yield from of_hosts(reader.source(self.hosts), [each.host for each in found], slots)
         if reader.given(self.file):
             yield from self._of_file(reader)
         if row.json_file and reader.files.exists(row.json_file) and not reader.by_user(HOSTS):
-            yield from self._of_json(reader, text_of(reader.files, row.json_file, _MOST_BYTES))
+            yield from self._of_json(reader, reader.text(row.json_file))
         for variable, patterns in (
             (NODES, row.nodes_like), (NODE_INDEX, row.node_index_like), (SLOTS, row.slots_like),
             (JOB_NAME, row.job_name_like), (ATTEMPT, row.attempt_like), (FIRST, row.master_like),
         ):  # fmt: skip
             yield from _like(variable, patterns, reader.env)
-        if hasattr(self._module, "facts"):
-            yield from self._module.facts(reader)
+        yield from self.facts(reader)
 
     def _of_file(self, reader: Reader) -> Iterator[Fact]:
-        path = absolute(reader.get(self.file), reader.cwd)
+        path = reader.absolute(reader.get(self.file))
         slots: dict[str, int] = {}
-        for number, line in enumerate(text_of(reader.files, path, _MOST_BYTES).splitlines(), 1):
-            found = _LINE.fullmatch(line.partition("#")[0].strip())
-            if found and not (_is_host(found[1]) and int(found[2] or 0) <= parse.MOST_SLOTS):
+        for number, line in enumerate(reader.text(path).splitlines(), 1):
+            found = re.fullmatch(_LINE, line.partition("#")[0].strip())
+            if not found:
+                continue
+            if not parse.is_host(found[1]) or int(found[2] or 0) > parse.MOST_SLOTS:
                 reader.problem(f"{path}, line {number}: expected a host first, and at most {parse.MOST_SLOTS} slots")
                 return
-            if found:
-                slots.setdefault(found[1], int(found[2] or 0))
+            slots.setdefault(found[1], int(found[2] or 0))
         if slots:
             yield from of_hosts(path, [*slots], [*slots.values()] if self.row.slots_beside else ())
             yield from self._own_index(reader, path, [*slots])
@@ -237,12 +268,12 @@ class Place:
         path, found = self.row.json_file, _object(self.row, text)
         if not found:
             keys = " and ".join(filter(None, (self.row.json_hosts, self.row.json_node_index, self.row.json_slots)))
-            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.names[0]} and {NODE_INDEX.names[0]}")
+            reader.problem(f"{path} is not understood: expected {keys} of all nodes; else set {HOSTS.name} and {NODE_INDEX.name}")
             return
         hosts, slots, index = found
         yield from of_hosts(path, hosts, slots)
         if index:
-            yield NODE_INDEX, Candidate(f"{self.row.json_node_index} in {path}", index)
+            yield NODE_INDEX, f"{self.row.json_node_index} in {path}", index
         else:
             yield from self._own_index(reader, path, hosts)
 
@@ -250,23 +281,30 @@ class Place:
         """Yield the index of this node by its place among the hosts of a file, if no variable says it."""
         own = self_index.find(reader, hosts)
         if len(own) == 1 and not reader.given(self.node_index):
-            yield NODE_INDEX, Candidate(f"{path} has {hosts[own[0]]}", str(own[0]))
+            yield NODE_INDEX, f"{path} has {hosts[own[0]]}", own[0]
 
     def _count(self, reader: Reader, sure: bool) -> int:
         if reader.given(self.nodes):
             return reader.get(self.nodes)
         hosts = reader.get(HOSTS)
-        if not hosts and reader.given(self.ranks) and self._has_slots(reader):
+        if hosts:
+            number, source = len(hosts), reader.source(HOSTS)
+        elif reader.given(self.ranks) and self._has_slots(reader):
             number, source = self._by_ranks(reader), reader.source(self.ranks)
         else:
-            number, source = max(1, len(hosts)), reader.source(HOSTS) if hosts else "default"
-        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
-        if source == "default" and sure and (self.row.no_count or numbered):
-            names = ", ".join((*self.nodes.names, *HOSTS.names))
-            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.names[0]}"
-            reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
-        reader.ledger.note(NODES.value, str(number), source)
+            number, source = 1, "default"
+            if sure:
+                self._refuse_uncounted(reader)
+        reader.note(NODES, str(number), source)
         return number
+
+    def _refuse_uncounted(self, reader: Reader) -> None:
+        """Refuse a job whose nodes nothing counts, if the platform numbers them, or should count them."""
+        numbered = reader.given(self.node_index) and not reader.by_user(self.node_index)
+        if self.row.no_count or numbered:
+            names = ", ".join((*self.nodes.names, *HOSTS.names))
+            remedy = self.row.no_count or f"{reader.candidates(self.node_index)[0].source} numbers nodes; set {NODES.name}"
+            reader.problem(f"none of {names} says how many nodes the job has: {remedy}")
 
     def _has_slots(self, reader: Reader) -> bool:
         """Return False if nothing says how many ranks a node has, and the row does not want one to be taken for it."""
@@ -277,31 +315,41 @@ class Place:
         ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
         if ranks % slots:
             told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
-            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.names[0]} or {SLOTS.names[0]}")
+            reader.problem(f"{told}: which is no number of whole nodes; set {NODES.name} or {SLOTS.name}")
         return max(1, ranks // slots)
 
     def _hosts(self, reader: Reader, nodes: int, sure: bool) -> tuple[str, ...]:
         """Return the hosts of all nodes: the user's, else those that the platform lists, else node 0's alone."""
         if nodes > 1 and not reader.given(HOSTS):
             self._offer(reader, _made(self.row, reader.env, nodes))
-        found, first = reader.get(HOSTS), _given(reader, self.first)
-        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
-        if sure and not found and nodes > 1 and not (reader.given(self.first) or by_user):
-            self._refuse_no_first(reader, nodes)
-        if not found or (nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)):
+        found, first = reader.get(HOSTS), reader.peek(self.first)
+        alone = nodes == 1 and reader.by_user(self.nodes) and not reader.by_user(HOSTS)
+        if alone or not found:
+            if sure and nodes > 1:
+                self._refuse_no_first(reader, nodes)
             return (first or "localhost", *("",) * (nodes - 1))
+        by_user = reader.by_user(HOSTS) or reader.given(MASTER_ADDR)
         if len(found) != nodes:
-            more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
-            wrong = f"{reader.source(HOSTS)} names {len(found)} hosts, but {reader.told(NODES)}"
-            reader.problem(f"{wrong}: expected as many names as nodes{more}")
+            self._refuse_other_number(reader, len(found), by_user)
             return found[:1] * nodes
-        if first and not by_user and _differ(found[0], first):
-            begins = f"{reader.source(HOSTS)} begins with {found[0]}, but {reader.told(self.first)}"
-            reader.problem(f"{begins}: expected the same host; or set {HOSTS.names[0]}")
-        return (first, *found[1:]) if first and not by_user else found
+        return found if by_user or not first else self._with_first(reader, found, first)
+
+    def _refuse_other_number(self, reader: Reader, number: int, by_user: bool) -> None:
+        more = f": {self.row.no_count}" if self.row.no_count and not by_user else ""
+        wrong = f"{reader.source(HOSTS)} names {number} hosts, but {reader.told(NODES)}"
+        reader.problem(f"{wrong}: expected as many names as nodes{more}")
+
+    def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
+        """Return the hosts with node 0's as the platform says it, which must be the first of them."""
+        if _differ(hosts[0], first):
+            begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.told(self.first)}"
+            reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")
+        return (first, *hosts[1:])
 
     def _refuse_no_first(self, reader: Reader, nodes: int) -> None:
         """Refuse several nodes without a host of node 0; name all variables and files that could give it."""
+        if any(map(reader.given, (self.first, HOSTS, MASTER_ADDR))):
+            return
         row = self.row
         missing = (name for name in (filled(row.hosts_each, reader.env, i) for i in range(nodes)) if not reader.env.get(name, "").strip())
         like = [*missing][:1] if row.hosts_each else re.findall(r"[A-Z_]{2,}", row.hosts_like)
@@ -316,9 +364,9 @@ class Place:
         self._refuse_first_alone(reader, nodes)
         if sure and not reader.given(variable):
             files = (*self.row.hosts_file, *filter(None, [self.row.json_file]))
-            of_module = self._module.INDEX.names if hasattr(self._module, "INDEX") else ()
+            of_class = self.INDEX.names if self.INDEX else ()
             of_parts = [name for each in self.row.node_index_like for name in names_in(each)]
-            names, hosts = (*variable.names, *of_module, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
+            names, hosts = (*variable.names, *of_class, *files, *of_parts), clipped(", ".join(reader.get(HOSTS)))
             here = f": {clipped(self_index.told(reader))}, of {hosts}" if hosts else ""
             reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says which one this is (0 to {nodes - 1}){here}")
         number = reader.get(variable)
@@ -336,12 +384,12 @@ class Place:
     def _slots(self, reader: Reader, nodes: int) -> tuple[int, ...]:
         """Return the slots of each node: the user's word, else a list of all nodes', else each node's own, else the devices here."""
         own, by_user = reader.get(self.slots) if reader.given(self.slots) else (), reader.by_user(self.slots)
-        each = () if by_user else _given(reader, LISTED_SLOTS)
+        each = () if by_user else reader.peek(LISTED_SLOTS)
         if len(each) == nodes > 0:
             if any(number not in each for number in own):
                 told = f"{reader.told(self.slots)}, but {reader.source(LISTED_SLOTS)} has {','.join(map(str, each))} for the nodes"
-                reader.problem(f"{told}: unset the wrong one or set {SLOTS.names[0]}")
-            reader.ledger.note(SLOTS.value, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
+                reader.problem(f"{told}: unset the wrong one or set {SLOTS.name}")
+            reader.note(SLOTS, ",".join(map(str, each)), reader.source(LISTED_SLOTS))
             return each
         return spread(reader, self.slots, own if any(own) or by_user else (devices(reader),), nodes)
 
@@ -350,7 +398,7 @@ class Place:
         said = reader.given(self.ranks) and reader.given(self.slots) and not any(map(reader.by_user, (self.nodes, self.slots)))
         if said and reader.get(self.ranks) not in (sum(slots), sum(max(1, each) for each in slots)):
             told = f"{reader.told(self.nodes)} with {reader.told(self.slots)}"
-            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.names[0]} and {SLOTS.names[0]}")
+            reader.problem(f"{reader.told(self.ranks)}, but {told}: expected their product; or set {NODES.name} and {SLOTS.name}")
 
     def _refuse_other_first(self, reader: Reader, hosts: Sequence[str], own: int) -> None:
         """Refuse this node's own host if that is node 0's on another node, or another one on node 0."""
@@ -360,7 +408,7 @@ class Place:
         here, first = reader.get(self.own), hosts[0]
         if here == first if own else _differ(here, first):
             where = f"{reader.told(self.own)} and node 0 is {first}"
-            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.names[0]}"
+            wanted = f"expected the same host on node 0 alone; unset the wrong one or set {NODE_INDEX.name}"
             reader.problem(f"{reader.told(self.node_index)}, but {where}: {wanted}")
 
 
@@ -370,7 +418,7 @@ def _like(variable: Variable[Any], patterns: Sequence[str], env: Mapping[str, st
         text = value_like(pattern, env)
         names = (filled(name, env) for name in pattern.partition(" ~ ")[0].split())
         if text:
-            yield variable, Candidate(f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text)
+            yield variable, f"{variable.value.replace('_', ' ')} in {', '.join(names)}", text
 
 
 def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
@@ -379,7 +427,7 @@ def _made(row: Row, env: Mapping[str, str], nodes: int) -> Iterator[Fact]:
     made = names if row.hosts_like else [env.get(name, "").strip() for name in names]
     if all(made):
         by = f"names made of {', '.join(re.findall('[A-Z_]{2,}', row.hosts_like))}" if row.hosts_like else f"{names[0]} and the next ones"
-        yield HOSTS, Candidate(by, ",".join(made))
+        yield HOSTS, by, made
 
 
 def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
@@ -392,13 +440,6 @@ def _object(row: Row, text: str) -> tuple[list[str], list[int], str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (hosts, slots, index) if len(slots) in (0, len(hosts)) and (slots or not row.json_slots) else None
-
-
-def _is_host(text: str) -> bool:
-    try:
-        return bool(parse.host(text))
-    except ValueError:
-        return False
 
 
 def _differ(one: str, other: str) -> bool:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.env.reader import Reader
-from ranklaunch.files import text_of
 
-_MOST_BYTES = 16 * 1024 * 1024
 _OWN_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 
 
@@ -18,13 +16,13 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
     by_name = [i for i, host in enumerate(hosts) if host in names] or [i for i, host in enumerate(hosts) if _short(host) in names]
     if by_name:
         return by_name
-    addresses, known = set(_addresses(reader)), _known(reader)
-    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *known.get(host, ())))]
+    addresses, others = set(_addresses(reader)), known(reader)
+    return [i for i, host in enumerate(hosts) if addresses.intersection((host, *others.get(host, ())))]
 
 
 def address(reader: Reader) -> str:
     """Return the address by which others may reach this node: that of its name in /etc/hosts, else its only one; "" if neither is known."""
-    named = [found for name in sorted(_names(reader)) for found in _known(reader).get(name, ())]
+    named = [found for name in sorted(_names(reader)) for found in known(reader).get(name, ())]
     usable = [found for found in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", found)]
     of_version_4 = [found for found in usable if ":" not in found]
     return usable[0] if usable and usable[0] in named else of_version_4[0] if len(set(of_version_4)) == 1 else ""
@@ -38,7 +36,7 @@ def told(reader: Reader) -> str:
 
 def _names(reader: Reader) -> set[str]:
     """Return the name of this host, and its first part. The kernel's word comes first: HOSTNAME may come from elsewhere."""
-    of_kernel = (text_of(reader.files, path, _MOST_BYTES).strip() for path in _OWN_NAMES)
+    of_kernel = (reader.text(path).strip() for path in _OWN_NAMES)
     told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
     return {told, _short(told)} if told else set()
 
@@ -49,22 +47,22 @@ def _short(host: str) -> str:
 
 def _addresses(reader: Reader) -> Iterator[str]:
     """Yield the addresses of this node, without loopback ones, as the kernel lists them."""
-    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
+    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", reader.text("/proc/net/fib_trie")):
         if not address.startswith("127."):
             yield address
     import ipaddress  # most starts do without
 
-    for digits in re.findall(r"^([0-9a-f]{32}) ", text_of(reader.files, "/proc/net/if_inet6", _MOST_BYTES), re.MULTILINE):
+    for digits in re.findall(r"^([0-9a-f]{32}) ", reader.text("/proc/net/if_inet6"), re.MULTILINE):
         address = ipaddress.ip_address(int(digits, 16))
         if not address.is_loopback:
             yield str(address)
 
 
-def _known(reader: Reader) -> dict[str, list[str]]:
+def known(reader: Reader) -> dict[str, list[str]]:
     """Return the addresses of the names in /etc/hosts."""
-    known: dict[str, list[str]] = {}
-    for line in text_of(reader.files, "/etc/hosts", _MOST_BYTES).splitlines():
+    addresses: dict[str, list[str]] = {}
+    for line in reader.text("/etc/hosts").splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names:
-            known.setdefault(name, []).append(address)
-    return known
+            addresses.setdefault(name, []).append(address)
+    return addresses

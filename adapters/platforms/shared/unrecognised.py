@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch import showing
-from ranklaunch.env import parse
-from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.adapters.platforms.shared import self_index
+from ranklaunch.env.reader import Reader, platform_text
 from ranklaunch.env.settings import HOSTS, NODES, OUTER_RUN, PLATFORM, rank_table
 from ranklaunch.errors import RanklaunchError
-from ranklaunch.files import text_of
+from ranklaunch.showing import clipped, one_line
 
 # What a variable says, by the ending of its name. WORKERS, TASKS and REPLICAS are no counts: web servers, data loaders and arrays of jobs
 # have them. LOCAL in a prefix: of one node. Left out: services and CI systems, which have masters, nodes and hosts of their own.
@@ -45,23 +44,31 @@ OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of process
 # A launcher's number of processes on this node, with the variable that only this launcher sets.
 OF_OTHERS = (("torchrun", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"), ("horovodrun", "HOROVOD_LOCAL_SIZE", "HOROVOD_RANK"))
 OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # processes on this node
-SIGNS = Variable(
+SIGNS = platform_text(
     "several_signs",
-    (*ENOUGH, *ALONE, "WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "LOCAL_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
-     *(name for _, *names in OF_OTHERS for name in names)),
-    parse.text, "",
+    (
+        *ENOUGH,
+        *ALONE,
+        "WORLD_SIZE",
+        "NODE_RANK",
+        "GROUP_RANK",
+        "LOCAL_SIZE",
+        "OMPI_MCA_plm_rsh_agent",
+        *OF_MPIRUN,
+        *(name for _, *names in OF_OTHERS for name in names),
+    ),
     "where no platform is recognised: a container that is one of several nodes is refused until the user says how many there are; other "
-    "names count by their endings", "platform",
-)  # fmt: skip
-RANK_SIGNS = Variable(
-    "rank_signs", ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"), parse.text, "",
+    "names count by their endings",
+)
+RANK_SIGNS = platform_text(
+    "rank_signs",
+    ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"),
     "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks; LOCAL_RANK counts above 0, or beside "
-    "LOCAL_WORLD_SIZE or LOCAL_SIZE", "platform",
-)  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
+    "LOCAL_WORLD_SIZE or LOCAL_SIZE",
+)
+VARIABLES = (SIGNS, RANK_SIGNS)
 
 _MPI_AGENT = "/etc/mpi/kubexec.sh"  # of an MPIJob of version 1, which starts workers through the cluster's API instead of ssh
-_MOST_BYTES = 16 * 1024 * 1024
 _TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
 _WAYS_OUT = f"set {_TOLD} in each of them, or RANKLAUNCH_NODES=1 or RANKLAUNCH_PLATFORM=local if it is the only one"
 
@@ -76,7 +83,7 @@ class Sign(NamedTuple):
     hosts: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        return f"{self.name}={showing.one_line(showing.clipped(self.text))}"
+        return f"{self.name}={one_line(clipped(self.text))}"
 
 
 Signs = Mapping[str, Sequence[Sign]]  # by the names of groups in NAMES
@@ -143,8 +150,6 @@ def _listed(reader: Reader, signs: Signs) -> Shown:
     """A list of nodes that names the master, as a variable of the same prefix does, or this machine."""
     yield from (pair for pair in _pairs(signs, "list", "master") if pair[0].hosts & pair[1].hosts)
     for nodes in signs["list"]:
-        from ranklaunch.adapters.platforms.shared import self_index  # most have no such list
-
         if re.search("NODE|HOST_?LIST", nodes.name) and self_index.find(reader, sorted(nodes.hosts)):
             yield (nodes, "this machine among them")
 
@@ -161,7 +166,7 @@ def _table(reader: Reader, signs: Signs) -> Shown:
     except (ranktable.NotReadyError, RanklaunchError):
         return
     if servers > 1:
-        yield [f"rank table {showing.one_line(path)} has {servers} servers"]
+        yield [f"rank table {one_line(path)} has {servers} servers"]
 
 
 def _place(reader: Reader, signs: Signs) -> Shown:
@@ -207,7 +212,7 @@ def _signs(reader: Reader) -> Signs:
 def _sign(reader: Reader, found: re.Match[str], text: str) -> Sign:
     listed = text
     if found.lastgroup in ("batch", "file"):
-        listed = re.sub(r"[ \t].*", "", text_of(reader.files, text, _MOST_BYTES))  # the first word of each line
+        listed = re.sub(r"[ \t].*", "", reader.text(text))  # the first word of each line
     elif found["cluster"]:
         listed = " ".join(re.findall(r'"(?:chief|master|worker)"\s*:\s*\[([^\]]*)', text))  # ps are no workers
     number = _number(text)

@@ -13,7 +13,6 @@ from ranklaunch.adapters.platforms.shared.row import VALUES, Refusal, Row, Shipp
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import ConfigError
 from ranklaunch.fields import defaults
-from ranklaunch.files import absolute
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ _LISTS = ("nodes", "node_index", "slots", "job_name", "attempt", "restarts", "ra
 
 def read(reader: Reader, taken: Container[str]) -> tuple[Shipped, ...]:
     """Return the rows. taken: names of other platforms. Raise ConfigError with the file, the row and the field that is wrong."""
-    path = absolute(reader.get(PLATFORM_FILE), reader.cwd)
+    path = reader.absolute(reader.get(PLATFORM_FILE))
     try:
         found = tuple(_checked(fields, at) for at, fields in enumerate(rows.read(reader.files, path, "platform"), 1))
         names = [each.name for each in found]
@@ -72,6 +71,15 @@ def _wrong(row: Row) -> Iterator[str]:
     conditions = (f"{each!r}: expected NAME, A|B, NAME=VALUE, NAMES ~ REGEX, /PATH, or ! before one of these" for each in row.conditions
                   if not re.fullmatch(_CONDITION, each, re.DOTALL))  # fmt: skip
     yield from conditions
+    yield from _wrong_patterns(row)
+    yield from (f"refuse: unless: expected some of {', '.join(VALUES)}" for each in row.refuse if not {*each.unless} <= {*VALUES})
+    if not 0 <= row.kills_after_s < _MOST_S:
+        yield f"kills_after_s: expected seconds from 0 to {_MOST_S}"
+    if row.json_file and not (row.json_file.startswith("/") and row.json_hosts):
+        yield "json_file: expected a path from /, and json_hosts beside it"
+
+
+def _wrong_patterns(row: Row) -> Iterator[str]:
     for pattern in (*row.patterns, *row.node_index_like):
         try:
             groups = re.compile(pattern.partition(" ~ ")[2]).groups
@@ -80,8 +88,3 @@ def _wrong(row: Row) -> Iterator[str]:
             continue
         if pattern not in row.conditions and (" ~ " not in pattern or not groups):
             yield f"{pattern!r}: expected NAMES ~ REGEX, with the value in parentheses"
-    yield from (f"refuse: unless: expected some of {', '.join(VALUES)}" for each in row.refuse if not {*each.unless} <= {*VALUES})
-    if not 0 <= row.kills_after_s < _MOST_S:
-        yield f"kills_after_s: expected seconds from 0 to {_MOST_S}"
-    if row.json_file and not (row.json_file.startswith("/") and row.json_hosts):
-        yield "json_file: expected a path from /, and json_hosts beside it"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
-from ranklaunch.adapters.platforms import local, modelarts
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.cli import options
 from ranklaunch.cli.child_command import free_ports, of_platforms, own_command, passed_on
 from ranklaunch.env import settings, tasks
@@ -25,7 +25,7 @@ from ranklaunch.env.job import Job, make_nodes
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.tasks import PS, WORKER
 from ranklaunch.errors import UsageError
-from ranklaunch.files import absolute, join
+from ranklaunch.files import join
 from ranklaunch.muster import wire
 from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
 from ranklaunch.supervise import nested
@@ -146,7 +146,7 @@ def _cluster(reader: Reader) -> Cluster:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
     slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()
-    log_dir = absolute(reader.get(settings.LOG_DIR), reader.cwd)
+    log_dir = reader.absolute(reader.get(settings.LOG_DIR))
     with_table = method == "ranktable"
     on_modelarts = _is_modelarts(reader)
     port, muster_port, *ports = free_ports(2 + (containers if containers > nodes else 0))
@@ -169,7 +169,7 @@ def _cluster(reader: Reader) -> Cluster:
 def _is_modelarts(reader: Reader) -> bool:
     """True if an option names that platform, or its variables are in the environment, mostly by an --env-file."""
     named = reader.options.get(settings.PLATFORM.value) or reader.env.get(settings.PLATFORM.names[0])
-    return named == modelarts.NAME if named else modelarts.detect(reader)
+    return named == "modelarts" if named else PLATFORMS["modelarts"].detect(reader)
 
 
 def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
@@ -208,7 +208,7 @@ def _of_local(cluster: Cluster, node: int) -> dict[str, str]:
         "RANKLAUNCH_PS_HOSTS": ",".join(addresses[cluster.workers :]),
     }
     return {
-        "RANKLAUNCH_PLATFORM": local.NAME,
+        "RANKLAUNCH_PLATFORM": "local",
         "RANKLAUNCH_JOB_NAME": cluster.job,
         "RANKLAUNCH_NODES": str(cluster.workers),
         "RANKLAUNCH_HOSTS": ",".join(cluster.hosts[: cluster.workers]),

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import LAUNCHERS, launcher
 
 # Those of a job, by name; what is in none is of some methods, or of the command.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ def _epilog(command: str, of_job: bool) -> str:
 def _methods() -> list[str]:
     """By what their modules say of them first."""
     lines = []
-    for name, launcher in LAUNCHERS.items():
-        first = " ".join((launcher.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+    for name in LAUNCHERS:
+        first = " ".join((launcher(name).__doc__ or "").split()).partition(". ")[0].rstrip(".")
         lines += textwrap.wrap(first, 100, initial_indent=f"  {name:12}", subsequent_indent=" " * 14)
     return ["methods:", *lines, ""]

@@ -126,6 +126,10 @@ class Job:
         return (*self.nodes, *self.idle) if self.idle else self.nodes
 
     @property
+    def has_peers(self) -> bool:
+        return len(self.nodes) > 1
+
+    @property
     def is_idle(self) -> bool:
         return self.node_index >= len(self.nodes)
 

@@ -177,6 +177,13 @@ def host(value: str) -> str:
     return name
 
 
+def is_host(text: str) -> bool:
+    try:
+        return bool(host(text))
+    except ValueError:
+        return False
+
+
 def _is_ipv6(text: str) -> bool:
     if ":" not in text:
         return False

@@ -10,11 +10,12 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ranklaunch.env import parse
 from ranklaunch.errors import Problems
 from ranklaunch.fields import NOTHING
-from ranklaunch.files import Files
+from ranklaunch.files import Files, absolute, text_of
 from ranklaunch.showing import shown
 
 T = TypeVar("T")
@@ -120,14 +121,14 @@ class Variable(Generic[T_co]):
         return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
 
     @property
-    def called(self) -> str:
-        """Return the first variable, for messages; the value's name for one that only files or modules offer."""
+    def name(self) -> str:
+        """Return the first environment variable, for messages; the value's name for one that only files or modules offer."""
         return self.names[0] if self.names else self.value
 
     @property
     def both(self) -> str:
         """How to say it, for messages: "--slots (RANKLAUNCH_SLOTS)"."""
-        return f"{self.option} ({self.names[0]})" if self.option else self.called
+        return f"{self.option} ({self.name})" if self.option else self.name
 
     def setter(self, name: str) -> str:
         return "user" if name.startswith("RANKLAUNCH_") else self.set_by
@@ -135,6 +136,16 @@ class Variable(Generic[T_co]):
     @property
     def shown_default(self) -> str:
         return self.default_text or show(self.default)
+
+
+def platform_text(value: str, names: tuple[str, ...], meaning: str, **more: Any) -> Variable[str]:
+    """Return a text that a platform sets, "" by default. more: as of Variable."""
+    return Variable(value, names, parse.text, "", meaning, "platform", **more)
+
+
+def platform_count(value: str, names: tuple[str, ...], meaning: str, **more: Any) -> Variable[int]:
+    """Return a number from 0 that a platform sets, 0 by default. more: as of Variable."""
+    return Variable(value, names, parse.count, 0, meaning, "platform", **more)
 
 
 @dataclass(frozen=True)
@@ -200,28 +211,40 @@ class Reader:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
         found = self.candidates(variable)
         if not found:
-            self.ledger.note(variable.value, show(variable.default), DEFAULT)
+            self.note(variable, show(variable.default), DEFAULT)
             return variable.default
         if variable.agree:
             self._refuse_disagreement(variable, found)
         first = found[0]
-        self.ledger.note(variable.value, first.value, first.source, found[1:])
+        self.note(variable, first.value, first.source, found[1:])
         try:
             return variable.parse(first.value)
         except ValueError as error:
             meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
             self._problems.add(f"{first.quoted}: {error} ({meaning})", first.on_command_line)
-            self._malformed.update(filter(None, (first.source, variable.called, variable.option)))
+            self._malformed.update(filter(None, (first.source, variable.name, variable.option)))
             self._malformed.update([_BY_DEFAULT] if variable.value in _COUNTS else [])
             return variable.default
 
-    def get_or(self, variable: Variable[T], otherwise: T) -> T:
-        """The value if one is given; else another one, of which plans show nothing."""
-        return self.get(variable) if self.given(variable) else otherwise
+    def peek(self, variable: Variable[T]) -> T:
+        """Return a value, or its default without a note in the plan."""
+        return self.get(variable) if self.given(variable) else variable.default
 
     def record(self, variable: Variable[T]) -> None:
         """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
         self.get(variable)
+
+    def note(self, variable: Variable[T], value: str, source: str, overrides: Iterable[Candidate] = ()) -> None:
+        """Record the value that the job has, and the source of it: a Candidate's, or words where it follows from several or none."""
+        self.ledger.note(variable.value, value, source, overrides)
+
+    def absolute(self, path: str) -> str:
+        """Return a path that may be relative to the folder that ranklaunch is started in."""
+        return absolute(path, self.cwd)
+
+    def text(self, path: str) -> str:
+        """Return the text of a file; "" where it cannot be read, is too large, or is no text."""
+        return text_of(self.files, path)
 
     def given(self, variable: Variable[T]) -> bool:
         return bool(self.candidates(variable))
@@ -235,13 +258,17 @@ class Reader:
         named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
         return [*first, *named, *self._offered.get(variable.value, ())]
 
+    def seen(self, variable: Variable[T]) -> str:
+        """Return the text that would give a value, without reading the value: for detecting."""
+        return next((candidate.value.strip() for candidate in self.candidates(variable)), "")
+
     def by_user(self, variable: Variable[T]) -> bool:
         """Return True if an option or a variable of ranklaunch's own gives the value, rather than the platform."""
         return any(candidate.by_user for candidate in self.candidates(variable)[:1])
 
-    def offer(self, value: str, *candidates: Candidate) -> None:
-        """Add what a platform has for a value beside its variables: before what was offered earlier, behind the variables."""
-        self._offered[value] = (*candidates, *self._offered.get(value, ()))
+    def offer(self, variable: Variable[T], source: str, value: object) -> None:
+        """Add one more source of a value: before those offered earlier, behind the variables."""
+        self._offered[variable.value] = (Candidate(source, show(value)), *self._offered.get(variable.value, ()))
 
     def settle(self, value: str, candidate: Candidate) -> None:
         """Replace a user's text that asks to find the value out (auto)."""
@@ -292,17 +319,17 @@ class Reader:
     def source(self, variable: Variable[T]) -> str:
         """Source of a value, for messages: an option, a variable, or the first variable that could give it."""
         reading = self.ledger.reading(variable.value)
-        return reading.source if reading and reading.source != DEFAULT else variable.called
+        return reading.source if reading and reading.source != DEFAULT else variable.name
 
     def told(self, variable: Variable[T]) -> str:
         """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
         reading = self.ledger.reading(variable.value)
-        return f"{self.source(variable)}={reading.value}" if reading else variable.called
+        return f"{self.source(variable)}={reading.value}" if reading else variable.name
 
     def quoted(self, variable: Variable[T]) -> str:
         """The same with quotes about the value: "VC_TASK_INDEX='3'"."""
         reading = self.ledger.reading(variable.value)
-        return f"{self.source(variable)}={reading.value!r}" if reading else variable.called
+        return f"{self.source(variable)}={reading.value!r}" if reading else variable.name
 
     def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
         told = [c for c in found if not c.by_user]
@@ -314,7 +341,7 @@ class Reader:
                 continue
             self.problem(
                 f"{first.quoted} contradicts {other.quoted} ({variable.meaning}); "
-                f"unset the wrong one" + (f" or set {variable.called}" if variable.called.startswith("RANKLAUNCH_") else "")
+                f"unset the wrong one" + (f" or set {variable.name}" if variable.name.startswith("RANKLAUNCH_") else "")
             )
 
 

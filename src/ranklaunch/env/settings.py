@@ -14,7 +14,7 @@ from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.tasks import VARIABLES as OF_TASKS
 from ranklaunch.env.tasks import Tasks
 from ranklaunch.errors import counted
-from ranklaunch.files import Files, absolute, join, which
+from ranklaunch.files import Files, join, which
 from ranklaunch.verdict import folders
 
 METHOD = Variable(
@@ -288,7 +288,7 @@ def make_job(
     master = reader.get(MASTER_ADDR)
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
-        reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
+        reader.note(MASTER_ADDR, named[0], "hosts")
     _warn_of_loopback(reader, named)
     counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
@@ -332,7 +332,7 @@ def _at_least_one(slots: tuple[int, ...]) -> tuple[int, ...]:
 
 def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
     """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
-    logs = absolute(reader.get(LOG_DIR), reader.cwd)
+    logs = reader.absolute(reader.get(LOG_DIR))
     logs = folders.job(logs, job) if job else logs
     return logs if node_index is None else folders.node(logs, node_index)
 
@@ -351,7 +351,7 @@ def devices(reader: Reader) -> int:
     """Accelerators that processes of the container can use: one slot for each."""
     found = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
     number, source = next((count for count in found if count[0]), (0, "default"))
-    reader.ledger.note(SLOTS.value, str(number), source)
+    reader.note(SLOTS, str(number), source)
     return number
 
 
@@ -429,7 +429,7 @@ def rank_table(reader: Reader) -> str:
     """Path of the rank table: the user's, else the first of the platforms' own that exists; "" without one."""
     path = reader.get(RANK_TABLE)
     if path:
-        return absolute(rank_table_file(path, reader.files), reader.cwd)
+        return reader.absolute(rank_table_file(path, reader.files))
     return next(filter(reader.files.exists, RANK_TABLE_PATHS), "")
 
 
@@ -445,7 +445,7 @@ def rank_table_file(value: str, files: Files) -> str:
 def _rank_table(reader: Reader) -> str:
     path, found = rank_table(reader), reader.candidates(RANK_TABLE)
     if path:
-        reader.ledger.note(RANK_TABLE.value, path, found[0].source if found else "platform file", found[1:])
+        reader.note(RANK_TABLE, path, found[0].source if found else "platform file", found[1:])
     return path
 
 
@@ -454,7 +454,7 @@ def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[s
         kind, why = "cpu", "no accelerator in this container"
     else:
         kind, why = ("npu", "rank table") if table else next(_accelerator_signs(reader), otherwise)
-    reader.ledger.note(ACCELERATOR.value, kind, why)
+    reader.note(ACCELERATOR, kind, why)
     return kind
 
 
@@ -470,8 +470,8 @@ def _accelerator_signs(reader: Reader) -> Iterator[tuple[str, str]]:
 def _python(reader: Reader, folder: str) -> str:
     given = reader.get(PYTHON)
     if given:
-        return absolute(given, reader.cwd) if folder and "/" in given else given
+        return reader.absolute(given) if folder and "/" in given else given
     search = reader.env.get("PATH", "")
     name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
-    reader.ledger.note(PYTHON.value, name, "PATH")
+    reader.note(PYTHON, name, "PATH")
     return name

@@ -117,7 +117,7 @@ def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Task
     result = replace(
         result,
         task=own_task(reader, task) if reader.given(task) else result.task,
-        index=reader.get_or(index, result.index),
+        index=reader.get(index) if reader.given(index) else result.index,
     )
     if result.task not in (PS, WORKER) or result.index >= result.size or not result.workers:
         reader.problem(f"{reader.told(CONFIG)}: {result.task} {result.index} is not in its cluster")

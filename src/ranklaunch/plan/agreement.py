@@ -15,7 +15,6 @@ from typing import TypeVar, Union
 from ranklaunch import errors
 from ranklaunch.env import settings
 from ranklaunch.env.reader import Reader
-from ranklaunch.files import absolute
 from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
 from ranklaunch.redact import redact
@@ -206,10 +205,10 @@ def secret(reader: Reader) -> str:
         reader.record(settings.SECRET)
         return reader.source(settings.SECRET)
     if reader.given(settings.SECRET_FILE):
-        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
+        return reader.absolute(reader.get(settings.SECRET_FILE))
     if reader.given(settings.JOB_UID):
         if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
             return reader.source(settings.JOB_UID)
         reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
-    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
+    reader.note(settings.SECRET, "derived from the job's name", "default")
     return ""

@@ -43,7 +43,7 @@ def loads(text: str) -> Any:
 
 def path_of(args: Sequence[str]) -> str:
     """The file that the program's arguments name, "" where they name none."""
-    values = (value for name in _NAMED for value in user_options.values(args, name))
+    values = (value for name in _NAMED for value in user_options.AS_WRITTEN.values(args, name))
     return next((value for value in values if value and not value.startswith("-")), "")
 
 

@@ -56,7 +56,7 @@ def planned(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) 
 
 def _launcher_readings(plan: Plan, reader: Reader) -> list[Reading]:
     """Return the readings of the launcher's variables that are the same on all nodes."""
-    variables = launchers.LAUNCHERS[plan.method].VARIABLES
+    variables = launchers.launcher(plan.method).VARIABLES
     readings = (reader.ledger.reading(each.value) for each in variables if not each.per_node)
     return [reading for reading in readings if reading]
 
@@ -75,7 +75,7 @@ def _shape(plan: Plan, job: Job, readings: list[Reading]) -> dict[str, str]:
 
 def _software(plan: Plan, job: Job, reader: Reader) -> dict[str, str]:
     """Facts of the program, of installed packages, and of what must be the same by --same."""
-    cann = reader.get_or(settings.CANN_FOLDER, "")
+    cann = reader.peek(settings.CANN_FOLDER)
     compares = reader.given(settings.SAME) and not reader.arrived.restart
     return {
         **facts.of_program(job, reader.files, reader.cwd),
@@ -90,7 +90,7 @@ def _timeout_s(plan: Plan, reader: Reader) -> float:
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
         return reader.get(settings.MUSTER_TIMEOUT_S)
     seconds = plan.limits.wait_s
-    reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(seconds), reader.source(settings.WAIT_S))
+    reader.note(settings.MUSTER_TIMEOUT_S, show(seconds), reader.source(settings.WAIT_S))
     return seconds
 
 

@@ -32,7 +32,7 @@ def problems(args: Sequence[str], layout: Layout) -> Iterator[str]:
 def stages(args: Sequence[str], pp: int) -> Stages | None:
     """How the layers are divided, where that is said by numbers."""
     layers = number(args, LAYERS)
-    if layers is None or LAYOUT in user_options.options(args):
+    if layers is None or LAYOUT in user_options.AS_WRITTEN.options(args):
         return None
     layers += sum(name in args for name in COUNTED_AS_LAYERS)
     of_chunk = number(args, CHUNK_LAYERS)
@@ -42,7 +42,7 @@ def stages(args: Sequence[str], pp: int) -> Stages | None:
 
 def number(args: Sequence[str], name: str) -> int | None:
     """The last one counts, as for argparse."""
-    text = ["", *user_options.values(args, name)][-1]
+    text = user_options.AS_WRITTEN.last(args, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) else None
 
 
@@ -68,7 +68,7 @@ def _heads(args: Sequence[str], tp: int) -> Iterator[str]:
 def _batch(args: Sequence[str], layout: Layout) -> Iterator[str]:
     micro, whole = number(args, MICRO), number(args, GLOBAL)
     step = (micro or 0) * layout.dp
-    if not (step and whole and whole % step) or RAMPUP in user_options.options(args):
+    if not (step and whole and whole % step) or RAMPUP in user_options.AS_WRITTEN.options(args):
         return
     below, above = whole // step * step, (whole // step + 1) * step
     nearest = " or ".join(str(size) for size in (below, above) if size)

@@ -10,7 +10,6 @@ from ranklaunch import catalogue, spans
 from ranklaunch.env import features, settings
 from ranklaunch.env.reader import Reader
 from ranklaunch.errors import number
-from ranklaunch.files import absolute
 from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Trust, Watch
 
 OF_LAUNCHERS = r"--?max[-_]restarts(?:=(?P<said>.*))?"  # torchrun, accelerate, DeepSpeed
@@ -40,12 +39,12 @@ def _known_errors(plan: Plan, reader: Reader) -> str:
 
 
 def _fewer_ranks(plan: Plan, reader: Reader) -> bool:
-    return reader.get_or(settings.FEWER_RANKS, False)
+    return reader.peek(settings.FEWER_RANKS)
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     """None if restarts are off."""
-    most = reader.get_or(settings.MAX_RESTARTS, 0)
+    most = reader.peek(settings.MAX_RESTARTS)
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
@@ -83,12 +82,12 @@ def _is_restarted_outside(reader: Reader) -> bool:
 
 
 def _marks(plan: Plan, reader: Reader) -> tuple[str, ...]:
-    return tuple(absolute(path, reader.cwd) for path in reader.get(features.PROGRESS_FILE))
+    return tuple(reader.absolute(path) for path in reader.get(features.PROGRESS_FILE))
 
 
 def _save(plan: Plan, reader: Reader) -> Save:
     name, path = reader.get(features.SAVE_SIGNAL), reader.get(features.SAVE_FILE)
-    return Save("" if name == features.NONE else name, absolute(path, reader.cwd) if path else "")
+    return Save("" if name == features.NONE else name, reader.absolute(path) if path else "")
 
 
 def _console(plan: Plan, reader: Reader) -> Console | None:
@@ -109,7 +108,7 @@ def _tell(plan: Plan, reader: Reader) -> Tell:
         why = f"{features.SERVER_URL} is not set: no TrainJob's status can be told"
         reader.warn(f"{reader.quoted(features.TRAINJOB_STATUS)}: {why}")
         trainjob = False
-    return Tell(absolute(path, reader.cwd) if path else "", reader.get(features.ON_EVENT), trainjob)
+    return Tell(reader.absolute(path) if path else "", reader.get(features.ON_EVENT), trainjob)
 
 
 def _trust(plan: Plan, reader: Reader) -> Trust:

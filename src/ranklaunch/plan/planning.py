@@ -271,7 +271,7 @@ def every_variable() -> tuple[Variable[object], ...]:
         *(settings.VARIABLES, features.VARIABLES, tuning.VARIABLES),
         *(settings.PLAN_VARIABLES, features.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
-        *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
+        *(launcher.VARIABLES for launcher in map(launchers.launcher, launchers.LAUNCHERS)),
     ]
     return tuple(dict.fromkeys(variable for table in tables for variable in table))
 
@@ -311,13 +311,13 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 def _say_unused(plan: Plan, reader: Reader) -> None:
     """Warn of settings without effect, which nobody should find out by a slow job."""
-    of_method, of_platform = launchers.LAUNCHERS[plan.method].VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
+    of_method, of_platform = launchers.launcher(plan.method).VARIABLES, platforms.known(reader)[plan.job.platform].VARIABLES
     _warn_of_method(plan, reader, {variable.value for variable in of_method})
     unread = [variable for variable in _LEFT_ASIDE_BY_SOME if not reader.ledger.reading(variable.value)]
     _warn_of_no_effect(unread, reader, f"with method {plan.method}")
     if _given_to_others((*_OF_EVERY_METHOD, *of_platform, *of_method), reader):
-        _warn_of_no_effect(_others(launchers.LAUNCHERS, of_method), reader, f"with method {plan.method}")
-        of_others = _others(platforms.PLATFORMS, (*_OF_EVERY_METHOD, *of_platform))
+        _warn_of_no_effect(_others(map(launchers.launcher, launchers.LAUNCHERS), of_method), reader, f"with method {plan.method}")
+        of_others = _others(platforms.PLATFORMS.values(), (*_OF_EVERY_METHOD, *of_platform))
         # An option that is not the variable's is an option of launchers.
         set_here = [each for each in of_others if each.option or each.value not in reader.options]
         _warn_of_no_effect(set_here, reader, f"on platform {plan.job.platform}")
@@ -329,14 +329,14 @@ def _warn_of_method(plan: Plan, reader: Reader, known: Collection[str]) -> None:
     """Warn of tasks and of a route that the method does not know. known: names of its values."""
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
-    if base.ROUTE_PLAN.value not in known and reader.get_or(base.ROUTE_PLAN, False):
+    if base.ROUTE_PLAN.value not in known and reader.peek(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
 
 
-def _others(adapters: Mapping[str, Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
+def _others(adapters: Iterable[Any], known: Iterable[Variable[object]]) -> Iterable[Variable[object]]:
     """Return the variables of adapters that are not known, each once."""
     names = {variable.value for variable in known}
-    return {v.value: v for adapter in adapters.values() for v in adapter.VARIABLES if v.value not in names}.values()
+    return {v.value: v for adapter in adapters for v in adapter.VARIABLES if v.value not in names}.values()
 
 
 def _warn_of_no_effect(variables: Iterable[Variable[object]], reader: Reader, where: str) -> None:

@@ -13,7 +13,7 @@ from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
 from ranklaunch.env import settings
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
-from ranklaunch.files import absolute, folder_of, join, own_program
+from ranklaunch.files import folder_of, join, own_program
 from ranklaunch.plan.model import Plan, Process, Wait
 
 MEASURE = own_program("measure.py")
@@ -44,7 +44,7 @@ def measured(job: Job, reader: Reader) -> dict[str, str]:
         return {}
     if not isinstance(found, dict):
         return {}
-    texts = {path: found.get(absolute(path, reader.cwd)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
+    texts = {path: found.get(reader.absolute(path)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
     return {f"same {showing.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
 
 
@@ -64,7 +64,7 @@ def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
 
 def _once(job: Job, reader: Reader) -> Iterator[Process]:
     """On node 0, for which the others wait where they meet."""
-    command = reader.get_or(settings.ONCE, "")
+    command = reader.peek(settings.ONCE)
     if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
         reader.problem(f"{reader.told(settings.ONCE)}: the other nodes would not wait for it with {reader.told(settings.MUSTER)}")
     if command and not job.node_index:
@@ -72,7 +72,7 @@ def _once(job: Job, reader: Reader) -> Iterator[Process]:
 
 
 def _same(job: Job, reader: Reader) -> Iterator[Process]:
-    paths = [absolute(path, reader.cwd) for path in reader.get_or(settings.SAME, ())]
+    paths = [reader.absolute(path) for path in reader.peek(settings.SAME)]
     if paths and len(job.everyone) > 1 and reader.get(settings.MUSTER):
         yield _step(job, reader, "same", (job.python, MEASURE, _result(job), *paths))
     elif paths:

@@ -28,7 +28,7 @@ class Divided(NamedTuple):
 
 def divided(reader: Reader, ranks: int) -> Divided | None:
     """Return None if they cannot be divided: a problem, or the plan is of another machine, whose cores are in no file below --root."""
-    allowed, listed = _allowed(reader.files), reader.get_or(BIND_CORES, ())
+    allowed, listed = _allowed(reader.files), reader.peek(BIND_CORES)
     asked = reader.told(BIND_CORES if listed else BIND)
     if not allowed:
         rest = "these are taken unchecked" if listed else "none are shown"

@@ -27,8 +27,8 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9_@+=./-]")  # what every launcher hands on as 
 
 def placed(job: Job, reader: Reader, templates: Templates, launcher: type[Launcher], once: bool) -> Job:
     """The job with the stand-in for its program. once: the method starts the program once on a node."""
-    bound = reader.get_or(BIND, "cores" if reader.given(BIND_CORES) else "none") == "cores"
-    memory, debugs = reader.get_or(BIND_MEMORY, False), bool(reader.get_or(DEBUGPY, 0))
+    bound = reader.get(BIND) == "cores" if reader.given(BIND) else reader.given(BIND_CORES)
+    memory, debugs = reader.peek(BIND_MEMORY), bool(reader.peek(DEBUGPY))
     if memory and not bound:
         reader.problem(f"{reader.told(BIND_MEMORY)}: it goes by the cores of a rank: expected {BIND.both} cores too")
     if not (bound or debugs or reader.given(RANK_PREFIX)):
@@ -119,7 +119,7 @@ def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str
         reader.problem(f"{reader.told(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
     _warn_without_debugpy(job, reader)
     reader.ledger.note("debuggers", ",".join(f"{host}:{port + i}" for i in range(ranks)), DEBUGPY.value)
-    wait = reader.get_or(DEBUGPY_WAIT, False)
+    wait = reader.peek(DEBUGPY_WAIT)
     # What a rank starts are workers that load data; what a program starts that is started once are its ranks.
     return {"DEBUGPY": f"{host}:{port}", **({"WAIT": "true"} if wait else {}), **({"CHILDREN": "true"} if once else {})}
 

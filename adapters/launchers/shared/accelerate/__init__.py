@@ -1,1 +1,1 @@
-"""What accelerate's own configuration files say, and what the job puts into one."""
+"""Configuration files of accelerate: reading, and merging with the job."""

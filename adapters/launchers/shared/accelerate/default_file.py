@@ -6,7 +6,7 @@ import re
 
 from ranklaunch.env import parse
 from ranklaunch.env.reader import Reader, Variable
-from ranklaunch.files import absolute, join
+from ranklaunch.files import join
 
 HF_HOME = Variable("hf_home", ("HF_HOME",), parse.text, "", "Hugging Face's cache", "image", default_text="huggingface in XDG_CACHE_HOME")
 CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches of the user's programs", "image", default_text="~/.cache")
@@ -18,7 +18,7 @@ def path(reader: Reader) -> str:
     cache = _text(reader, HF_HOME) or join(_text(reader, CACHE) or "~/.cache", "huggingface")
     if re.match("~(/|$)", cache):
         cache = f"{_text(reader, HOME) or reader.account.home}{cache[1:]}"
-    folder = join(absolute(cache, reader.cwd), "accelerate")
+    folder = join(reader.absolute(cache), "accelerate")
     names = (join(folder, name) for name in ("default_config.yaml", "default_config.json"))
     return next((name for name in names if reader.files.exists(name)), "")
 

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, counted, showing
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader
+from ranklaunch.errors import counted
+from ranklaunch.files import MOST_BYTES
+from ranklaunch.showing import clipped
 
 Config = dict[str, Any]
 
-MOST_BYTES = 1024 * 1024
 _COUNTS = ("num_machines", "num_processes", "main_process_ip", "main_process_port")  # the platform's, the same on all nodes
 _PLACE = (*_COUNTS, "machine_rank")
 # With one of these options, accelerate ignores distributed_type.
@@ -63,14 +66,18 @@ def merged(job: Job, reader: Reader, path: str, where: str, ours: Config, option
     if _needs_deepspeed_launcher(job, theirs, options):
         config = theirs.get("deepspeed_config") or {}
         values["deepspeed_config"] = {**config, _LAUNCHER: config.get(_LAUNCHER) or _OWN_NODE[0]}
+    _warn_of_replaced(reader, where, theirs, values)
+    return values
+
+
+def _warn_of_replaced(reader: Reader, where: str, theirs: Config, values: Config) -> None:
     replaced = [
-        f"{name} {showing.clipped(str(theirs[name]))}, in place of which stands {values[name]}"
+        f"{name} {clipped(str(theirs[name]))}, in place of which stands {values[name]}"
         for name in (*_COUNTS, "use_cpu")
         if theirs.get(name) is not None and str(theirs[name]) != str(values[name])
     ]
     if replaced:
         reader.warn(f"{where} has {', '.join(replaced)}: as this job has it")
-    return values
 
 
 def _load(reader: Reader, path: str) -> Config:
@@ -80,7 +87,7 @@ def _load(reader: Reader, path: str) -> Config:
         raise ValueError(msg)
     values = loads(text, path)
     if not isinstance(values.get("deepspeed_config") or {}, dict):
-        msg = f"deepspeed_config {showing.clipped(str(values['deepspeed_config']))!r}: expected keys below it"
+        msg = f"deepspeed_config {clipped(str(values['deepspeed_config']))!r}: expected keys below it"
         raise ValueError(msg)
     return values
 
@@ -97,7 +104,7 @@ def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
     devices = str(theirs.get("gpu_ids") or "all").split(",")
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
-        yield f"gpu_ids {showing.clipped(str(theirs['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
+        yield f"gpu_ids {clipped(str(theirs['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
     launcher = (theirs.get("deepspeed_config") or {}).get(_LAUNCHER)
     if _needs_deepspeed_launcher(job, theirs, options) and launcher not in (None, *_OWN_NODE):
         yield (
@@ -109,7 +116,7 @@ def _problems(job: Job, theirs: Config, options: set[str]) -> Iterator[str]:
 def _needs_deepspeed_launcher(job: Job, theirs: Config, options: set[str]) -> bool:
     """Return True if DeepSpeed's default launcher, pdsh, would start the ranks of all nodes from each node."""
     uses = "--use_deepspeed" in options or (theirs.get("distributed_type") == "DEEPSPEED" and not options.intersection(_WAYS))
-    return uses and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options
+    return uses and job.has_peers and f"--{_LAUNCHER}" not in options
 
 
 def loads(text: str, path: str) -> Config:

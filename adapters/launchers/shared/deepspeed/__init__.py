@@ -1,1 +1,1 @@
-"""What DeepSpeed's own launcher understands: its options, its choice of nodes and devices, its files."""
+"""Words of DeepSpeed's own launcher: options, choice of nodes and devices, files of variables."""

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ranklaunch.adapters.launchers.shared.base import Job, Node, Reader, Variable, nearest, parse, replace, with_hosts
-from ranklaunch.adapters.launchers.shared.deepspeed.options import Option
-from ranklaunch.env.reader import Candidate
+from ranklaunch.adapters.launchers.shared.base import with_hosts
+from ranklaunch.adapters.launchers.shared.user_options import Option
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Node
+from ranklaunch.env.reader import Reader, Variable
 from ranklaunch.env.settings import HOSTS, MASTER_ADDR, SLOTS
+from ranklaunch.errors import nearest
 from ranklaunch.showing import clipped
 
 Slots = tuple[int, ...]
 Chosen = tuple[tuple[str, Slots], ...]  # hosts, and slots of each, () for all of them
 
 LOCALHOST = "localhost"  # as DeepSpeed calls the node of a job without a hostfile
-_ITEM = re.compile(r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*")
+_ITEM = r"\s*([^\s:,\0]+)(?::( *[0-9]{1,4} *(?:, *[0-9]{1,4} *)*))?\s*"
 
 
 def _chosen(text: str) -> Chosen:
     chosen = []
     for item in text.split("@"):
-        parts = _ITEM.fullmatch(item)
+        parts = re.fullmatch(_ITEM, item)
         if not parts:
             msg = "expected HOST or HOST:SLOT,SLOT, with @ between several"
             raise ValueError(msg)
@@ -52,7 +56,7 @@ NUM_GPUS = Variable(
     "num_gpus", ("RANKLAUNCH_NUM_GPUS",), parse.positive, 1, "so many slots of each node take part, from the first; no GPUs need be there",
     option="--num-gpus", default_text="all",
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (INCLUDE, EXCLUDE, NUM_NODES, NUM_GPUS)
+VARIABLES = (INCLUDE, EXCLUDE, NUM_NODES, NUM_GPUS)
 OPTIONS: Mapping[str, Variable[object]] = {  # of DeepSpeed
     "--include": INCLUDE, "--exclude": EXCLUDE, "--num_nodes": NUM_NODES, "--num_gpus": NUM_GPUS, "--num_accelerators": NUM_GPUS,
 }  # fmt: skip
@@ -65,32 +69,37 @@ def narrowed(job: Job, reader: Reader, extra: Iterable[Option], source: str) -> 
     """
     for option in extra:
         if option.name in OPTIONS and option.value not in ("", "-1"):  # -1 is DeepSpeed's default for the numbers
-            reader.offer(OPTIONS[option.name].value, Candidate(f"{source} {option.name}", option.value))
+            reader.offer(OPTIONS[option.name], f"{source} {option.name}", option.value)
     given = [variable for variable in VARIABLES if reader.given(variable)]
     if not given:
         return job
     first = given[0]
-    by_number = first in (NUM_NODES, NUM_GPUS)
-    if len(given) > 1 and not by_number:
+    if len(given) > 1 and first in (INCLUDE, EXCLUDE):
         all_given = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
         reader.problem(f"{all_given}: DeepSpeed takes one of them: a choice of nodes and slots, what that leaves out, or numbers of them")
-    left = _numbered(job, reader) if by_number else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
+    left = _left(job, reader, first)
     told = reader.told(first)
-    if first is not INCLUDE or len(job.nodes) > 1:  # of one node, DeepSpeed refuses devices that it does not see
-        _refuse_missing(job, reader, left, told)
-    if first is EXCLUDE:
-        left = [tuple(slot for slot in range(node.slots) if slot not in slots) for node, slots in zip(job.nodes, left)]
     if not any(left):
         reader.problem(f"{told}: nothing is left of the job's {job.world_size} slots")
     reader.check()
     return _with_slots(job, reader, left, told)
 
 
+def _left(job: Job, reader: Reader, first: Variable[object]) -> list[Slots]:
+    """Return the slots of each node that a choice leaves."""
+    left = _numbered(job, reader) if first in (NUM_NODES, NUM_GPUS) else _named(job, reader, EXCLUDE if first is EXCLUDE else INCLUDE)
+    if first is not INCLUDE or job.has_peers:  # of one node, DeepSpeed refuses devices that it does not see
+        _refuse_missing(job, reader, left, reader.told(first))
+    if first is not EXCLUDE:
+        return left
+    return [tuple(slot for slot in range(node.slots) if slot not in slots) for node, slots in zip(job.nodes, left)]
+
+
 def words(job: Job, *, by_hosts: bool) -> str:
     """Return the choice in DeepSpeed's own grammar, "" where a hostfile says it all. by_hosts: nodes are chosen too."""
     if not by_hosts and not any(node.devices for node in job.nodes):
         return ""
-    nodes = with_hosts(job).nodes if len(job.nodes) > 1 else (job.nodes[0]._replace(host=LOCALHOST),)
+    nodes = with_hosts(job).nodes if job.has_peers else (job.nodes[0]._replace(host=LOCALHOST),)
     return "@".join(f"{node.host}:{','.join(map(str, node.devices))}" if node.devices else node.host for node in nodes)
 
 
@@ -111,7 +120,7 @@ def _numbered(job: Job, reader: Reader) -> list[Slots]:
 def _named(job: Job, reader: Reader, variable: Variable[Chosen]) -> list[Slots]:
     """Return the slots of each node that --include or --exclude names."""
     nodes = {node.host: node for node in with_hosts(job).nodes}
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         nodes[LOCALHOST] = job.nodes[0]
     named: list[Slots] = [()] * len(job.nodes)
     for host, slots in reader.get(variable):
@@ -151,5 +160,5 @@ def _with_slots(job: Job, reader: Reader, left: Sequence[Slots], told: str) -> J
     # The nodes meet at another one than the platform says, and nothing that it says of node 0 holds.
     if not chosen.master:
         reader.problem(f"{told}: without node 0 ({job.master}) another one is the first, which has no name: name all by {HOSTS.both}")
-    reader.ledger.note(MASTER_ADDR.value, chosen.master, told)
+    reader.note(MASTER_ADDR, chosen.master, told)
     return replace(chosen, own_address="", own_master=False)

@@ -8,47 +8,17 @@ Those for elastic training are refused where its agents cannot start.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared import parsers
-from ranklaunch.adapters.launchers.shared.base import Job, Reader, Variable, absolute, number, parse, showing, text_of
+from ranklaunch import showing
+from ranklaunch.adapters.launchers.shared import user_options
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.errors import number
+from ranklaunch.files import absolute
 
-PARSER = parsers.DEEPSPEED
-spelled = PARSER.spelled
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option with its value. name: whole and long; of a word that is no option, its beginning. words: as they were written."""
-
-    name: str
-    value: str
-    words: tuple[str, ...]
-
-
-def parsed(given: Iterable[str]) -> tuple[Option, ...]:
-    found = []
-    rest = iter(given)
-    for word in rest:
-        written, equals, value = word.partition("=")
-        if word[:2] in PARSER.short and len(word) > len("-i"):
-            written, equals, value = word[:2], "=", word[2:].lstrip("=")
-        name = spelled(written)
-        following = tuple(islice(rest, 1)) if name in PARSER.with_value and not equals else ()
-        found.append(Option(name, value + "".join(following), (word, *following)))
-    return tuple(found)
-
-
-def values(options: Iterable[Option], *names: str) -> list[str]:
-    """Return the values of these options in their order: the last counts."""
-    return [option.value for option in options if option.name in names]
-
-
-def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of all options but these."""
-    return tuple(word for option in options if option.name not in names for word in option.words)
+PARSER = user_options.DEEPSPEED
 
 
 # Elastic training: on each node an agent of DeepSpeed's own, made of PyTorch's, that starts the node's ranks anew by itself. DeepSpeed had
@@ -56,9 +26,9 @@ def without(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
 ELASTIC, LEAST, MOST = "--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes"
 
 
-def judge_elastic(job: Job, reader: Reader, extra: Sequence[Option], source: str, *, hands_on: bool) -> None:
+def judge_elastic(job: Job, reader: Reader, extra: Sequence[str], source: str, *, hands_on: bool) -> None:
     """Refuse elastic training that its agents cannot start on these nodes. hands_on: a runner on node 0 passes the option to the others."""
-    given = {option.name: option.value for option in extra}  # the last counts
+    given, _, _ = PARSER.read(extra)
     if ELASTIC not in given:
         return
     has = f"{source} has {ELASTIC}"
@@ -84,42 +54,41 @@ ENV_FILE = Variable(
     "name of files with variables for the ranks of several nodes, NAME=VALUE lines: in the home folder, then in the working folder",
     per_node=True,
 )  # fmt: skip
-_ENV_LINE = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?")  # without a name: nothing, or a comment
-_QUOTED = re.compile(r"""'(?P<as_is>[^']*)'|"(?P<text>(?:[^"\\]|\\.)*)\"""")  # the whole of a value
-_SPECIAL = re.compile(r"""(["\\$`])""")  # between double quotes of a shell
-_REFERENCE = re.compile(r"""\\(?P<escaped>["\\$`])|\$(?P<brace>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?(brace)\})""")
-_MOST_BYTES = 1024 * 1024
+_ENV_LINE = r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=(?P<value>.*)|#.*)?"  # without a name: nothing, or a comment
+_QUOTED = r"""'(?P<as_is>[^']*)'|"(?P<text>(?:[^"\\]|\\.)*)\""""  # the whole of a value
+_SPECIAL = r"""(["\\$`])"""  # between double quotes of a shell
+_REFERENCE = r"""\\(?P<escaped>["\\$`])|\$(?P<brace>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?(brace)\})"""
 
 
 def read_env_files(job: Job, reader: Reader) -> dict[str, str]:
     """Return the variables of several nodes' ranks, each as it would stand between double quotes of a shell.
 
     The working folder's file comes after the home folder's."""
-    if len(job.nodes) == 1:
+    if not job.has_peers:
         return {}
     name = next((candidate.value for candidate in reader.candidates(ENV_FILE)), ENV_FILE.default)
     home = reader.env.get("HOME") or reader.account.home
     merged: dict[str, str] = {}
     sources = []
     for folder in (home, job.folder):
-        path = absolute(name, absolute(folder, reader.cwd))
-        text = text_of(reader.files, path, _MOST_BYTES)
+        path = absolute(name, reader.absolute(folder))
+        text = reader.text(path)
         if text and path not in sources:
             sources.append(path)
         for at, line in enumerate(text.splitlines(), 1):
-            parts = _ENV_LINE.fullmatch(line)
+            parts = re.fullmatch(_ENV_LINE, line)
             if not parts:
                 reader.problem(f"{path}, line {at}: expected NAME=VALUE, found {showing.begun(line.strip())}")
             elif parts["name"]:
                 merged[parts["name"]] = _unquoted(parts["value"].strip())
     if merged:
-        reader.ledger.note(ENV_FILE.value, ", ".join(merged), ", then ".join(sources))
+        reader.note(ENV_FILE, ", ".join(merged), ", then ".join(sources))
     return merged
 
 
 def _unquoted(value: str) -> str:
     """Take off the quotes around a whole value: a shell does so behind DeepSpeed's pdsh. Single quotes keep `$` as it is."""
-    parts = _QUOTED.fullmatch(value)
+    parts = re.fullmatch(_QUOTED, value)
     if not parts:
         return value
     return parts["text"] if parts["as_is"] is None else escaped(parts["as_is"])
@@ -127,12 +96,12 @@ def _unquoted(value: str) -> str:
 
 def escaped(value: str) -> str:
     """Return the text for double quotes of a shell that gives this value."""
-    return _SPECIAL.sub(r"\\\1", value)
+    return re.sub(_SPECIAL, r"\\\1", value)
 
 
 def expanded(values: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
     """Replace the variables that values name, and take off backslashes, as the shell does by which DeepSpeed hands them over."""
     known = dict(env)
     for name, value in values.items():
-        known[name] = _REFERENCE.sub(lambda found: found["escaped"] or known.get(found["name"], ""), value)
+        known[name] = re.sub(_REFERENCE, lambda found: found["escaped"] or known.get(found["name"], ""), value)
     return {name: known[name] for name in values}

@@ -1,1 +1,1 @@
-"""Of a user's shell script: its commands, what they say as far as that is known before it runs, and whether it starts ranks itself."""
+"""A user's shell script: its commands, as far as they are known before it runs, and those of them that start ranks."""

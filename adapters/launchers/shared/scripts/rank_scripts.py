@@ -7,8 +7,8 @@ one, and the address of node 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared import place_conflicts, starters
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
@@ -59,25 +59,24 @@ def starts(program: Program, env: Mapping[str, str], cwd: str, files: Files) -> 
         text = starters.text_of_option(program.args)
     trapped = re.search(r"\btrap\b[^\n]*(?:\bexit\b|\$\?)", text)
     found = Starters().in_script(text, env, args, env, files, cwd)
-    return [replace(start, judged=True) if trapped else start for start in found]
+    return [start._replace(judged=True) if trapped else start for start in found]
 
 
-def find(job: Job, reader: Reader, known: Starters, place: Callable[[], dict[str, str]]) -> Script | None:
-    """Return the script that the program is, if it starts ranks. job: with the slots of the platform. place: variables that it gets."""
-    path, *args = _file(job.program) or [""]
-    cwd = job.folder or reader.cwd
-    try:
-        text = reader.files.text(absolute(path, cwd), starters.MOST_BYTES) if path else None
-    except ValueError:  # too large, or no text
-        return None
-    if not text or not known.may_start(text):
-        return None
-    env = place()
+def source(job: Job, reader: Reader) -> str:
+    """Return the text of the shell script that the program is, "" for another program, or a script that cannot be read."""
+    path, *_ = _file(job.program) or [""]
+    return text_of(reader.files, absolute(path, job.folder or reader.cwd), starters.MOST_BYTES) if path else ""
+
+
+def find(job: Job, reader: Reader, known: Starters, text: str, env: dict[str, str]) -> Script | None:
+    """Return the script that the program is, if it starts ranks. job: with the slots of the platform. env: variables that the script
+    gets."""
+    path, *args = _file(job.program)
     # What the script reads stays as it is: the script was written for the platform's value.
     stays = {*env, *re.findall(r"\$\{?(\w+)", text)}.difference(only_secrets(reader.env))
     unset = tuple(name for name in misleading(reader.env) if name not in stays)
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
-    found = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, cwd))
+    found = tuple(known.in_script(text, {**inherited, **env}, args, reader.env, reader.files, job.folder or reader.cwd))
     return Script(path, found, env, unset) if found else None
 
 

@@ -193,18 +193,23 @@ class _Shell:
                 self._assign(source, reached)
             return
         for words in self._variants(command):
-            name = words[0] if words else ""
-            if name == "eval":
+            if words[:1] == ["eval"]:
                 yield from self._eval(" ".join(words[1:]), reached)
-            elif name in ("source", "."):
-                self._forget()
-            elif name in _SETS_NAMES:
-                self._assigned.update({each: [UNKNOWN] for each in words[1:] if each.isidentifier()})
-            elif name == "shift" or (name == "set" and "--" in words):
-                self._args = None
-            elif words and tuple(words) not in done:
+            elif words and not self._takes_in(words) and tuple(words) not in done:
                 done.add(tuple(words))
                 yield Command(tuple(words), reached)
+
+    def _takes_in(self, words: list[str]) -> bool:
+        """Take in what one of the shell's own commands changes. Return False for another command."""
+        if words[0] in ("source", "."):
+            self._forget()
+        elif words[0] in _SETS_NAMES:
+            self._assigned.update({each: [UNKNOWN] for each in words[1:] if each.isidentifier()})
+        elif words[0] == "shift" or (words[0] == "set" and "--" in words):
+            self._args = None
+        else:
+            return False
+        return True
 
     def _variants(self, sources: list[str]) -> Iterator[list[str]]:
         """Yield the words of a command for each value of its variables, the newest first."""
