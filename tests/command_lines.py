@@ -16,7 +16,7 @@ USAGE = {
     "save": "ranklaunch save [LOG_DIR] [--deadline S]",
     "stacks": "ranklaunch stacks [LOG_DIR] [--all-nodes]",
     "report": "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]",
-    "logs": "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--follow] [--grep RE] [--times]",
+    "logs": "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--since T] [--until T] [--tail N] [--follow] [--grep RE] [--times]",
     "explain": "ranklaunch explain [OPTIONS] FILE|- | --find WORDS",
     "layout": "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]",
     "template": "ranklaunch template [NAME]",
@@ -74,7 +74,7 @@ ROWS: list[tuple[str, int, str]] = [
     (
         "plan --debugpy 5 --method=spawn train.py",
         0,
-        "spawn method='spawn' debugpy='5' : python -u /work/wt-r-specs/src/ranklaunch/programs/place_rank.py\n",
+        "spawn method='spawn' debugpy='5' : python -u SOURCE/ranklaunch/programs/place_rank.py\n",
     ),
     (
         "plan --format=yaml train.py",

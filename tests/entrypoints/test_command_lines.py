@@ -33,7 +33,8 @@ def outcome(line: str) -> tuple[int, str]:
 def heeded(words: list[str]) -> str:
     plan = helpers.call("plan", "--format=json", *words).json
     values = [f"{each['name']}={each['value']!r}" for each in plan["values"] if each["source"].startswith("option")]
-    return f"{plan['method']} {' '.join([*values, ':', *plan['processes'][0]['argv']])}\n"
+    argv = [word.replace(str(helpers.ROOT / "src"), "SOURCE") for word in plan["processes"][0]["argv"]]
+    return f"{plan['method']} {' '.join([*values, ':', *argv])}\n"
 
 
 def check(line: str, code: int, text: str) -> None:

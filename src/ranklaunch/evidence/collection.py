@@ -252,8 +252,10 @@ class Taking(Companion):
         """Tell people and node 0 of the evidence of this node."""
         self._folders.append(taken["folder"])
         with_stacks = sum(bool(each["stack"]) for each in taken["ranks"].values())
-        keys = ("number", "why", "folder", "bytes", "seconds")
-        self._attended.record.event("evidence", **{key: taken[key] for key in keys}, ranks=len(taken["ranks"]), stacks=with_stacks)
+        self._attended.record.event(
+            "evidence", number=taken["number"], why=taken["why"], folder=taken["folder"], bytes=taken["bytes"], seconds=taken["seconds"],
+            ranks=len(taken["ranks"]), stacks=with_stacks,
+        )  # fmt: skip
         lacking = f", where not all of it could be written: {taken['unwritten']}" if taken["unwritten"] else ""
         self._attended.say(f"evidence taken in {taken['seconds']:g} s, since {taken['why']}: {taken['folder']}{lacking}")
         self._add_outputs(taken["ranks"])

@@ -22,7 +22,6 @@ from ranklaunch.verdict import blame
 SLOW = "slow"  # topic of words
 ASK_S = 3.0  # for all nodes to answer with the step times of their ranks
 LAST = 5  # step times of a rank that are kept
-EVENT = ("text", "over", "since", "step_s", "baseline_s", "factor", "rank", "node")
 
 
 class Slowness:
@@ -60,7 +59,10 @@ class Slowness:
             self._attended.nodes.tell_node_0(SLOW, {"times": times})
             return
         self.slow = not body["over"]
-        self._attended.record.event("slow", **{key: body[key] for key in EVENT})
+        self._attended.record.event(
+            "slow", text=body["text"], over=body["over"], since=body["since"], step_s=body["step_s"], baseline_s=body["baseline_s"],
+            factor=body["factor"], rank=body["rank"], node=body["node"],
+        )  # fmt: skip
 
 
 def _unpacked(row: Any) -> Change:
