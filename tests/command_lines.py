@@ -16,7 +16,10 @@ USAGE = {
     "save": "ranklaunch save [LOG_DIR] [--deadline S]",
     "stacks": "ranklaunch stacks [LOG_DIR] [--all-nodes]",
     "report": "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]",
-    "logs": "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--since T] [--until T] [--tail N] [--follow] [--grep RE] [--times]",
+    "logs": (
+        "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--since T] [--until T] [--tail N] [--follow] [--grep RE]"
+        " [--times]"
+    ),
     "explain": "ranklaunch explain [OPTIONS] FILE|- | --find WORDS",
     "layout": "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]",
     "template": "ranklaunch template [NAME]",

@@ -41,14 +41,7 @@ def attempt(
     found = _of_newest_job(list(_attempts(top, unread)))
     if unread and not found:
         raise ConfigError(unread.values())
-    numbers = sorted({folder.attempt for folder in found})
-    if not found or (number is not None and number not in numbers):
-        there = (
-            f"there {'are' if len(numbers) > 1 else 'is'} {', '.join(map(str, numbers))}" if numbers else "no folder attempt_1 lies in it"
-        )
-        msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {there}"
-        raise ConfigError(msg)
-    of_attempt = [folder for folder in found if folder.attempt == (_newest(found, numbers, follow=follow) if number is None else number)]
+    of_attempt = _of_attempt(top, found, number, follow=follow)
     wanted = [folder for folder in of_attempt if node is None or folder.node == node]
     if not wanted:
         msg = f"{top}: no node {node} in attempt {of_attempt[0].attempt}: there are {', '.join(str(each.node) for each in of_attempt[:20])}"
@@ -58,6 +51,18 @@ def attempt(
     for why in unread.values():
         say(why)
     return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+
+
+def _of_attempt(top: str, found: Sequence[Folder], number: int | None, *, follow: bool) -> list[Folder]:
+    """Return the folders of one attempt, the newest without a number. Raise ConfigError if there is none."""
+    numbers = sorted({folder.attempt for folder in found})
+    if not found or (number is not None and number not in numbers):
+        there = f"there {'are' if len(numbers) > 1 else 'is'} {', '.join(map(str, numbers))}"
+        text = there if numbers else "no folder attempt_1 lies in it"
+        msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {text}"
+        raise ConfigError(msg)
+    wanted = _newest(found, numbers, follow=follow) if number is None else number
+    return [folder for folder in found if folder.attempt == wanted]
 
 
 def _newest(found: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:

@@ -311,6 +311,10 @@ class ByFiles(Below):
             return replace(self.unknown[0].failure(), exit_code=1)
         if failure is None or failure.pid in [end.pid for end in failed]:
             return _with_victims(failed[0], failure) if failed else failure
+        return self._of_rank(failure)
+
+    def _of_rank(self, failure: Failure) -> Failure | None:
+        """Return a reported failure with the number of its rank; another rank's if the reported one cannot have failed."""
         if not self.may_have_failed(failure.pid):  # one of an earlier round, or of a launcher that a rank has started
             return self.failed[0].failure() if self.failed else failure if self.unknown else None
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]

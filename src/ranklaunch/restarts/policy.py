@@ -88,6 +88,13 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
     best = max(filter(None, (seen.place, last.best if last else None)), default=None)
     mark = max((each for each in (seen.mark, last.mark if last else None) if each is not None), default=None)
     past = Past(seen.number, signature(seen, last.best if last else None), _progress(seen, last), best, mark)
+    used = spent([*history, past])
+    return _refusal(seen, settings, last, past, used) or _restart(seen, settings, past, used)
+
+
+def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used: int) -> Decision | None:
+    """Return the decision against another round, None if one may follow. last: the round before this one. used: restarts without
+    progress."""
     why = _forbidden(seen, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)
@@ -98,10 +105,14 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
         text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
         in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
         return Decision(False, text, past, None if in_vain else NO_PROGRESS)  # what this job waited for may be there for a new one
-    used = spent([*history, past])
     if used >= settings.most:
         budget = f"{counted(settings.most, 'restart')} without progress"
         return Decision(False, f"not started again: {budget}, which is all that RANKLAUNCH_MAX_RESTARTS allows", past)
+    return None
+
+
+def _restart(seen: Seen, settings: Settings, past: Past, used: int) -> Decision:
+    """Return the decision for another round, with its pause."""
     pause_s = PAUSES_S[min(used, len(PAUSES_S) - 1)]
     later = f" in {pause_s:g} s" if pause_s else ""
     after = f"after progress ({_what(seen)})" if past.progress else f"{counted(used + 1, 'restart')} of {settings.most} without progress"
@@ -139,28 +150,30 @@ def _masked(line: str) -> str:
 
 
 def _forbidden(seen: Seen, settings: Settings) -> str:
-    judgement = seen.judgement
-    error = judgement.culprit.error if judgement.culprit else None
-    if judgement.outcome != "failed":
-        return "somebody has asked for the stop"
-    if not seen.launched and not seen.number:
-        return "no rank had been started yet"
-    if seen.unable:
-        return "a round that cannot begin is not tried again"
-    if seen.away:
-        return f"{seen.away} is gone, or has not said that its ranks have ended"
-    if seen.hung:
-        return "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
-    if seen.finished:
-        return "a rank had ended with 0 before it could be stopped"
-    if judgement.exit_code in settings.never:
-        return f"exit code {judgement.exit_code} is in RANKLAUNCH_NO_RESTART_CODES"
-    if judgement.exit_code in NEVER:
-        return f"exit code {judgement.exit_code} would come again"
-    disk = _full_disk(judgement)
-    if error and error.kind == blame.CAUSE and (error.name in FULL or (error.name == NOT_WRITTEN and disk)):
+    """Return why no round may follow, "" if one may. The first rule that holds gives the reason."""
+    code = seen.judgement.exit_code
+    rules = (
+        (seen.judgement.outcome != "failed", "somebody has asked for the stop"),
+        (not seen.launched and not seen.number, "no rank had been started yet"),
+        (seen.unable, "a round that cannot begin is not tried again"),
+        (seen.away, f"{seen.away} is gone, or has not said that its ranks have ended"),
+        (seen.hung, "RANKLAUNCH_HANG=stop ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"),
+        (seen.finished, "a rank had ended with 0 before it could be stopped"),
+        (code in settings.never, f"exit code {code} is in RANKLAUNCH_NO_RESTART_CODES"),
+        (code in NEVER, f"exit code {code} would come again"),
+    )
+    return next((reason for holds, reason in rules if holds), "") or _forbidden_cause(seen)
+
+
+def _forbidden_cause(seen: Seen) -> str:
+    """Return why a known cause would come again in the next round: a full disk, or an entry that says so before any step."""
+    error = seen.judgement.culprit.error if seen.judgement.culprit else None
+    if not error or error.kind != blame.CAUSE:
+        return ""
+    disk = _full_disk(seen.judgement)
+    if error.name in FULL or (error.name == NOT_WRITTEN and disk):
         return disk or f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
-    if error and error.kind == blame.CAUSE and error.retry == NO and not seen.began:
+    if error.retry == NO and not seen.began:
         return f"before any step was recognised, {error.name} would come again"
     return ""
 

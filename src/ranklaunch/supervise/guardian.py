@@ -106,22 +106,26 @@ def _watch(signals: Signals, inner: int, will: _Will) -> int:
     deaf: _Deaf | None = None
     while True:
         poll.poll(1000 * LOOK_S if deaf else None)
-        for number in signals.take():
-            if number != signal.SIGCHLD:
-                os.kill(inner, number)  # not reaped yet, so the pid is still its own
-                if deaf and number == signal.SIGINT:
-                    deaf.hurry()
-                deaf = deaf or (_Deaf(inner, number, will) if number in STOPS else None)
+        for number in filter(signal.SIGCHLD.__ne__, signals.take()):
+            os.kill(inner, number)  # not reaped yet, so the pid is still its own
+            if deaf and number == signal.SIGINT:
+                deaf.hurry()
+            deaf = deaf or (_Deaf(inner, number, will) if number in STOPS else None)
         status = _reap(inner)
         if status is None and deaf and not deaf.ended:
             deaf.look()
         elif status is not None or deaf:
-            _sweep(SWEEP_S if status and signal_of(status) else HELD_S)
-            if deaf and deaf.ended:
-                return deaf.execute()
-            if status and signal_of(status):
-                _execute(will, status)
-            return code_of(status or 0)
+            return _finish(status or 0, deaf, will)
+
+
+def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
+    """Act in the place of a supervisor that has ended or was ended, and return the exit code. status: its wait status."""
+    _sweep(SWEEP_S if signal_of(status) else HELD_S)
+    if deaf and deaf.ended:
+        return deaf.execute()
+    if signal_of(status):
+        _execute(will, status)
+    return code_of(status)
 
 
 def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
