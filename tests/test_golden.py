@@ -151,10 +151,12 @@ def test_every_method_and_platform_has_a_case() -> None:
     helpers.listed_in("the cases of tests/golden", {f"{shape.method} on {shape.nodes}" for shape in shapes}, wanted)
 
 
-def test_a_plan_is_whole_in_some_cases() -> None:
-    """What summaries leave out as usual is to be read somewhere: of one node and of several."""
-    whole = {golden_cases.shape_of(case).nodes for case in PLANNED if "json" in golden_cases.outputs_of(case)}
-    assert whole == {"one node", "several nodes"}
+def test_each_form_is_stored() -> None:
+    """What summaries leave out as usual is to be read somewhere, too."""
+    forms = {form for case in PLANNED for form in golden_cases.outputs_of(case)}
+    assert forms == {"plan", *FORMS}
+    whole = [case for case in PLANNED if "json" in golden_cases.outputs_of(case)]
+    assert "several nodes" in {golden_cases.shape_of(case).nodes for case in whole}
 
 
 # plan.sh
