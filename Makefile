@@ -124,7 +124,7 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
-	shellcheck --exclude=SC1091 .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
+	shellcheck --exclude=SC1091 .ci/run $(shell find . -path './.?*' -prune -o -name '*.sh' -print)
 	$(VENV)/actionlint .github/workflows/*.yml
 	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
@@ -209,9 +209,9 @@ test-pythons: ## run the tests on each of them
 
 # What another Python can change is what it does not have, and what it does otherwise; both are seen wherever a line runs. So every line
 # runs there, but not again with other values. Left out is what --other-python leaves out (tests/conftest.py): what is marked one_python, as
-# golden plans that are not whole and texts that take long, and of each test that starts processes all cases but the first. So are whole
-# files: of what is the same text or runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and
-# benchmarks), of what shells do with signals, and those that try hundreds of values on what others have tried with one.
+# texts that take long, and of each test that starts processes all cases but the first. So are whole files: of what is the same text or
+# runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and benchmarks), of what shells do with
+# signals, and those that try hundreds of values on what others have tried with one.
 ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
   test_dist.py test_docs.py test_workflows.py supervise/test_shells.py \
   test_any_environment.py core/test_corpus.py core/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)

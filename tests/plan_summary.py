@@ -1,54 +1,71 @@
-"""The plans of a job's nodes as a short text, for people who read golden files: all that is in them but what is empty, usual or default.
+"""The plans of a job's nodes as a short text, for people who read golden files: whatever is empty, usual or default is left out.
 
-What differs by numbers in even steps, as the ranks of a node do, or the nodes of a job, is told once: {0..7} stands for eight numbers,
-{0..24:8} for 0, 8, 16 and 24, and {{0..24:8}..{7..31:8}} for 0 to 7 on the first node, 8 to 15 on the next. Where nodes differ by
-more, the first is told whole and of each other what is different. Long names of hosts are @0, @1, ..., which stand at the top.
+Usual is what follows from the rest of the plan, as the log `rank_3.log` and the tag `[rank 3]` of rank 3. Where a plan differs from what
+is usual, the text says so: "no NAME" for a usual part that is missing, and the value for one that is different. A few cases have the
+whole plan besides.
+
+Numbers in even steps are folded: {0..7} stands for eight numbers, {0..24:8} for 0, 8, 16 and 24, and {{0..24:8}..{7..31:8}} for 0 to 7
+on the first node, 8 to 15 on the next. Where nodes differ by more, node 0 is shown whole, and of each other node the differences.
+Names: @0, @1, ... are long names of hosts, LOGS is the folder of the attempt, PRIVATE that of keys, RECORDS that of recorders.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import open_mpi
+import ranklaunch
 
 Plan = dict[str, Any]
-Item = tuple[str, str]  # what it is, by which it is found in another node's plan; its lines
+Item = tuple[str, str]  # its kind, by which another node's plan is compared; its lines
 
 WIDTH = 140
 LONG_NAME = 20  # characters of a host's name from which on its number takes its place
+LONG_WORD = 300  # characters of a word from which on it is cut
+LONG_FACT = 200  # characters of a fact from which on ranklaunch cuts it
 SHORT_FILE = 10  # lines of a file that are shown; of a longer one, its hash
 USUAL = {
     "timeout_s": 600.0, "wait_s": 600.0, "grace_s": 25.0, "lost_after_s": 20.0, "end_timeout_s": 600.0, "hang": "observe", "hang_s": 300.0,
-    "first_step_s": 1800.0, "all_said": torchrun.ALL_SAID, "reports": open_mpi.REPORTS,
+    "first_step_s": 1800.0, "mode": "0600",
 }  # fmt: skip
 COUNTED_FROM_0 = ("rank", "local_rank", "node")
-TOLD_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")
-LEFT_OUT = ("recorders",)  # the same in almost all; whole plans have them
+SHOWN_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")
 PROCESSES = ("gather", "prepare", "services", "processes")
 _NUMBER = re.compile(r"([0-9]+)")
 
 
-def summary(own: Plan, nodes: Sequence[Plan]) -> str:
-    """own: the plan of the node whose environment it is. nodes: those of all, in their order, as they are made from there."""
+def summary(own: Plan, nodes: Sequence[Plan], like: Plan | None = None) -> str:
+    """own: the plan of the node whose environment it is. nodes: those of all, in their order, as they are made from there. like: the
+    plan of the case from which the environment differs; values that are the same there are left out."""
     job, names = own["job"], {node["host"]: f"@{node['index']}" for node in own["job"]["nodes"] if len(node["host"]) > LONG_NAME}
-    private = folded([f"PRIVATE {plan['private']}" for plan in nodes if plan["private"]])
+    private = folded([f"PRIVATE {re.sub('[0-9a-f]{8}$', '...', plan['private'])}" for plan in nodes if plan["private"]])
+    known = like["values"] if like else []
     lines = [
         f"{own['method']} on {own['platform']}: {own['why']}",
         f"{printable(job['name'])}, attempt {job['attempt']}, {job['world_size']} ranks, {job['accelerator']}",
         *(f"  {line}" for line in [*folded([_node(node) for node in job["nodes"]]), *private]),
-        f"told to node {job['node_index']}",
-        *(f"  {_value(value)}" for value in _short(own["values"], names) if value["source"] != "default"),
+        *(f"  {line}" for line in _values(own, known, names)),
         *(f"  warning: {warning}" for warning in own["warnings"]),
-        *_of_nodes([list(_items(plan, names)) for plan in nodes]),
-        *_by_itself(list(_items(own, names)), list(_items(nodes[job["node_index"]], names))),
+        *_of_nodes([_items(plan, names) for plan in nodes]),
+        *_by_itself(_items(own, names), _items(nodes[job["node_index"]], names)),
     ]
     return "".join(f"{part}\n" for line in lines for part in wrapped(line))
+
+
+def long_files(plan: Plan) -> str:
+    """The text of the files of which the summary has a hash."""
+    texts = [(file["path"], file["text"].splitlines()) for file in plan["files"] if _is_long(_compact(file["text"]))]
+    lines = [line for path, text in texts for line in (f"file {path}", *(f"    | {each}" for each in text))]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _is_long(text: str) -> bool:
+    return len(text.splitlines()) > SHORT_FILE
 
 
 def _of_nodes(nodes: list[list[Item]]) -> Iterator[str]:
@@ -60,9 +77,9 @@ def _of_nodes(nodes: list[list[Item]]) -> Iterator[str]:
         yield from text.split("\n")
 
 
-def _by_itself(own: list[Item], told: list[Item]) -> list[str]:
+def _by_itself(own: list[Item], planned: list[Item]) -> list[str]:
     """What the node whose environment it is plans otherwise than others plan for it: it knows facts of its own."""
-    return _text("the node itself", _differing(told, own)).split("\n") if own != told else []
+    return _text("the node itself", _differing(planned, own)).split("\n") if own != planned else []
 
 
 def _text(heading: str, items: Sequence[Item]) -> str:
@@ -70,8 +87,9 @@ def _text(heading: str, items: Sequence[Item]) -> str:
 
 
 def _differing(first: list[Item], items: list[Item]) -> list[Item]:
-    there = {kind for kind, _ in items}
-    return [*(item for item in items if item not in first), *((kind, f"no {kind}") for kind, _ in first if kind not in there)]
+    kinds = {kind for kind, _ in items}
+    lacking = ", ".join(kind for kind, _ in first if kind not in kinds)
+    return [*(item for item in items if item not in first), *([("lacking", f"without {lacking}")] if lacking else [])]
 
 
 # Folding
@@ -109,49 +127,180 @@ def _steps(numbers: Sequence[str]) -> str | None:
     return f"{{{numbers[0]}..{numbers[-1]}{f':{step}' if step > 1 else ''}}}"
 
 
+# The values that were read
+
+
+def _values(plan: Plan, known: Sequence[Any], names: Mapping[str, str]) -> Iterator[str]:
+    usual = {
+        "platform": (plan["platform"], "environment"),
+        "python": ("python", "PATH"),
+        "node_index": ("0", "one node"),
+        "master_addr": (plan["job"]["nodes"][0]["host"], "hosts"),
+    }
+    for value in plan["values"]:
+        source = value["source"]
+        if (
+            (value["value"], source) != usual.get(value["name"])
+            and not source.startswith("default")
+            and not (value["name"] == "method" and source in plan["why"])
+            and value not in known
+        ):
+            yield _value(_short(value, names))
+    read = {value["name"] for value in plan["values"]}
+    yield from (f"no {name}" for name in ("platform", "python") if name not in read)
+    yield from (f"no {value['name']}" for value in known if value["name"] not in read)
+
+
+def _value(value: Plan) -> str:
+    over = ", ".join(f"{other['source']}={other['value']}" for other in value["overrides"])
+    return printable(f"{value['name']} = {value['value'] or '(none)'}  [{value['source']}]{over and f' over {over}'}")
+
+
 # One node
 
 
-def _items(plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
-    for key, value in _short({**plan, "private": ""}, {**names, plan["private"]: "PRIVATE"}).items():
+def _items(plan: Plan, hosts: Mapping[str, str]) -> list[Item]:
+    return list(_each_item(plan, {**hosts, plan["private"]: "PRIVATE", _logs(plan): "LOGS", plan["recorders"]["folder"]: "RECORDS"}))
+
+
+def _each_item(plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
+    if _logs(plan):
+        yield "LOGS", f"LOGS {_logs(plan)}"
+    records = plan["recorders"]["folder"]
+    if records and not records.startswith("/tmp/ranklaunch-recorders-"):
+        yield "RECORDS", f"RECORDS {records}"
+    for key, value in plan.items():
         if key in PROCESSES:
-            yield from ((f"{key}: {_kind(text)}", f"{key}: {text}") for text in folded([_process(process) for process in value]))
+            texts = folded([_process(process, plan, names) for process in value])
+            yield from ((f"{key}: {_kind(text)}", f"{key}: {text}") for text in texts)
         elif key == "files":
-            yield from ((f"file {file['path']}", _file(file)) for file in value)
+            yield from (_file(_short(file, names)) for file in value)
         elif key == "rank_logs":
-            yield from (("rank log", f"rank log {text}") for text in folded([_flat(log) for log in value]))
+            texts = folded([_flat(_short(_unusual(log, _usual_log(log, plan)), names)) for log in value])
+            yield from (("rank log", f"rank log {text}") for text in texts)
+        elif key == "recorders":
+            yield from _recorders(_short(value, names), plan)
         elif key == "waits":
-            yield from ((f"wait for {wait['for']}", f"wait for {_flat({**wait, 'for': ''}, wait['for'])}") for wait in value)
+            yield from _waits(value, plan, names)
         elif key == "muster" and value:
-            yield "muster", f"muster {_flat({**value, 'facts': ''})}"
-            yield "facts", f"the same on all nodes: {_all(value['facts'])}"
-        elif key not in (*TOLD_ABOVE, *LEFT_OUT) and value and _flat(value):
-            yield key, f"{key} {_flat(value)}"
+            yield from _muster(value, plan, names)
+        elif key not in (*SHOWN_ABOVE, "private") and value and _flat(value):
+            yield key, f"{key} {_flat(_short(value, names))}"
+
+
+def _logs(plan: Plan) -> str:
+    """The folder of the attempt."""
+    return posixpath.dirname(next((process["log"] for key in reversed(PROCESSES) for process in plan[key]), ""))
+
+
+def _waits(waits: Sequence[Any], plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
+    muster = plan["muster"]
+    meeting = muster and f"{len(plan['job']['nodes'])} nodes at {muster['host']}:{muster['port']}"
+    for wait in waits:
+        kind = wait["for"]
+        text = _flat(_short(_unusual({**wait, "for": ""}, {"what": meeting} if kind == "muster" else {}), names))
+        if text or kind != "muster":
+            yield f"wait for {kind}", f"wait for {kind} {text}"
+    if muster and "muster" not in (wait["for"] for wait in waits):
+        yield "wait for muster", "no wait for muster"
+
+
+def _muster(muster: Plan, plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
+    rest = _unusual(muster, {"node": plan["job"]["node_index"]})
+    host, port, facts = (rest.pop(key) for key in ("host", "port", "facts"))
+    yield "muster", _flat(_short(rest, names), f"muster at {_short(host, names)}:{port}")
+    usual, by_default = _usual_facts(plan), {value["name"]: value["value"] for value in plan["values"] if value["source"] == "default"}
+    default = [name for name, value in facts.items() if name not in usual and by_default.get(name) == value]
+    different = {name: value for name, value in _unusual(facts, usual).items() if name not in default}
+    parts = [_all(_short(different, names)), _lacking(facts, usual), default and f"(by default {' '.join(default)})"]
+    yield "facts", " ".join(["the same on all nodes:", *filter(None, parts)])
+
+
+def _usual_facts(plan: Plan) -> dict[str, str]:
+    job = plan["job"]
+    nodes = job["nodes"]
+    slots = [str(node["slots"]) for node in nodes]
+    hosts = ",".join(f"{node['host']} {node['port']}" if node.get("port") else node["host"] for node in nodes)
+    return {
+        "method": plan["method"],
+        "nodes": str(len(nodes)),
+        "world_size": str(job["world_size"]),
+        "slots": ",".join(slots) if len(set(slots)) > 1 else f"{slots[0]} on each",
+        "accelerator": job["accelerator"],
+        "hosts": hosts if len(hosts) <= LONG_FACT else f"{hosts[:60]}... ({len(hosts)} characters, sha256:{_hash(hosts, 16)})",
+        "ranklaunch": ranklaunch.__version__,
+    }
+
+
+def _recorders(recorders: Plan, plan: Plan) -> Iterator[Item]:
+    usual = {
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONPATH": "/opt/ranklaunch/rankside/path",
+        "RANKLAUNCH_RECORDS_DIR": f"LOGS/records/node_{plan['job']['node_index']}",
+    }
+    if plan["job"]["accelerator"] == "npu":
+        usual["ASCEND_PROCESS_LOG_PATH"] = "LOGS/ascend"
+    if plan["job"]["accelerator"] == "gpu":
+        usual["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+        usual["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = "RECORDS/nccl_trace_rank_"
+        usual["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = "RECORDS/nccl_pipe_rank_"
+        usual["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
+    values = {each["name"]: each["value"] for each in recorders["variables"]}
+    fifo = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+    different = {**_unusual(values, usual), **_unusual({"fifo": recorders["fifo"]}, {"fifo": fifo if fifo in values else ""})}
+    text = " ".join(filter(None, [_all(different), _lacking(values, usual)]))
+    if text:
+        yield "recorders", f"recorders {text if values else '(none)'}"
 
 
 def _kind(process: str) -> str:
-    return re.split(r"[ ,][0-9{]|,", process)[0]
+    return re.split(r"[ ,][0-9{]|[,\n]", process)[0]
 
 
-def _process(process: Plan) -> str:
-    rest = dict(process)
-    name, argv, env, unset = (rest.pop(key) for key in ("name", "argv", "env", "unset"))
+def _process(process: Plan, plan: Plan, names: Mapping[str, str]) -> str:
+    node, name, rank = plan["job"]["nodes"][plan["job"]["node_index"]], process["name"], process["rank"]
+    usual = {
+        "log": f"{_logs(plan)}/{name.replace(' ', '_')}.log",
+        "tag": f"[{name}] ",
+        "behaviour": name,
+        "rank": rank if name == f"rank {rank}" else None,
+        "local_rank": None if rank is None else rank - node["first_rank"],
+    }
+    usual_env = {"RANKLAUNCH_ATTEMPT": str(plan["job"]["attempt"]), "PYTHONUNBUFFERED": "1"}
+    if rank is not None or process["behaviour"] == "":
+        del usual["behaviour"]
+    rest = _short(_unusual(process, usual), names)
+    env = _all(_short(_unusual(process["env"], usual_env), names))
     lines = [
-        _flat(rest, f"{name},"),
-        _all(env),
-        f"without {' '.join(unset)}" if unset else "",
-        f"$ {printable(shlex.join(argv))}",
+        _flat({key: value for key, value in rest.items() if key not in ("name", "argv", "env", "unset")}, f"{name},").rstrip(","),
+        " ".join(filter(None, [env, _lacking(process["env"], usual_env)])) if process["env"] else "with no variable added",
+        f"without {' '.join(process['unset'])}" if process["unset"] else "",
+        f"$ {_words(rest['argv'])}",
     ]
     return "\n    ".join(filter(None, lines))
 
 
-def _file(file: Plan) -> str:
+def _usual_log(log: Plan, plan: Plan) -> Plan:
+    return {"log": f"{_logs(plan)}/rank_{log['rank']}.log", "tag": f"[rank {log['rank']}] "}
+
+
+def _unusual(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not as usual; an empty one in place of another is (none)."""
+    different = {key: value for key, value in values.items() if key not in usual or usual[key] != value}
+    return {key: "(none)" if key in usual and value in ("", None) else value for key, value in different.items()}
+
+
+def _lacking(values: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    return " ".join(f"no {name}" for name in usual if name not in values)
+
+
+def _file(file: Plan) -> Item:
     rest = dict(file)
-    text = _compact(rest.pop("text"))
+    path, text = rest.pop("path"), _compact(rest.pop("text"))
     lines = text.splitlines()
-    if len(lines) > SHORT_FILE:
-        return f"file {_flat(rest)}  {len(lines)} lines, sha256:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    return "\n    | ".join([f"file {_flat(rest)}", *map(printable, lines)])
+    if _is_long(text):
+        return f"file {path}", f"file {_flat(rest, path)}  {len(lines)} lines, sha256:{_hash(text, 12)}"
+    return f"file {path}", "\n    | ".join([f"file {_flat(rest, path)}", *map(printable, lines)])
 
 
 def _compact(text: str) -> str:
@@ -167,12 +316,21 @@ def _node(node: Plan) -> str:
     return _flat(rest, f"@{node['index']} {node['host'] or '(no name)'}, {node['slots']} slots from rank {node['first_rank']}")
 
 
-def _value(value: Plan) -> str:
-    over = ", ".join(f"{other['source']}={other['value']}" for other in value["overrides"])
-    return printable(f"{value['name']} = {value['value'] or '(none)'}  [{value['source']}]{over and f' over {over}'}")
-
-
 # Words
+
+
+def _words(argv: Sequence[str]) -> str:
+    return printable(" ".join(shlex.quote(_cut(word)) for word in argv))
+
+
+def _cut(word: str) -> str:
+    if len(word) <= LONG_WORD:
+        return word
+    return f"{word[:20]}... ({len(word)} characters, sha256:{_hash(word, 12)})"
+
+
+def _hash(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:digits]
 
 
 def _flat(value: Any, *before: str) -> str:
@@ -196,7 +354,7 @@ def _is_told(key: str, value: Any) -> bool:
 def _word(value: Any) -> str:
     if isinstance(value, dict):
         return f"({_flat(value)})"
-    return printable(shlex.quote(value)) if isinstance(value, str) else json.dumps(value)
+    return printable(shlex.quote(_cut(value))) if isinstance(value, str) else json.dumps(value)
 
 
 def _short(value: Any, names: Mapping[str, str]) -> Any:

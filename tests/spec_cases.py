@@ -1,30 +1,32 @@
-"""The golden cases of `ranklaunch spec`, and what they come out as."""
+"""The golden cases of `ranklaunch spec`, tests/golden/specs/<case>.txt, in the form of golden_cases.py: a command line, perhaps a file of
+values, and what comes out."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import golden_cases
 import helpers
+from golden_cases import SPECS
 
-from ranklaunch.specs.model import BY_SCRIPT
-
-FOLDER = helpers.TESTS / "golden" / "specs"
-CASES = sorted(path for path in FOLDER.iterdir() if path.is_dir())
-INPUTS = {"argv.json", "values.json"}
-SUFFIXES = {"modelarts": "json", "aws_batch": "json", **dict.fromkeys(("slurm", *BY_SCRIPT), "sh")}
+CASES = sorted(SPECS.glob("*.txt"))
 
 
 def case_id(case: Path) -> str:
-    return case.name
+    return case.stem
+
+
+def case_of(name: str) -> Path:
+    return SPECS / f"{name}.txt"
 
 
 def argv_of(case: Path) -> list[str]:
-    return list(json.loads((case / "argv.json").read_text(encoding="utf-8")))
+    return golden_cases.argv_of(case)
 
 
 def kind_of(case: Path) -> str:
@@ -33,31 +35,33 @@ def kind_of(case: Path) -> str:
 
 def accepted(*kinds: str) -> list[Path]:
     """Cases of these kinds that render, by what is stored."""
-    return [case for case in CASES if kind_of(case) in kinds and not (case / "error.txt").exists()]
+    return [case for case in CASES if kind_of(case) in kinds and golden_cases.is_planned(case)]
 
 
-def output_of(case: Path) -> tuple[str, bytes]:
-    """(name of the file, its bytes)."""
-    with _in(case):
+def output_of(case: Path) -> str:
+    with _folder_of(case):
         result = helpers.call("spec", *argv_of(case))
     if result.code:
         assert not result.out
-        return "error.txt", f"exit {result.code}\n{result.err}".encode()
-    return f"spec.{SUFFIXES.get(kind_of(case), 'yaml')}", result.out.encode()
+        return f"exit {result.code}\n{result.err}"
+    return result.out
 
 
 @contextlib.contextmanager
-def _in(folder: Path) -> Iterator[None]:
+def _folder_of(case: Path) -> Iterator[None]:
+    """Be in a folder that has the files of the case."""
     before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
+    with tempfile.TemporaryDirectory() as folder:
+        golden_cases.write_files(golden_cases.inputs_of(case).files, Path(folder))
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
 
 
 def text_of(case: Path) -> str:
-    return next(case.glob("spec.*")).read_text(encoding="utf-8")
+    return golden_cases.outputs_of(case)["plan"]
 
 
 def objects_in(text: str) -> list[dict[str, Any]]:

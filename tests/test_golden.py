@@ -1,8 +1,7 @@
-"""Plans as files: tests/golden/<adapter>/<case>/ holds what goes in and what comes out.
+"""Plans as files: tests/golden/<adapter>/<case>.txt holds what goes in and what comes out (golden_cases.py has the form).
 
-In:  env (NAME=VALUE lines) or env.json, argv (options and program, a word per line) or argv.json, root/ (the container's files).
-Out: summary.txt, the plans of all nodes in short (plan_summary.py), and of the node whose environment it is whatever is there of plan.json,
-     plan.txt and plan.sh, byte by byte. Or error.txt, where that node's plan is refused; most refusals are in <adapter>/refused.txt.
+What comes out is the plans of all nodes in short (plan_summary.py), and further forms of the plan of the node whose environment it is,
+where the case asks for them. Or the words of a refusal; most refusals are in <adapter>/refused.txt.
 
 Renew with --update-golden, then read the diff: a golden file that nobody read proves nothing.
 """
@@ -25,7 +24,7 @@ import golden_cases
 import helpers
 import plan_summary
 import pytest
-from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env_of
+from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, Inputs, case_id, inputs_of
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
@@ -35,61 +34,58 @@ from ranklaunch.plan import prelaunch
 from ranklaunch.rank_wrapper import rank
 from ranklaunch.system import bounded
 
-INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
-FORMS = {"plan.json": "json", "plan.txt": "text", "plan.sh": "sh"}
-
 Planned = Callable[..., helpers.Result]
 
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
-    """Plans a case below its own root/, so that nothing of this machine is seen: neither its files nor where the repository is."""
+    """Plans a case below a root of its own, so that nothing of this machine is seen: neither its files nor where the repository is."""
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
     monkeypatch.setattr(communication, "RANKSIDE_PATH", "/opt/ranklaunch/rankside/path")
     monkeypatch.setattr(prelaunch, "MEASURE", "/opt/ranklaunch/programs/measure.py")
+    monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
+    folders: list[Path] = []
 
-    def plan(
-        case: Path, *options: str, cwd: str = helpers.CWD, argv: list[str] | None = None, env: dict[str, str] | None = None
-    ) -> helpers.Result:
-        monkeypatch.chdir(case)
+    def plan(inputs: Inputs, *options: str, cwd: str = helpers.CWD) -> helpers.Result:
+        folders.append(tmp_path / f"planned_{len(folders)}")
+        folders[-1].mkdir()
+        golden_cases.write_files(inputs.files, folders[-1] / "root")
+        monkeypatch.chdir(folders[-1])
         monkeypatch.setattr(os, "getcwd", lambda: cwd)
-        monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
-        root = "root" if (case / "root").is_dir() else str(tmp_path)
-        return helpers.call("plan", f"--root={root}", *options, *(argv or argv_of(case)), env=env or env_of(case))
+        return helpers.call("plan", "--root=root", *options, *inputs.argv, env=inputs.env)
 
     return plan
 
 
-# Of each method for one node and for several, and of each platform, one is whole.
-BY_WEIGHT = [pytest.param(case, marks=() if (case / "plan.json").exists() else pytest.mark.one_python) for case in CASES]
-
-
-@pytest.mark.parametrize("case", BY_WEIGHT, ids=case_id)
+@pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.FixtureRequest) -> None:
-    stored = {path.name for path in case.iterdir()} - INPUTS
-    result = planned(case, "--format=json")
+    inputs = inputs_of(case)
+    forms = golden_cases.outputs_of(case).keys() - {"plan"}
+    result = planned(inputs, "--format=json")
     if result.code:
-        outputs = {"error.txt": refused(case, planned)}
+        outputs = refused(inputs, planned)
     else:
-        nodes = planned(case, "--format=json", "--all-nodes").json
+        nodes = planned(inputs, "--format=json", "--all-nodes").json
         check_nodes(case, result.json, nodes)
-        outputs = {"summary.txt": plan_summary.summary(result.json, nodes).encode()}
-        outputs.update({name: output(planned(case, f"--format={FORMS[name]}")) for name in stored & FORMS.keys()})
+        like = planned(inputs_of(golden_cases.path_of(inputs.like)), "--format=json").json if inputs.like else None
+        outputs = plan_summary.summary(result.json, nodes, like)
+        outputs += "".join(f"== {form}\n{in_form(form, inputs, planned, result.json)}" for form in FORMS if form in forms)
+    data = f"{golden_cases.head_of(case)}\n{outputs}".encode(errors="surrogateescape")
     if request.config.getoption("--update-golden"):
-        for name in {*stored, *outputs}:
-            (case / name).unlink(missing_ok=True)
-        for name, data in outputs.items():
-            (case / name).write_bytes(data)
-        stored = set(outputs)
-    assert stored == outputs.keys(), f"run make golden and read the diff: files of {case} are missing or too many"
-    for name, data in outputs.items():
-        compare(case / name, data)
+        case.write_bytes(data)
+    compare(case, data)
 
 
-def output(result: helpers.Result) -> bytes:
+FORMS = ("files", "text", "sh", "json")
+
+
+def in_form(form: str, inputs: Inputs, planned: Planned, plan: Any) -> str:
+    if form == "files":
+        return plan_summary.long_files(plan)
+    result = planned(inputs, f"--format={form}")
     assert (result.code, result.err) == (0, "")
-    return result.out.encode(errors="surrogateescape")
+    return result.out
 
 
 # What a node knows that no other does: its rank after route planning, the address of its host.
@@ -108,28 +104,19 @@ def check_nodes(case: Path, own: Any, nodes: list[Any]) -> None:
         ]
 
 
-def refused(case: Path, planned: Planned, **how: Any) -> bytes:
+def refused(inputs: Inputs, planned: Planned) -> str:
     """What is said, in whatever form a plan is asked for."""
-    result = planned(case, "--format=sh", **how)
+    result = planned(inputs, "--format=sh")
     assert result.code not in (0, 70), result.err
     assert not result.out
-    assert planned(case, "--format=text", **how) == result
-    return f"exit {result.code}\n{result.err}".encode()
+    assert planned(inputs, "--format=text") == result
+    return f"exit {result.code}\n{result.err}"
 
 
 @pytest.mark.parametrize("file", REFUSALS, ids=lambda file: file.parent.name)
-def test_refusals_are_as_stored(file: Path, planned: Planned, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    blocks = []
-    for i, case in enumerate(golden_cases.refusals(file.read_text(encoding="utf-8"))):
-        here = tmp_path / str(i)
-        here.mkdir()
-        if (case.like / "root").is_dir():
-            shutil.copytree(case.like / "root", here / "root")
-        for path, text in case.files.items():
-            (here / "root" / path).parent.mkdir(parents=True, exist_ok=True)
-            (here / "root" / path).write_text(text, encoding="utf-8")
-        blocks.append(f"{case.asked}\n{refused(here, planned, argv=case.argv, env=case.env).decode()}")
-    data = "\n".join(blocks).encode()
+def test_refusals_are_as_stored(file: Path, planned: Planned, request: pytest.FixtureRequest) -> None:
+    cases = golden_cases.refusals(file.read_text(encoding="utf-8"))
+    data = "\n".join(f"{case.head}\n{refused(case.inputs, planned)}" for case in cases).encode()
     if request.config.getoption("--update-golden"):
         file.write_bytes(data)
     compare(file, data)
@@ -138,8 +125,8 @@ def test_refusals_are_as_stored(file: Path, planned: Planned, request: pytest.Fi
 def compare(stored: Path, data: bytes) -> None:
     if stored.read_bytes() != data:
         before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), data))
-        lines = difflib.unified_diff(before, after, f"{case_id(stored.parent)}/{stored.name}", "now", n=1, lineterm="")
-        said = f"{case_id(stored.parent)} is planned otherwise; if that is intended, run make golden and read the diff"
+        lines = difflib.unified_diff(before, after, case_id(stored), "now", n=1, lineterm="")
+        said = f"{case_id(stored)} is planned otherwise; if that is intended, run make golden and read the diff"
         pytest.fail("\n".join([said, *(line[:200] for line in itertools.islice(lines, 40))]), pytrace=False)
 
 
@@ -152,37 +139,45 @@ def test_tree_holds_cases_of_adapters_only() -> None:
         {path.name for path in GOLDEN.iterdir()} - {"specs"} | {case["platform"] for case in recorded_cases()},
         LAUNCHERS.keys() | PLATFORMS.keys(),
     )
-    assert {path for path in GOLDEN.glob("*/*") if path.is_file()} == set(REFUSALS)
-    for case in CASES:
-        names = {path.name for path in case.iterdir()}
-        assert len(names & {"env", "env.json"}) == 1, case
-        assert len(names & {"argv", "argv.json"}) == 1, case
+    assert [path for path in GOLDEN.rglob("*") if path.is_file() and (path.parent.parent != GOLDEN or path.suffix != ".txt")] == []
 
 
-def test_whole_plans_are_there_of_every_method_and_platform() -> None:
-    """Of each method for one node and for several, where nothing is left out."""
-    texts = [path.read_text(encoding="utf-8") for path in GOLDEN.glob("*/*/plan.json")]  # of new cases too, which were no plans at first
-    plans = [json.loads(text) for text in texts if text]
-    where = "the cases of tests/golden with a whole plan: an empty plan.json, then make golden"
-    helpers.listed_in(where, {plan["platform"] for plan in plans} | {case["platform"] for case in recorded_cases()}, PLATFORMS)
-    nodes = [f"{plan['method']} on {'several nodes' if len(plan['job']['nodes']) > 1 else 'one node'}" for plan in plans]
-    helpers.listed_in(where, nodes, {f"{name} on {count}" for name in LAUNCHERS for count in ("one node", "several nodes")})
+def test_every_method_and_platform_has_a_case() -> None:
+    """Each method for one node and for several."""
+    shapes = [golden_cases.shape_of(case) for case in PLANNED]
+    platforms = {shape.platform for shape in shapes} | {case["platform"] for case in recorded_cases()}
+    helpers.listed_in("the cases of tests/golden", platforms, PLATFORMS)
+    wanted = {f"{name} on {count}" for name in LAUNCHERS for count in ("one node", "several nodes")}
+    helpers.listed_in("the cases of tests/golden", {f"{shape.method} on {shape.nodes}" for shape in shapes}, wanted)
+
+
+def test_each_form_is_stored() -> None:
+    """What summaries leave out as usual is to be read somewhere, too."""
+    forms = {form for case in PLANNED for form in golden_cases.outputs_of(case)}
+    assert forms == {"plan", *FORMS}
+    whole = [case for case in PLANNED if "json" in golden_cases.outputs_of(case)]
+    assert "several nodes" in {golden_cases.shape_of(case).nodes for case in whole}
 
 
 # plan.sh
 
 
-# Whatever a method or a platform does to a script is in one of those stored whole, or as shell; the hostile have words to be quoted.
-TRIED = [case for case in PLANNED if "hostile" in case.name or any((case / name).exists() for name in ("plan.json", "plan.sh"))]
+# One case of each method for one node and for several, and those that have words to be quoted or are stored as shell.
+SHELLS = sorted(
+    {
+        *{(shape.method, shape.nodes): case for case in reversed(PLANNED) for shape in [golden_cases.shape_of(case)]}.values(),
+        *(case for case in PLANNED if "hostile" in case.stem or "sh" in golden_cases.outputs_of(case)),
+    }
+)
 
 
 @pytest.mark.one_python
 @pytest.mark.processes
 def test_every_kind_of_plan_as_shell_is_clean(planned: Planned, tmp_path: Path) -> None:
     """That shells can read them is shown below, where they run them."""
-    scripts = [tmp_path / f"{case_id(case).replace('/', '_')}.sh" for case in TRIED]
-    for case, script in zip(TRIED, scripts):
-        script.write_bytes(output(planned(case, "--format=sh")))
+    scripts = [tmp_path / f"{case_id(case).replace('/', '_')}.sh" for case in PLANNED]
+    for case, script in zip(PLANNED, scripts):
+        script.write_text(in_form("sh", inputs_of(case), planned, None), encoding="utf-8", errors="surrogateescape")
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
     # Not SC2016 and SC1003: words with $ or a backslash before the closing quote are what hostile cases are about.
@@ -205,13 +200,9 @@ os.rename(record, record + ".json")
 OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, whatever they are given
 
 
-# A platform's plans have other values, in scripts of the form that their method has.
-RUN = [case for case in TRIED if case.parent.name in LAUNCHERS or "hostile" in case.name or (case / "plan.sh").exists()]
-
-
 @pytest.mark.one_python
 @pytest.mark.processes
-@pytest.mark.parametrize("case", RUN, ids=case_id)
+@pytest.mark.parametrize("case", SHELLS, ids=case_id)
 def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path: Path) -> None:
     """plan.sh as it would be on this machine: with files in the test's own folder, and stubs first on PATH."""
     work, stubs, seen = tmp_path / "work", tmp_path / "stubs", tmp_path / "seen"
@@ -220,11 +211,13 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     stub = stubs / "any"
     stub.write_text(STUB.format(python=sys.executable, folder=seen), encoding="utf-8")
     stub.chmod(0o755)
-    argv = [f"--log-dir={work}/logs", *(word.replace("/opt/", f"{work}/opt/") for word in argv_of(case))]
-    env = {name: value.replace("/opt/", f"{work}/opt/") for name, value in env_of(case).items()}
+    inputs = inputs_of(case)
+    argv = [f"--log-dir={work}/logs", *(word.replace("/opt/", f"{work}/opt/") for word in inputs.argv)]
+    env = {name: value.replace("/opt/", f"{work}/opt/") for name, value in inputs.env.items()}
     env["PATH"] = f"{stubs}:{os.environ['PATH']}"
     env["RANKLAUNCH_RUN_DIR"] = str(work)
-    texts = (planned(case, f"--format={form}", cwd=str(work), argv=argv, env=env).out for form in ("json", "sh"))
+    inputs = inputs._replace(argv=argv, env=env)
+    texts = (planned(inputs, f"--format={form}", cwd=str(work)).out for form in ("json", "sh"))
     # What is in a folder of the system, or of the container, is in the test's own here.
     text, script = (re.sub(r"(?<![\w.])/(usr/sbin/|root/\.ssh/|opt/ml/code\b)", rf"{work}/\1", each) for each in texts)
     plan = json.loads(text)

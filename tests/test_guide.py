@@ -29,7 +29,7 @@ STARTING = (
 )
 NEW_FILES = ("adapters/launchers/toy.py", "templates/toy/command.j2")
 # What a message has that tells what to do.
-TELLS = re.compile(r"\b(add .+ to .+|run make golden|run make generate|run docs/make_reference\.py|make (a folder )?tests/golden/)")
+TELLS = re.compile(r"\b(add .+ to .+|run make golden|run make generate|run docs/make_reference\.py|make (a file )?tests/golden/)")
 
 CONTRIBUTING = (helpers.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ROW = textwrap.dedent(CONTRIBUTING.partition("   ```toml\n")[2].partition("   ```\n")[0])
@@ -157,9 +157,8 @@ def everything_else(tree: Tree) -> None:
     tree.put("src/ranklaunch/specs/model.py", '"mpi", "horovod",', '"mpi", "horovod", "toy",')
     two_nodes = "RANKLAUNCH_NODES=2\nRANKLAUNCH_HOSTS=h0,h1\nRANKLAUNCH_NODE=1\n"
     for case, env in (("toy/one-node", ""), ("toy/two-nodes", two_nodes)):
-        tree.write(f"tests/golden/{case}/env", env)
-        tree.write(f"tests/golden/{case}/argv", "--method=toy\ntrain.py\n")
-        tree.write(f"tests/golden/{case}/plan.json", "")
+        variables = "".join(f"+{line}\n" for line in env.splitlines())
+        tree.write(f"tests/golden/{case}.txt", f"{variables}$ --method=toy train.py\n")
     cases = tree.folder / "tests" / "environments" / "places.toml"
     cases.write_text(cases.read_text(encoding="utf-8") + CASE, encoding="utf-8")
     tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")

@@ -1,15 +1,19 @@
 """Breaks one line at a time of the launchers, platforms and templates, in a copy of the tree, and says which test notices.
 
-    .venv/bin/python tools/mutations.py [WORD...]
+    .venv/bin/python tools/mutations.py [--golden] [WORD...]
 
 Words choose mutations by what is in their file's name or reason. Golden files come first, then the adapter's own tests, then all that
 are of adapters: each only for what those before it miss.
 Exits with 1 where a mutation survives. Tests that are made shorter must still catch all of these: run it before and after.
+
+--golden runs the golden files alone, and lists for each mutation all cases that notice it, then the cases without which one would be
+missed: a case that is not among these may go, if it shows nothing that a reader needs.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import re
 import shutil
@@ -23,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ("tests/test_golden.py", "tests/specs/test_spec_golden.py", "-k", "as_stored")
 AT_ONCE = 2
-OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training and not launchers and not specs")
+OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training and not launchers and not specs")
 
 
 class Mutation(NamedTuple):
@@ -188,13 +192,20 @@ _TREES: list[Path] = []  # of this process of the pool: its copy
 
 
 def main(words: list[str]) -> int:
+    golden = "--golden" in words
+    words = [word for word in words if word != "--golden"]
     chosen = [each for each in MUTATIONS if not words or any(word in f"{each.place} {each.why}" for word in words)]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ProcessPoolExecutor(AT_ONCE, None, _copy, (folder,)) as pool:
-        for each, caught in zip(chosen, pool.map(_judge, chosen)):
+        found = []
+        for each, caught in zip(chosen, pool.map(_golden_cases if golden else _first_test, chosen)):
             survivors += not caught
-            print(f"{'caught  ' if caught else 'SURVIVED'}  {each.place}: {each.why}{caught and f'  ({caught})'}", flush=True)
+            found.append(caught)
+            how = f"  ({' '.join(caught)})" if caught else ""
+            print(f"{'caught  ' if caught else 'SURVIVED'}  {each.place}: {each.why}{how}", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} caught")
+    if golden:
+        print("needed: " + " ".join(sorted({cases[0] for cases in found if len(cases) == 1})))
     return min(1, survivors)
 
 
@@ -209,8 +220,8 @@ def _copy(folder: str) -> None:
     _TREES[:] = [copy]
 
 
-def _judge(mutation: Mutation) -> str:
-    """The test that catches it, "" where none does."""
+@contextlib.contextmanager
+def _broken(mutation: Mutation) -> Iterator[None]:
     path = path_of(_TREES[0], mutation.place)
     text = path.read_text(encoding="utf-8")
     if text.count(mutation.old) != 1:
@@ -218,9 +229,21 @@ def _judge(mutation: Mutation) -> str:
         raise SystemExit(msg)
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        return next(filter(None, map(_first_failure, _stages(mutation.place))), "")
+        yield
     finally:
         path.write_text(text, encoding="utf-8")
+
+
+def _first_test(mutation: Mutation) -> list[str]:
+    """The test that catches it."""
+    with _broken(mutation):
+        return next(filter(None, (_failures(stage, "-x") for stage in _stages(mutation.place))), [])
+
+
+def _golden_cases(mutation: Mutation) -> list[str]:
+    """The golden cases that catch it, each as ADAPTER/CASE."""
+    with _broken(mutation):
+        return [re.sub(r".*\[(.*)\]", r"\1", test) for test in _failures(GOLDEN)]
 
 
 def _stages(place: str) -> Iterator[tuple[str, ...]]:
@@ -238,16 +261,16 @@ def path_of(tree: Path, place: str) -> Path:
     return min((tree / "adapters" / kind).rglob(name), key=lambda path: len(path.parts))
 
 
-def _first_failure(tests: tuple[str, ...]) -> str:
+def _failures(tests: tuple[str, ...], *options: str) -> list[str]:
     # No bytecode: of a file that is changed twice within a second, that of the first change would be taken.
     env = {**os.environ, "PYTHONPATH": str(_TREES[0] / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
+    command = [sys.executable, "-m", "pytest", *options, *OPTIONS, *tests]
     done = subprocess.run(command, cwd=_TREES[0], env=env, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         msg = f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         raise SystemExit(msg)
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    return found[1] if done.returncode and found else "a test" if done.returncode else ""
+    found = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    return found or (["a test"] if done.returncode else [])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import golden_cases
 import helpers
 import pytest
 from recorded_places import recorded_cases
@@ -107,8 +108,8 @@ def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
 @helpers.for_each(list(ADAPTERS))
 def test_adapter_has_golden_plans(name: str) -> None:
     recorded = any(case["platform"] == name for case in recorded_cases())
-    assert recorded or any((helpers.TESTS / "golden" / name).glob("*/summary.txt")), (
-        f"make a folder tests/golden/{name}/one-node/ with the files env and argv (those of another adapter show how), then run make golden"
+    assert recorded or any(case.parent.name == name for case in golden_cases.PLANNED), (
+        f"make a file tests/golden/{name}/one-node.txt (those of another adapter show how), then run make golden"
     )
 
 

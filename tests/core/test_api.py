@@ -27,6 +27,7 @@ from ranklaunch import api
 from ranklaunch.catalogue import answer
 from ranklaunch.fields import names as names_of
 from ranklaunch.specs.model import KINDS
+from ranklaunch.system import bounded
 from testbench import places
 from testbench.judges import formats
 
@@ -128,20 +129,24 @@ def refused(call: Callable[[], object]) -> tuple[int, str]:
     return caught.value.exit_code, str(caught.value)
 
 
-def test_plans_are_those_of_the_command(tmp_path: Path) -> None:
-    """Of the golden cases whose plan is stored whole: every platform and method."""
+def test_plans_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all golden cases: every platform and method."""
+    monkeypatch.setattr(os, "getcwd", lambda: helpers.CWD)
+    monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
 
     def check(case: Path) -> None:
-        env, argv = golden_cases.env_of(case), golden_cases.argv_of(case)
-        root = str(case / "root") if (case / "root").is_dir() else str(tmp_path)
-        (tmp_path / "env.json").write_text(json.dumps(env))
-        said = helpers.call("plan", "--format", "json", "--env-file", str(tmp_path / "env.json"), f"--root={root}", *argv)
+        env, argv, files, _ = golden_cases.inputs_of(case)
+        folder = tmp_path / case.parent.name / case.stem
+        folder.mkdir(parents=True)
+        root = folder / "root"
+        golden_cases.write_files(files, root)
+        (folder / "env.json").write_text(json.dumps(env))
+        said = helpers.call("plan", "--format", "json", "--env-file", str(folder / "env.json"), f"--root={root}", *argv)
         made = json.loads(json.dumps(ranklaunch.as_json(ranklaunch.make_plan(env, [f"--root={root}", *argv]))))
         assert made == said.json
         formats.check("plan", made)
 
-    cases = [case for case in golden_cases.PLANNED if (case / "plan.json").exists()]
-    helpers.check_each(check, {golden_cases.case_id(case): case for case in cases})
+    helpers.check_each(check, {golden_cases.case_id(case): case for case in golden_cases.PLANNED})
 
 
 def test_the_option_node_plans_another_node() -> None:

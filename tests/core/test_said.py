@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import helpers
 import pytest
@@ -293,12 +292,11 @@ def test_what_programs_really_print_stays_readable() -> None:
     assert {line.removesuffix(" [preauth]") for line in printed if lines.shown([line]) != (line,)} == HIDDEN_IN_VAIN
 
 
-@pytest.mark.parametrize(
-    "path", sorted([*GOLDEN.rglob("refused.txt"), *GOLDEN.rglob("error.txt")]), ids=lambda path: "/".join(path.parts[-3:-1])
-)
-def test_our_own_words_stay_readable(path: Path) -> None:
-    refusals = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("ranklaunch: ")]
-    assert refusals
+def test_our_own_words_stay_readable() -> None:
+    """Of the golden cases that are refused."""
+    texts = [path.read_text(encoding="utf-8") for path in GOLDEN.rglob("*.txt")]
+    refusals = [line for text in texts for line in text.splitlines() if line.startswith("ranklaunch: ")]
+    assert len(refusals) > 100
     assert [errors.reason(line) for line in refusals] == refusals
 
 

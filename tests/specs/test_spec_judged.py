@@ -26,12 +26,12 @@ by_case = pytest.mark.parametrize("case", RENDERED, ids=spec_cases.case_id)
 @by_case
 def test_kubernetes_own_schemas(case: Path) -> None:
     objects = spec_cases.objects_in(spec_cases.text_of(case))
-    assert list(pod_templates(objects)) or case.name == "trainjob_runtime"
+    assert list(pod_templates(objects)) or case.stem == "trainjob_runtime"
     assert [misfit for each in objects for misfit in misfits_of_core(each)] == []
 
 
 def test_a_field_that_does_not_exist_is_noticed() -> None:
-    service, job = spec_cases.objects_in(spec_cases.text_of(spec_cases.FOLDER / "job_gpu"))
+    service, job = spec_cases.objects_in(spec_cases.text_of(spec_cases.case_of("job_gpu")))
     next(pod_templates(job))["spec"]["gracePeriod"] = 3
     oldest, newest = misfits_of_core(job)
     assert "gracePeriod" in oldest
@@ -52,7 +52,7 @@ if folder():  # no part of the repository: CONTRIBUTING.md
                 assert broken_rules(each) == []
 
     def test_schemas_refuse_what_is_not_named() -> None:
-        (job,) = spec_cases.objects_in(spec_cases.text_of(spec_cases.FOLDER / "volcano_gpu_torchrun"))
+        (job,) = spec_cases.objects_in(spec_cases.text_of(spec_cases.case_of("volcano_gpu_torchrun")))
         for edit in ({"minAvailble": 3}, {"minAvailable": "3"}):
             edited = {**job, "spec": {**job["spec"], **edit}}
             found = [list(misfits(edited, schema)) for schema in schemas_for(job)]
@@ -60,7 +60,7 @@ if folder():  # no part of the repository: CONTRIBUTING.md
             assert all(found)
 
     def test_rules_in_cel_are_judged() -> None:
-        runtime, job = spec_cases.objects_in(spec_cases.text_of(spec_cases.FOLDER / "trainjob_gpu"))
+        runtime, job = spec_cases.objects_in(spec_cases.text_of(spec_cases.case_of("trainjob_gpu")))
         job["metadata"]["name"] = "1demo"
         runtime["spec"]["mlPolicy"].update(torch={}, mpi={})
         for each in (job, runtime):

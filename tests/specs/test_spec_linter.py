@@ -10,7 +10,6 @@ from typing import Any
 import helpers
 import pytest
 import spec_cases
-from spec_cases import FOLDER
 
 from ranklaunch.specs.model import OF_KUBERNETES
 from testbench.judges import linter
@@ -142,7 +141,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
 @helpers.for_each(list(MUTATIONS))
 def test_mistake_is_found(expected: str) -> None:
     case, edit = MUTATIONS[expected]
-    objects = spec_cases.objects_in(spec_cases.text_of(FOLDER / case))
+    objects = spec_cases.objects_in(spec_cases.text_of(spec_cases.case_of(case)))
     before = copy.deepcopy(objects)
     for each in objects:
         try:
