@@ -97,14 +97,20 @@ def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: C
 def _between(given: Mapping[str, str], now: float, folders: Iterable[Folder]) -> tuple[int, int]:
     """Return the first and the last moment that are shown, in microseconds since 1970. folders: of
     the job, whose day a time of day is of."""
-    clocks = any(moments.is_clock(given.get(name, "")) for name in ("since", "until"))
-    paths = [path for folder in folders if clocks for _, path in search.rounds(folder.path)]
-    times = [at for path in paths for at in reading.edges(path)] or [now]
+    times = _times(given, folders) or [now]
     since, until = (_moment(given, name, now, times) for name in ("since", "until"))
     if since is not None and until is not None and since > until:
         msg = f"--since {given['since']}: expected a time before --until {given['until']}"
         raise UsageError(msg)
     return since or 0, EVER if until is None else until
+
+
+def _times(given: Mapping[str, str], folders: Iterable[Folder]) -> list[float]:
+    """Return times of lines of the job, in seconds since 1970, if a time of day is asked for; else none."""
+    if not any(moments.is_clock(given.get(name, "")) for name in ("since", "until")):
+        return []
+    paths = [path for folder in folders for _, path in search.rounds(folder.path)]
+    return [at for path in paths for at in reading.edges(path)]
 
 
 def _moment(given: Mapping[str, str], name: str, now: float, times: Sequence[float]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ranklaunch.cli import options
@@ -93,13 +93,7 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
     if IMAGE.value in last:
         whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
         pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
-    for word in _every(SET, given):
-        path, equals, text = word.partition("=")
-        if equals and path in KEYS:
-            pairs.append((f"option --set {path}", path, text))
-        else:
-            why = f"unknown key{_hint(path)}" if equals else "expected KEY=VALUE"
-            problems.append(Problem(f"option --set {word!r}: {why}", True))
+    pairs += _pairs_set(_every(SET, given), problems)
     for source, path, text in pairs:
         _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
@@ -108,6 +102,19 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         _put_program(values, program)
     values["engine"] = kind
     return values, sources, problems
+
+
+def _pairs_set(words: Iterable[str], problems: list[Problem]) -> list[tuple[str, str, str]]:
+    """Return source, key and text of each --set; add a problem for each word that is none."""
+    pairs = []
+    for word in words:
+        path, equals, text = word.partition("=")
+        if equals and path in KEYS:
+            pairs.append((f"option --set {path}", path, text))
+        else:
+            why = f"unknown key{_hint(path)}" if equals else "expected KEY=VALUE"
+            problems.append(Problem(f"option --set {word!r}: {why}", True))
+    return pairs
 
 
 def _hint(path: str) -> str:

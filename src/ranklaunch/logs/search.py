@@ -44,13 +44,16 @@ def attempt(
     of_attempt = _of_attempt(top, found, number, follow=follow)
     wanted = [folder for folder in of_attempt if node is None or folder.node == node]
     if not wanted:
-        msg = f"{top}: no node {node} in attempt {of_attempt[0].attempt}: there are {', '.join(str(each.node) for each in of_attempt[:20])}"
-        raise ConfigError(msg)
+        raise ConfigError(_no_node(top, node, of_attempt))
     if all(folder.path in unread for folder in wanted):
         raise ConfigError(unread[folder.path] for folder in wanted)
     for why in unread.values():
         say(why)
     return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+
+
+def _no_node(top: str, node: int | None, there: Sequence[Folder]) -> str:
+    return f"{top}: no node {node} in attempt {there[0].attempt}: there are {', '.join(str(each.node) for each in there[:20])}"
 
 
 def _of_attempt(top: str, found: Sequence[Folder], number: int | None, *, follow: bool) -> list[Folder]:

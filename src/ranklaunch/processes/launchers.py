@@ -227,26 +227,34 @@ class Launchers:
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Note the end of a rank, mostly before its launcher reports it."""
         self._attempt.logs.rank_ended(rank.rank)
-        kills = child.launcher.kills_ranks
         if child.announced:
-            self._note_end(rank)
-            if rank.failed and kills and not self._attempt.ending:
-                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+            self._on_end_of_announced(child, rank)
             return
         if rank.code:
             child.launcher.rank_failed(child, self._attempt.stopper.begun)
-        if rank.rank is None and kills:  # ranks need it; their launcher looks after it when they have ended, or never
-            if rank.failed and not child.failing and not self._attempt.ending:
-                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
-        elif kills:
-            self._note_end(rank)
-            if rank.code and not self._attempt.ending:
-                self._fails(child, f"a rank of {child.process.name} has failed")
+        if child.launcher.kills_ranks:
+            self._on_end_below_killer(child, rank)
         elif rank.code and child.launcher.ENDS_RANKS:
             self._attempt.logs.hush()
             self._attempt.fold_victims(told=True)
             self._attempt.companions.died(child, rank)
             self._loop.after(SAYS_S, self._says_nothing, child)
+
+    def _on_end_of_announced(self, child: Child, rank: Watched) -> None:
+        self._note_end(rank)
+        if rank.failed and child.launcher.kills_ranks and not self._attempt.ending:
+            self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+
+    def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
+        """Handle the end of a process whose launcher kills its ranks after a failure. rank.rank None: ranks need the process, and the
+        launcher looks after it when they have ended, or never."""
+        if rank.rank is None:
+            if rank.failed and not child.failing and not self._attempt.ending:
+                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+            return
+        self._note_end(rank)
+        if rank.code and not self._attempt.ending:
+            self._fails(child, f"a rank of {child.process.name} has failed")
 
     def _says_nothing(self, child: Child) -> None:
         """Conclude that a launcher ends its ranks after a failure, although its log level keeps it from saying so."""

@@ -101,7 +101,7 @@ def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used
     if seen.device_fault and settings.restarted_outside:
         text = "not started again on a device that has failed: who starts the job again can leave out its host"
         return Decision(False, text, past, WaitError.exit_code)
-    if last and past.signature and past.signature == last.signature and not past.progress:
+    if last and past.signature and _is_same(past, last):
         text = f"not started again: the same failure came twice {_where(seen.place or past.best)}, without progress between them"
         in_vain = not seen.launched and seen.judgement.exit_code == WaitError.exit_code
         return Decision(False, text, past, None if in_vain else NO_PROGRESS)  # what this job waited for may be there for a new one
@@ -109,6 +109,11 @@ def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used
         budget = f"{counted(settings.most, 'restart')} without progress"
         return Decision(False, f"not started again: {budget}, which is all that RANKLAUNCH_MAX_RESTARTS allows", past)
     return None
+
+
+def _is_same(past: Past, last: Past) -> bool:
+    """Return True for the same failure at the same place, without progress between."""
+    return past.signature == last.signature and not past.progress
 
 
 def _restart(seen: Seen, settings: Settings, past: Past, used: int) -> Decision:

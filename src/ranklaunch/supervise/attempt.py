@@ -166,11 +166,7 @@ class Attempt:
         if outputs and outputs.folder:
             self.logs.follow(outputs, self.launchers.expect_ranks)
         self.children.start(self.plan.services, SERVICE, self.plan)
-        for wait in self.plan.waits:
-            if wait.kind == "port" and not self.ending:
-                from ranklaunch.supervise.waits.ssh_banners import Banners
-
-                self.phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
+        self._wait_for_ports()
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
@@ -179,6 +175,14 @@ class Attempt:
         self.companions.join(self.attended)
         self.teardown.prepare()
         self.loop.after(LATER_S, self._prepare_for_failure)
+
+    def _wait_for_ports(self) -> None:
+        """Wait for the services of other nodes."""
+        for wait in self.plan.waits:
+            if wait.kind == "port" and not self.ending:
+                from ranklaunch.supervise.waits.ssh_banners import Banners
+
+                self.phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
 
     def _prepare_for_failure(self) -> None:
         if self.ending is None:
@@ -227,28 +231,15 @@ class Attempt:
         return self.launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
-        name = name_of(number)
         self.record.hold()  # ranks are told before anything is written: the log folder may not answer
-        self.record.event("signal", signal=name)
+        self.record.event("signal", signal=name_of(number))
         self.around.terminal.hurry(self.stopper.grace_s)
         if self.launched_at is not None:
             self.running.hurry()
-        if self.ending is None and self.success and self.nodes.may_leave:
-            self.nodes.leave()
-            self._end(Ending("succeeded", 0, f"{self.success.text}; {name} came while the other nodes were still running"))
-        elif self.ending is None:
-            self.companions.on_stop_request(number)
-            self._end(Ending("stopped", 128 + number, stopped_by(number)))
-            self.stopper.begin(number)
-            self._say_stopping(number)
-        elif (
-            number == signal.SIGINT and number not in self._stop_requests
-        ):  # whoever interrupts all nodes may come after another node's word
-            self.say(f"SIGINT: stopping already{TWICE}")
+        if self.ending is None:
+            self._end_by_request(number)
         elif number == signal.SIGINT:
-            self.nodes.hurry()
-            self.say("SIGINT again: ending everything now")
-            self.stopper.kill_all()
+            self._on_interrupt()
         if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
             self.logs.unfold(None)
         if self.ending and not self._stop_requests and is_stop_too(self.plan, self.ending, number, self.loop.clock()):
@@ -257,6 +248,26 @@ class Attempt:
                 self._say_stopping(number)
         self._stop_requests.add(number)
         self.record.release()
+
+    def _end_by_request(self, number: int) -> None:
+        """End by a signal: with success where this node's work is done, and only other nodes still run."""
+        if self.success and self.nodes.may_leave:
+            self.nodes.leave()
+            self._end(Ending("succeeded", 0, f"{self.success.text}; {name_of(number)} came while the other nodes were still running"))
+            return
+        self.companions.on_stop_request(number)
+        self._end(Ending("stopped", 128 + number, stopped_by(number)))
+        self.stopper.begin(number)
+        self._say_stopping(number)
+
+    def _on_interrupt(self) -> None:
+        """End everything at a second SIGINT. The first one of all nodes may come after another node's word."""
+        if signal.SIGINT not in self._stop_requests:
+            self.say(f"SIGINT: stopping already{TWICE}")
+            return
+        self.nodes.hurry()
+        self.say("SIGINT again: ending everything now")
+        self.stopper.kill_all()
 
     def _say_stopping(self, number: int) -> None:
         self.say(f"{name_of(number)}: stopping, at most {self.stopper.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")

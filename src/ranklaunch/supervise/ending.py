@@ -196,10 +196,14 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
     for rank, number in sorted(set(_ended_by_launchers(ending, ended, circumstances))):
         if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
-    others = [child for child in ended if child is not ending.child and child.role not in UNJUDGED and child.ended.told]
-    for child in sorted((c for c in others if not _is(culprit, c, plan)), key=lambda c: (c.process.rank is None, c.process.rank or 0)):
+    signalled = [child for child in ended if child is not ending.child and child.role not in UNJUDGED and child.ended.told]
+    for child in sorted((each for each in signalled if not _is(culprit, each, plan)), key=_by_rank):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.ended.told[-1]), child.process.name)
+
+
+def _by_rank(child: Child) -> tuple[bool, int]:
+    return child.process.rank is None, child.process.rank or 0
 
 
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[tuple[int, int]]:

@@ -98,10 +98,7 @@ class Session:
                 attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
             again = self.nodes.again
-            if again and start.again:
-                following: Start | None = _round_after(start, again, attempt.held)
-            else:
-                following = None if self._asked else next_start(verdict)
+            following = _round_after(start, again, attempt.held) if again and start.again else self._next(verdict, next_start)
             if not following:
                 self._close_desk()
                 self.nodes.finish()
@@ -114,6 +111,9 @@ class Session:
             if again:
                 self.nodes.begin(start.plan)
                 self._teller.restarts(folder)
+
+    def _next(self, verdict: Verdict, next_start: Callable[[Verdict], Start | None]) -> Start | None:
+        return None if self._asked else next_start(verdict)
 
     def _tell_of(self, start: Start) -> None:
         """Make the teller, once there is something to tell of. Without a descriptor left, tools are told nothing."""

@@ -218,10 +218,8 @@ class Teardown:
     def _report_end(self, verdict: Verdict, most: int, local_notes: Collection[str]) -> None:
         """Report the end: a failure as a block where `most` last lines of the culprit were shown, else as one line."""
         record, say, succeeded = self._attempt.record, self._attempt.say, verdict.outcome == "succeeded"
-        for path in self._attempt.plan.shows if succeeded else ():
-            made = made_since(path, self._attempt.began_at)
-            if made is not None:
-                say(f"{path}:", made)
+        if succeeded:
+            self._show_files()
         record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = record.verdict(verdict)
         notes = (*blame.advice(verdict.culprit), *verdict.notes) if most or succeeded else local_notes
@@ -230,6 +228,13 @@ class Teardown:
         logs = showing.printable(f"logs {record.folder}{where}")
         for text in (_outcome(verdict), *notes, logs) if is_block else (f"{_outcome(verdict)}; {logs}", *notes):
             say(text)
+
+    def _show_files(self) -> None:
+        """Show the files that the job was to make, as far as it has."""
+        for path in self._attempt.plan.shows:
+            made = made_since(path, self._attempt.began_at)
+            if made is not None:
+                self._attempt.say(f"{path}:", made)
 
     def _keep_ends(self, node: NodeEnds | None) -> None:
         """Write ends.json. Whatever goes wrong, the job ends as it would without."""
