@@ -3,7 +3,7 @@
 A case is a file, tests/golden/<adapter>/<case>.txt. Its lines up to the first empty one say what goes in:
 
     # a comment
-    like ADAPTER/CASE          the case that this one starts from; at most one step
+    like ADAPTER/CASE          the case that this one starts from, which is planned and like no other
     +NAME=VALUE                a variable; +NAME:"VALUE" is JSON, for values with unprintable characters
     -NAME                      a variable of that case which is not there
     $ train.py --epochs=3      the command line, quoted as for a shell; $: ["train.py"] is JSON
@@ -52,13 +52,15 @@ def path_of(name: str) -> Path:
 def inputs_of(case: Path) -> Inputs:
     lines = [line for line in head_of(case).splitlines() if not line.startswith("#")]
     if lines and lines[0].startswith("like "):
-        return _inputs(lines[1:], lines[0][len("like ") :])
+        like = lines[0][len("like ") :]
+        start = inputs_of(path_of(like)).like
+        assert not start, f"{like} is like {start}: name that one, so that a reader opens one other file"
+        return _inputs(lines[1:], like)
     return _inputs(lines, "")
 
 
 def _inputs(lines: Sequence[str], like: str) -> Inputs:
     start = inputs_of(path_of(like)) if like else Inputs({}, [], {}, "")
-    assert not start.like, f"{like} is like {start.like}: name that one, so that a reader opens one other file at most"
     env, argv, files, path = dict(start.env), start.argv, dict(start.files), ""
     for line in lines:
         kind, rest = line[:1], line[1:]

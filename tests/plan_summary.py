@@ -138,17 +138,17 @@ def _values(plan: Plan, known: Sequence[Any], names: Mapping[str, str]) -> Itera
         "master_addr": (plan["job"]["nodes"][0]["host"], "hosts"),
     }
     for value in plan["values"]:
-        source = value["source"]
-        if (
-            (value["value"], source) != usual.get(value["name"])
-            and not source.startswith("default")
-            and not (value["name"] == "method" and source in plan["why"])
-            and value not in known
-        ):
+        if (value["value"], value["source"]) != usual.get(value["name"]) and _is_read(value, plan) and value not in known:
             yield _value(_short(value, names))
+    expected = ["platform", "python", *(value["name"] for value in known if _is_read(value, plan))]
     read = {value["name"] for value in plan["values"]}
-    yield from (f"no {name}" for name in ("platform", "python") if name not in read)
-    yield from (f"no {value['name']}" for value in known if value["name"] not in read)
+    yield from (f"no {name}" for name in dict.fromkeys(expected) if name not in read)
+
+
+def _is_read(value: Plan, plan: Plan) -> bool:
+    """False of a default, and of the method, whose source is in the first line."""
+    source: str = value["source"]
+    return not re.match("default( |$)", source) and not (value["name"] == "method" and source in plan["why"])
 
 
 def _value(value: Plan) -> str:
