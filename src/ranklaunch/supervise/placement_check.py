@@ -33,6 +33,7 @@ from ranklaunch.verdict import folders
 PLACES = "places"  # what nodes tell node 0
 SOON_S, LATER_S, SOON = 1.0, 5.0, 60  # seconds between looks; how many of the first
 NO_RANK_S = 5.0  # that a launcher may take to start a rank, before its words are compared
+BEGIN_S = 1.0  # before the first look: a job that ends sooner trains nobody twice
 DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
@@ -52,8 +53,8 @@ class Placing(Companion):
         self._told: Sequence[Place] = ()
         self._places: dict[int, Sequence[Place]] = {}
         if self._is_program and self._job.nodes > 1:
-            attended.nodes.hear(PLACES, self._on_places, at_node_0=True)
-        self._look()
+            attended.nodes.hear(PLACES, self._on_places, at_node_0=True)  # at once: other nodes may be faster
+        attended.loop.after(BEGIN_S, self._look)
 
     # Looks
 

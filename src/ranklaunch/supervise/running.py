@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from ranklaunch.verdict.blame import Judgement, Suspect
 
 KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
-SOON_S = 1.0  # after the launch: a job that ends sooner needs neither its steps nor a comparison of places
+SOON_S = 1.0  # a job that ends sooner needs no steps
 
 
 def later(plan: Plan) -> Iterator[tuple[float, Join, str]]:
     """Yield the plugins of a job that lasts: seconds after the launch, the plugin, and its work for a message if it cannot be made."""
     yield SOON_S, Pacing, "follows the steps of its ranks"
     if plan.job.node.slots > 1 or plan.runs == PROGRAM:
-        yield SOON_S, Placing, "compares its ranks with the plan"
+        yield 0.0, Placing, "compares its ranks with the plan"
     if plan.watch.hang != "off":
         yield plan.watch.look_s, Watching, "watches whether the job hangs"
 
@@ -68,21 +68,16 @@ class Running:
         attempt.companions.add(Taking, attempt.attended())
         attempt.companions.add(Stops, attempt.attended())
         for seconds, join, work in later(plan):
-            self._join_later(seconds, join, work)
+            attempt.loop.after(seconds, self._join_later, join, work)
 
-    def _join_later(self, seconds: float, join: Join, work: str) -> None:
-        """Add a plugin after `seconds`, unless the end has begun. work: for the message of a plugin that cannot be made."""
-        attempt = self._attempt
-
-        def add() -> None:
-            if attempt.ending:
-                return
-            try:
-                attempt.companions.add(join, attempt.attended())
-            except Exception as error:  # no descriptor left; whatever it is, the job goes on
-                attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
-
-        attempt.loop.after(seconds, add)
+    def _join_later(self, join: Join, work: str) -> None:
+        """Add a plugin, unless the end has begun. work: for the message of a plugin that cannot be made."""
+        if self._attempt.ending:
+            return
+        try:
+            self._attempt.companions.add(join, self._attempt.attended())
+        except Exception as error:  # no descriptor left; whatever it is, the job goes on
+            self._attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
 
     def program_ended(self, go_on: Callable[[], None]) -> None:
         """Call go_on once the work of a program that ended with 0 is done; fail the job if it was not."""
