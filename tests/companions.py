@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.supervise.record import Record
@@ -50,11 +50,16 @@ def nobody(*_: object) -> None:
     """What happens on other nodes, which tests without them do not have."""
 
 
+def nobody_listens() -> Any:
+    """Return no attempt: nothing that the muster says reaches one in these tests."""
+    raise AssertionError
+
+
 class Wired(Nodes):
     """A node whose messages a test delivers. sent: called with "node 0" or "nodes", the topic, the body and the addressed nodes."""
 
     def __init__(self, plan: Plan, loop: Loop, sent: Callable[[str, str, Any, Sequence[int]], object]) -> None:
-        super().__init__(plan, {}, loop, nobody, OfNodes(nobody, nobody, nobody, nobody))
+        super().__init__(plan, {}, loop, nobody, nobody_listens)
         self.hearers: dict[tuple[str, bool], Hearer] = {}
         self._sent = sent
 
@@ -79,7 +84,7 @@ def attended(plan: Plan, folder: Path, loop: Loop | None = None, say: Callable[[
     return replace(
         Attended(
             plan=lambda: plan, ending=lambda: None, running={}, ranks=dict, outputs=dict,
-            nodes=Nodes(plan, {}, loop, say, OfNodes(nobody, nobody, nobody, nobody)),
+            nodes=Nodes(plan, {}, loop, say, nobody_listens),
             loop=loop, record=record, say=say, fail=nobody,
             stopper=Stopper(loop, plan.limits.grace_s, list, nobody), ended=(), explained=lambda child, tail: None, take=nobody, env={},
             evidence=[],

@@ -60,16 +60,18 @@ def count_descriptors() -> None:
     run = Attempt.run
 
     def counted(attempt: Attempt) -> Verdict:
-        kept = [name for name in os.listdir("/proc/self/fd") if not is_socket(name)]  # the session's, by which it is asked, may be there
+        kept = [name for name in os.listdir("/proc/self/fd") if not is_sessions(name)]
         print(f"descriptors {len(kept)}", flush=True)
         return run(attempt)
 
     Attempt.run = counted  # type: ignore[method-assign]
 
 
-def is_socket(fd: str) -> bool:
+def is_sessions(fd: str) -> bool:
+    """Return True for a socket, at which the session may be asked by then, and for a descriptor that the session keeps for imports."""
     try:
-        return os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        return path.startswith("socket:") or path == "/"
     except OSError:  # that of the folder, which has been read
         return True
 

@@ -207,11 +207,19 @@ def run(argv: tuple[str, ...], limit_s: float = DEADLINE_S) -> list[str]:
     return said
 
 
+class OfReaper:
+    """The part of an attempt that the reaper of orphans uses."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.logs = loop, None
+
+
 def test_the_end_of_a_run_is_told_whoever_has_fetched_it() -> None:
     """The reaper of orphans may be a moment sooner, where another process has ended."""
     loop, said, ended = Loop(), list[str](), list[bool]()
     unused: Any = None
-    children = Children(unused, {}, unused, loop, unused)
+    attempt: Any = OfReaper(loop)
+    children = Children(attempt, {}, unused)
     Hook(("sh", "-c", "exit 3"), {"PATH": "/usr/bin:/bin"}, DEADLINE_S, loop, said.append, lambda: ended.append(True))
     (pid,) = tree.wanted
     sleep_until(lambda: tree.wait_status(tree.identify(pid)) is not None, "it has not ended")

@@ -67,8 +67,9 @@ class Running:
             return
         attempt.companions.add(Taking, attempt.attended())
         attempt.companions.add(Stops, attempt.attended())
+        since_launch = attempt.loop.clock() - (attempt.launched_at or 0.0)
         for seconds, join, work in later(plan):
-            attempt.loop.after(seconds, self._join_later, join, work)
+            attempt.loop.after(max(0.0, seconds - since_launch), self._join_later, join, work)
 
     def _join_later(self, join: Join, work: str) -> None:
         """Add a plugin, unless the end has begun. work: for the message of a plugin that cannot be made."""
