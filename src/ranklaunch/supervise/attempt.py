@@ -6,6 +6,7 @@ ending; nothing that follows changes it. What the job died of is then said by no
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
@@ -185,8 +186,10 @@ class Attempt:
                 self.phases.wait_for(wait, Banners(wait.what.split(","), self.loop))
 
     def _prepare_for_failure(self) -> None:
+        """Import what a failure needs. Where that fails, the job goes on, and a failure tries again."""
         if self.ending is None:
-            self.running.prepare()
+            with contextlib.suppress(OSError, ImportError, MemoryError):
+                self.running.prepare()
 
     def _remember_ranks(self) -> None:
         """Keep the output of ranks up to this moment: later output is about their being ended. Launchers report as before."""

@@ -1,5 +1,5 @@
-"""Everything that a running job needs beyond its start. The attempt imports this module once, right after its ranks have started and while
-they load, so that no import is in the path of a failure."""
+"""Everything that a job needs that lasts or fails. The attempt imports this module once, 0.3 s after its ranks have started and while they
+load, or at an earlier failure: later failures import nothing."""
 
 from __future__ import annotations
 
