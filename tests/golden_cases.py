@@ -1,6 +1,6 @@
-"""The cases of tests/golden/: what goes in, and what is stored of what comes out. spec_cases.py has those of specifications.
+"""The cases of tests/golden/: their inputs, and the outputs that are stored. spec_cases.py has those of specifications.
 
-A case is a file, tests/golden/<adapter>/<case>.txt. Its lines up to the first empty one say what goes in:
+A case is a file, tests/golden/<adapter>/<case>.txt. Its lines up to the first empty one are the inputs:
 
     # a comment
     like ADAPTER/CASE          the case that this one starts from, which is planned and like no other
@@ -9,7 +9,7 @@ A case is a file, tests/golden/<adapter>/<case>.txt. Its lines up to the first e
     $ train.py --epochs=3      the command line, quoted as for a shell; $: ["train.py"] is JSON
     @ etc/hosts                a file of the container; its lines follow, each behind "| "
 
-What comes out follows. A line "== FORM" begins a further output (json, text, sh or files); in a new case it asks for one.
+The outputs follow. A line "== FORM" begins a further output (json, text, sh or files); in a new case it asks for one.
 refused.txt has cases that are refused, a block each, which begins with "NAME: like ADAPTER/CASE".
 """
 
@@ -96,16 +96,16 @@ def write_files(files: dict[str, str], root: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-# What comes out
+# Outputs
 
 
 def head_of(case: Path) -> str:
-    """What goes in, as it is written."""
+    """The lines of the inputs, as they are written."""
     return case.read_text(encoding="utf-8").partition("\n\n")[0].rstrip("\n") + "\n"
 
 
 def outputs_of(case: Path) -> dict[str, str]:
-    """What is stored, by its form; the first is "plan", a summary or the words of a refusal."""
+    """The stored outputs by their form; the first is "plan": a summary, or the message of a refusal."""
     parts = re.split(r"^== (\w+)\n", case.read_text(encoding="utf-8").partition("\n\n")[2], flags=re.MULTILINE)
     return {"plan": parts[0], **dict(zip(parts[1::2], parts[2::2]))}
 
@@ -136,7 +136,7 @@ PLANNED = [case for case in CASES if is_planned(case)]
 
 
 class Recorded(NamedTuple):
-    """What is in a container of a case. name: FOLDER/CASE; files: by their paths there."""
+    """Environment and files of a container. name: FOLDER/CASE; files: texts by their paths there."""
 
     name: str
     folder: str

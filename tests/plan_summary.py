@@ -1,4 +1,4 @@
-"""The plans of a job's nodes as a short text, for people who read golden files: whatever is empty, usual or default is left out.
+"""Short text of the plans of a job's nodes, for people who read golden files. Empty, usual and default values are left out.
 
 Usual is what follows from the rest of the plan, as the log `rank_3.log` and the tag `[rank 3]` of rank 3. Where a plan differs from what
 is usual, the text says so: "no NAME" for a usual part that is missing, and the value for one that is different. A few cases have the
@@ -78,7 +78,7 @@ def _of_nodes(nodes: list[list[Item]]) -> Iterator[str]:
 
 
 def _by_itself(own: list[Item], planned: list[Item]) -> list[str]:
-    """What the node whose environment it is plans otherwise than others plan for it: it knows facts of its own."""
+    """Differences between the own node's plan and the plan that others make of it: the node knows facts of its own."""
     return _text("the node itself", _differing(planned, own)).split("\n") if own != planned else []
 
 
@@ -97,14 +97,14 @@ def _differing(first: list[Item], items: list[Item]) -> list[Item]:
 
 def folded(texts: Sequence[str]) -> list[str]:
     """Neighbours that differ by numbers in even steps, as one."""
-    found, start = [], 0
+    parts, start = [], 0
     while start < len(texts):
         end = start + 1
         while end < len(texts) and fold(texts[start : end + 1]) is not None:
             end += 1
-        found.append(fold(texts[start:end]) or texts[start])
+        parts.append(fold(texts[start:end]) or texts[start])
         start = end
-    return found
+    return parts
 
 
 def fold(texts: Sequence[str]) -> str | None:
@@ -337,15 +337,15 @@ def _flat(value: Any, *before: str) -> str:
     """Names with their values, but for what is usual, empty or 0."""
     if not isinstance(value, dict):
         return printable(value) if isinstance(value, str) else json.dumps(value)
-    told = _all({key: inner for key, inner in value.items() if _is_told(key, inner)})
-    return " ".join(filter(None, (*before, told)))
+    shown = _all({key: inner for key, inner in value.items() if _is_shown(key, inner)})
+    return " ".join(filter(None, (*before, shown)))
 
 
 def _all(value: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={_word(inner)}" for key, inner in value.items())
 
 
-def _is_told(key: str, value: Any) -> bool:
+def _is_shown(key: str, value: Any) -> bool:
     if value in (0, False):
         return key in COUNTED_FROM_0
     return bool(value) and (key not in USUAL or USUAL[key] != value)

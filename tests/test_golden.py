@@ -1,7 +1,7 @@
-"""Plans as files: tests/golden/<adapter>/<case>.txt holds what goes in and what comes out (golden_cases.py has the form).
+"""Plans as files: tests/golden/<adapter>/<case>.txt holds inputs and outputs (golden_cases.py has the form).
 
-What comes out is the plans of all nodes in short (plan_summary.py), and further forms of the plan of the node whose environment it is,
-where the case asks for them. Or the words of a refusal; most refusals are in <adapter>/refused.txt.
+The output is the plans of all nodes in short (plan_summary.py) and, where the case asks for them, further forms of the own node's plan;
+or the message of a refusal. Most refusals are in <adapter>/refused.txt.
 
 Renew with --update-golden, then read the diff: a golden file that nobody read proves nothing.
 """
@@ -97,15 +97,15 @@ def check_nodes(case: Path, own: Any, nodes: list[Any]) -> None:
     assert [plan["job"]["node_index"] for plan in nodes] == list(range(len(nodes)))
     assert all(case.parent.name in (plan["method"], plan["platform"]) for plan in nodes)
     if case_id(case) not in OWN_FACTS:
-        told = nodes[own["job"]["node_index"]]
+        by_others = nodes[own["job"]["node_index"]]
         changing = ("values", "warnings", "why")
         assert [(key, value) for key, value in own.items() if key not in changing] == [
-            (key, value) for key, value in told.items() if key not in changing
+            (key, value) for key, value in by_others.items() if key not in changing
         ]
 
 
 def refused(inputs: Inputs, planned: Planned) -> str:
-    """What is said, in whatever form a plan is asked for."""
+    """Exit code and message, which are the same in every form."""
     result = planned(inputs, "--format=sh")
     assert result.code not in (0, 70), result.err
     assert not result.out
@@ -126,11 +126,11 @@ def compare(stored: Path, data: bytes) -> None:
     if stored.read_bytes() != data:
         before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), data))
         lines = difflib.unified_diff(before, after, case_id(stored), "now", n=1, lineterm="")
-        said = f"{case_id(stored)} is planned otherwise; if that is intended, run make golden and read the diff"
-        pytest.fail("\n".join([said, *(line[:200] for line in itertools.islice(lines, 40))]), pytrace=False)
+        message = f"{case_id(stored)} is planned otherwise; if that is intended, run make golden and read the diff"
+        pytest.fail("\n".join([message, *(line[:200] for line in itertools.islice(lines, 40))]), pytrace=False)
 
 
-# What is there
+# The tree
 
 
 def test_tree_holds_cases_of_adapters_only() -> None:

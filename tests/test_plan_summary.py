@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import helpers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,10 +48,54 @@ def test_breaking_lines_loses_nothing(line: str) -> None:
     assert all(len(each) <= WIDTH or " " not in each.strip() for each in lines)
 
 
+def three_plans(method: str) -> list[Any]:
+    return [plans.as_json(helpers.plan(helpers.modelarts(3, 2, i), method=method)) for i in range(3)]
+
+
 def test_whatever_a_node_does_otherwise_is_told() -> None:
     """A change of one word in the plan of one node changes the text."""
-    nodes = [plans.as_json(helpers.plan(helpers.modelarts(3, 2, i), method="spawn")) for i in range(3)]
-    told = summary(nodes[0], nodes)
-    assert "RANK={{0..4:2}..{1..5:2}}" in told
+    nodes = three_plans("spawn")
+    text = summary(nodes[0], nodes)
+    assert "RANK={{0..4:2}..{1..5:2}}" in text
     nodes[2]["processes"][1]["env"]["WORLD_SIZE"] = "7"
     assert "node 2" in summary(nodes[0], nodes)
+
+
+# Parts of another node's plan that the text has from the own node's, or that whole plans alone show.
+NOT_SHOWN = {"schema", "platform", "why", "job.name", "job.nodes.index", "job.nodes.first_rank", "recorders.variables.why"}
+
+
+def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for key, part in parts:
+        yield from paths_in(part, (*path, key))
+    if not isinstance(value, (dict, list, tuple)):
+        yield path
+
+
+@helpers.for_each(["torchrun", "mpirun", "spawn"])
+def test_each_word_counts_that_is_left_out_as_usual(method: str) -> None:
+    """Another log, tag, fact or recorder than usual changes the text, and so does one that is missing."""
+    nodes: list[Any] = json.loads(json.dumps(three_plans(method)))
+    text = summary(nodes[0], nodes)
+    hidden = set()
+    for *path, last in paths_in(nodes[1]):
+        changed = copy.deepcopy(nodes)
+        place = functools.reduce(lambda part, key: part[key], path, changed[1])
+        place[last] = f"{place[last]}/changed" if isinstance(place[last], str) else (place[last] or 0) + 1
+        if summary(changed[0], changed) == text:
+            hidden.add(".".join(key for key in (*path, last) if isinstance(key, str)))
+        if path and path[-1] in ("env", "facts"):
+            del place[last]
+            assert summary(changed[0], changed) != text, f"no {last}"
+    assert {name for name in hidden if not name.startswith("values.")} <= NOT_SHOWN
+
+
+def test_values_are_left_out_that_the_other_case_has() -> None:
+    nodes = three_plans("spawn")
+    like = three_plans("torchrun")[0]
+    text = summary(nodes[0], nodes, like)
+    assert "[MA_NUM_HOSTS]" in summary(nodes[0], nodes)
+    assert "[MA_NUM_HOSTS]" not in text
+    like["values"].append({"name": "another", "value": "1", "source": "ANOTHER", "overrides": []})
+    assert "  no another\n" in summary(nodes[0], nodes, like)
