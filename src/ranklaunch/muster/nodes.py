@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ BYE_S = 2.0  # for the nodes to take it
 BACK_S = 2.0  # for a node that is heard again to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
+MOST_UNHEARD = 256  # words that are kept until somebody hears their topic
 DONE_SAID_S = 2.0
 OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, and was on its way out by itself
 PROGRESS_S = 30.0
@@ -80,6 +82,7 @@ class Nodes:
         self._member: MemberDriver | None = None
         self._begin(plan)
         self._hearing: dict[tuple[str, bool], Callable[[int, Any], object]] = {}
+        self._unheard: deque[tuple[int, str, object, bool]] = deque(maxlen=MOST_UNHEARD)
 
     def begin(self, plan: Plan) -> None:
         """Begin another round, for which all nodes meet again."""
@@ -181,9 +184,14 @@ class Nodes:
     def hear(self, topic: str, hear: Callable[[int, Any], object], *, at_node_0: bool = False) -> None:
         """Call hear(node, body) for each word of a topic. at_node_0: words to node 0; else words from node 0.
 
-        The body is not checked. An error of wire.NOT_UNDERSTOOD that `hear` raises becomes a message on the console.
+        The body is not checked. An error of wire.NOT_UNDERSTOOD that `hear` raises becomes a message on the console. Words that came
+        before are passed on now: other nodes may be faster.
         """
         self._hearing[topic, at_node_0] = hear
+        early = [word for word in self._unheard if (word[1], word[3]) == (topic, at_node_0)]
+        for word in early:
+            self._unheard.remove(word)
+            self._hear(word[0], topic, word[2], at_node_0=at_node_0)
 
     def tell_node_0(self, topic: str, body: object) -> None:
         """Raises WireError, TypeError or ValueError if no message can hold the body."""
@@ -208,11 +216,13 @@ class Nodes:
         self._hear(word.node, word.topic, word.body, at_node_0=at_node_0)
 
     def _hear(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
-        """Pass a word on. A topic without a listener is of a later version."""
+        """Pass a word on. One without a listener is kept for a while: the listener may join later, or be of a later version."""
+        hear = self._hearing.get((topic, at_node_0))
+        if not hear:
+            self._unheard.append((node, topic, body, at_node_0))
+            return
         try:
-            hear = self._hearing.get((topic, at_node_0))
-            if hear:
-                hear(node, body)
+            hear(node, body)
         except Exception as error:
             from ranklaunch.muster import wire
 
