@@ -1,8 +1,8 @@
 """Short text of the plans of a job's nodes, for people who read golden files. Empty, usual and default values are left out.
 
-Usual is what follows from the rest of the plan, as the log `rank_3.log` and the tag `[rank 3]` of rank 3. Where a plan differs from what
-is usual, the text says so: "no NAME" for a usual part that is missing, and the value for one that is different. A few cases have the
-whole plan besides.
+Usual is a value that follows from the rest of the plan, as the log `rank_3.log` and the tag `[rank 3]` of rank 3. Where a plan differs from
+what is usual, the text shows the value, or "no NAME" for a part that is missing. Of settings that have their default, the text has the
+names. One case has the whole plan besides.
 
 Numbers in even steps are folded: {0..7} stands for eight numbers, {0..24:8} for 0, 8, 16 and 24, and {{0..24:8}..{7..31:8}} for 0 to 7
 on the first node, 8 to 15 on the next. Where nodes differ by more, node 0 is shown whole, and of each other node the differences.
@@ -69,26 +69,27 @@ def _is_long(text: str) -> bool:
 
 
 def _of_nodes(nodes: list[list[Item]]) -> Iterator[str]:
-    whole = folded([_text(f"node {i}", items) for i, items in enumerate(nodes)])
+    whole = folded([_text(f"node {i}", items, items) for i, items in enumerate(nodes)])
     if len(whole) > 1:
-        others = [_text(f"node {i}", _differing(nodes[0], items)) for i, items in enumerate(nodes) if i]
-        whole = [_text("node 0", nodes[0]), *folded(others)]
+        others = [_text(f"node {i}", items, _differing(nodes[0], items)) for i, items in enumerate(nodes) if i]
+        whole = [_text("node 0", nodes[0], nodes[0]), *folded(others)]
     for text in whole:
         yield from text.split("\n")
 
 
 def _by_itself(own: list[Item], planned: list[Item]) -> list[str]:
     """Differences between the own node's plan and the plan that others make of it: the node knows facts of its own."""
-    return _text("the node itself", _differing(planned, own)).split("\n") if own != planned else []
+    return _text("the node itself", own, _differing(planned, own)).split("\n") if own != planned else []
 
 
-def _text(heading: str, items: Sequence[Item]) -> str:
-    return "\n".join([heading, *(f"  {line}" for _, text in items for line in text.split("\n"))])
+def _text(name: str, items: Sequence[Item], shown: Sequence[Item]) -> str:
+    heading = ", ".join([name, *(text for kind, text in items if kind == "LOGS")])
+    return "\n".join([heading, *(f"  {line}" for kind, text in shown if kind != "LOGS" for line in text.split("\n"))])
 
 
 def _differing(first: list[Item], items: list[Item]) -> list[Item]:
     kinds = {kind for kind, _ in items}
-    lacking = ", ".join(kind for kind, _ in first if kind not in kinds)
+    lacking = ", ".join(kind for kind, _ in first if kind not in {*kinds, "LOGS"})
     return [*(item for item in items if item not in first), *([("lacking", f"without {lacking}")] if lacking else [])]
 
 
@@ -138,17 +139,22 @@ def _values(plan: Plan, known: Sequence[Any], names: Mapping[str, str]) -> Itera
         "master_addr": (plan["job"]["nodes"][0]["host"], "hosts"),
     }
     for value in plan["values"]:
-        if (value["value"], value["source"]) != usual.get(value["name"]) and _is_read(value, plan) and value not in known:
+        in_first_line = value["name"] == "method" and value["source"] in plan["why"]
+        is_usual = in_first_line or (value["value"], value["source"]) == usual.get(value["name"])
+        if not is_usual and not _is_default(value) and value not in known:
             yield _value(_short(value, names))
-    expected = ["platform", "python", *(value["name"] for value in known if _is_read(value, plan))]
     read = {value["name"] for value in plan["values"]}
-    yield from (f"no {name}" for name in dict.fromkeys(expected) if name not in read)
+    default, known_default = ([value["name"] for value in values if _is_default(value)] for values in (plan["values"], known))
+    new = [name for name in default if name not in known_default]
+    if new:
+        yield f"by default: {' '.join(new)}"
+    lacking = [name for name in dict.fromkeys(["platform", "python", *(value["name"] for value in known)]) if name not in read]
+    if lacking:
+        yield f"not read: {' '.join(lacking)}"
 
 
-def _is_read(value: Plan, plan: Plan) -> bool:
-    """False of a default, and of the method, whose source is in the first line."""
-    source: str = value["source"]
-    return not re.match("default( |$)", source) and not (value["name"] == "method" and source in plan["why"])
+def _is_default(value: Plan) -> bool:
+    return bool(re.match("default( |$)", value["source"]))
 
 
 def _value(value: Plan) -> str:

@@ -98,4 +98,4 @@ def test_values_are_left_out_that_the_other_case_has() -> None:
     assert "[MA_NUM_HOSTS]" in summary(nodes[0], nodes)
     assert "[MA_NUM_HOSTS]" not in text
     like["values"].append({"name": "another", "value": "1", "source": "ANOTHER", "overrides": []})
-    assert "  no another\n" in summary(nodes[0], nodes, like)
+    assert "  not read: extra_torchrun_params route_plan another\n" in summary(nodes[0], nodes, like)
