@@ -1,4 +1,4 @@
-"""placement.py ...: prints its rank, the cores that it may use and its arguments, as one line of JSON; a debugger stops in `say`."""
+"""placed.py ...: prints its rank, the cores that it may use and its arguments, as one line of JSON; a debugger stops in `say`."""
 
 from __future__ import annotations
 

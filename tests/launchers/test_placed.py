@@ -25,7 +25,7 @@ from testbench.waiting import free_port, sleep_until
 
 LONG_S = 240  # several imports of PyTorch on two busy cores
 METHODS = ("spawn", pytest.param("deepspeed", marks=pytest.mark.table), pytest.param("torchrun", marks=pytest.mark.table))
-PROGRAM = str(child("placement.py"))
+PROGRAM = str(child("placed.py"))
 
 pytestmark = [
     pytest.mark.processes,
