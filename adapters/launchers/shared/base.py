@@ -141,7 +141,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
 
 
 def _surroundings(job: Job, reader: Reader, script: Script | None) -> tuple[dict[str, str], tuple[str, ...], bool]:
-    """Return the variables that the program gets, those that it must not inherit, and True if it starts ranks itself."""
+    """Return added variables of the program, names of variables to unset, and True if the program starts ranks itself."""
     if script:
         return script.env, script.unset, True
     command = own_launcher(job, reader)

@@ -140,7 +140,7 @@ def by_ssh(reader: Reader) -> bool:
 
 
 def other_shell(job: Job, reader: Reader) -> File:
-    """A program that takes ssh's words, for launchers that start it themselves."""
+    """Return a script with ssh's command line, in place of ssh, for launchers that start ssh themselves."""
     shell = reader.get(REMOTE_SHELL)
     beside, line = _SHELLS[shell]
     if job.node_index == 0 and not reader.env.get(beside):

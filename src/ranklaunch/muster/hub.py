@@ -379,7 +379,7 @@ class Hub(Machine):
         super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
 
     def _miss(self, event: events.Broken) -> None:
-        """Its connection broke: it has a moment to come back, unless it has said all that it had to say."""
+        """Handle a broken connection: the node may return for a moment, unless it has sent its report."""
         node = self.here.disconnect(event.link)
         if node and node.reported:
             node.told = True

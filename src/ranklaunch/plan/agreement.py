@@ -125,11 +125,12 @@ class Agreement:
 
     @property
     def differ(self) -> bool:
-        """In what makes the job wrong."""
+        """Return True if nodes differ in a fact that makes the job wrong."""
         return any(True for _ in self._differing(steers=True))
 
     def problems(self, steers: bool = True) -> Iterator[tuple[str, dict[str | None, list[int]]]]:
-        """Names of facts, and which nodes say what, told as short as it can be. steers: those that make the job wrong, else the others."""
+        """Yield each differing fact, with the nodes behind each of its values. steers: True for facts that make the job wrong, False for the
+        remaining ones."""
         pieces = list(self._differing(steers))
         places = sorted(piece for piece in pieces if isinstance(piece, int))
         if places:

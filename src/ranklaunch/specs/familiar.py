@@ -30,12 +30,12 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The key that others call so; "" where there is none."""
+    """Return the key for a name of other tools, "" without one."""
     return FAMILIAR.get(plain(name)) or index(known).get(plain(name), "")
 
 
 def index(known: Iterable[str]) -> dict[str, str]:
-    """The path that a name stands for, where one alone can be meant: of two, the one that is less deep."""
+    """Return the path of each name. Of two paths with one name, the shorter counts."""
     places: dict[str, str] = {}
     for path in sorted(known, key=lambda each: each.count(".")):
         places.setdefault(plain(path.rpartition(".")[2]), path)

@@ -110,7 +110,7 @@ def _devices(spec: JobSpec) -> Iterator[str]:
 
 
 def _memory(quantity: str) -> str:
-    """As Slurm has it, whose M and G are those of two."""
+    """Return a quantity of memory in Slurm's form. Slurm's M and G are powers of two."""
     if not quantity:
         return ""
     megabytes = max(1, in_units(quantity, MEBI))
@@ -165,7 +165,8 @@ def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
 
 
 def _srun_options(spec: JobSpec) -> Iterator[str]:
-    """--export: what sbatch is told of it holds for srun too, which is to pass on what the script has set."""
+    """Yield the options of srun. An --export directive of sbatch also holds for srun, so srun gets --export=ALL: the script's variables must
+    reach the ranks."""
     given = names(spec.slurm.srun_options)
     yield from (option for option in ("--cpu-bind=none",) if "--cpu-bind" not in given)
     yield from ("--export=ALL" for _ in [1] if "--export" in names(spec.slurm.directives) and "--export" not in given)

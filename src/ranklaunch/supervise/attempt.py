@@ -91,11 +91,11 @@ class Attempt:
 
     @property
     def plan(self) -> Plan:
-        """The newest."""
+        """Return the newest plan."""
         return self.phases.plan
 
     def run(self) -> Verdict:
-        """To the end, with nothing left running that it has started."""
+        """Return the verdict. All processes of this attempt have ended by then."""
         try:
             self.nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
             launch = self.work.begin if self.work else self._launch
@@ -131,7 +131,7 @@ class Attempt:
         return Running(self)
 
     def close(self) -> None:
-        """Nothing of it is left: no timer, no descriptor, no keys."""
+        """Release timers, descriptors and keys."""
         self.phases.close()
         if self.disks:
             self.disks.close()
@@ -157,7 +157,7 @@ class Attempt:
     # From the launch on
 
     def _launch(self) -> None:
-        """Services first: what the processes need of them, on this node and the others, is waited for."""
+        """Start services, wait for the ports of other nodes, then start the ranks or their launcher."""
         self.phases.require()
         self.children.give(self._own_variables())
         self.launched_at = self.loop.clock()
@@ -197,7 +197,7 @@ class Attempt:
         self.logs.remember()
 
     def _own_variables(self) -> dict[str, str]:
-        """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
+        """Return ranklaunch's variables for ranks. A launcher with restarts of its own replaces the restart count."""
         count = str(self.plan.job.restart)
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
         head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
@@ -277,7 +277,7 @@ class Attempt:
         self.logs.say_last_output()
 
     def on_guard(self) -> None:
-        """The outer process was killed: nobody is left to be told, so everything ends at once."""
+        """End everything at once: the outer process was killed, and nobody is left to hear of the end."""
         self.nodes.go()
         self.around.terminal.hurry(self.stopper.grace_s)
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
@@ -358,7 +358,7 @@ class Attempt:
             self.running.program_ended(self._succeed)
 
     def _succeed(self) -> None:
-        """This node has; the job has when all have."""
+        """Report the success of this node. The job succeeds when all nodes have."""
         self._take(self.launchers.success(self.children.ended))
 
     def _on_node_0_done(self, before: str = "") -> None:
@@ -387,19 +387,19 @@ class Attempt:
     # The end
 
     def fail(self, ending: Ending) -> None:
-        """The end of all that runs here."""
+        """End all processes of this node by a failure."""
         if self.ending is None:
             self._end(ending)
             self._begin_stop()
 
     def _end_by(self, judgement: Judgement) -> None:
-        """Another node's word."""
+        """End by the judgement of another node."""
         self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
         if judgement.outcome != "succeeded":
             self._begin_stop()
 
     def _begin_stop(self) -> None:
-        """Once nobody needs what runs as it is."""
+        """Stop all processes as soon as no plugin needs them as they are."""
         assert self.ending
         self.held = self.running.held() if self.plan.rounds else None
         self.companions.before_stop(self.ending, self._tell_all)

@@ -52,7 +52,7 @@ class Record:
         self.failure: RanklaunchError | None = None
 
     def require(self) -> None:
-        """Raises the failure to open it, where that is not said yet."""
+        """Raise the error with which the folder could not be opened."""
         if self.failure:
             raise self.failure
 

@@ -185,7 +185,7 @@ def state(process: Identity) -> str:
 
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:
-    """All that live, also below those that do not."""
+    """Yield the living descendants of a process, also below zombies."""
     below = by_parent()
     parents = [root]
     while parents:
@@ -252,7 +252,7 @@ def fetched(pid: int, status: int) -> bool:
 
 
 def send(target: Identity, number: int) -> bool:
-    """Signals exactly that process. False when it is gone, or among those that refuse."""
+    """Send a signal to this process and to no later one with its pid. Return False if it is gone or may not be signalled."""
     if not hasattr(os, "pidfd_open"):
         return _checked_kill(target, number)
     try:
