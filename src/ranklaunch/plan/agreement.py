@@ -129,8 +129,10 @@ class Agreement:
         return any(True for _ in self._differing(steers=True))
 
     def problems(self, steers: bool = True) -> Iterator[tuple[str, dict[str | None, list[int]]]]:
-        """Yield each differing fact, with the nodes behind each of its values. steers: True for facts that make the job wrong, False for the
-        remaining ones."""
+        """Yield each differing fact, with the nodes behind each of its values.
+
+        steers: True for facts that make the job wrong, False for the remaining ones.
+        """
         pieces = list(self._differing(steers))
         places = sorted(piece for piece in pieces if isinstance(piece, int))
         if places:

@@ -165,8 +165,8 @@ def ports_of_job(spec: JobSpec) -> Iterator[tuple[str, int]]:
 
 
 def _srun_options(spec: JobSpec) -> Iterator[str]:
-    """Yield the options of srun. An --export directive of sbatch also holds for srun, so srun gets --export=ALL: the script's variables must
-    reach the ranks."""
+    """Yield the options of srun. An --export directive of sbatch also holds for srun. srun then gets --export=ALL, so that variables of
+    the script reach the ranks."""
     given = names(spec.slurm.srun_options)
     yield from (option for option in ("--cpu-bind=none",) if "--cpu-bind" not in given)
     yield from ("--export=ALL" for _ in [1] if "--export" in names(spec.slurm.directives) and "--export" not in given)

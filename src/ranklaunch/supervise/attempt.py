@@ -174,7 +174,7 @@ class Attempt:
         if self.plan.muster and self.plan.runs == PROGRAM:
             self.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
         self.companions.join(self.attended)
-        self.teardown.prepare()
+        _ = self.teardown
         self.loop.after(LATER_S, self._prepare_for_failure)
 
     def _wait_for_ports(self) -> None:
@@ -238,7 +238,8 @@ class Attempt:
         self.record.event("signal", signal=name_of(number))
         self.around.terminal.hurry(self.stopper.grace_s)
         if self.launched_at is not None:
-            self.running.hurry()
+            _ = self.running  # with its plugins, which hear of the stop
+        self.companions.hurry()
         if self.ending is None:
             self._end_by_request(number)
         elif number == signal.SIGINT:

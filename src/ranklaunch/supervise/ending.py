@@ -207,16 +207,19 @@ def _by_rank(child: Child) -> tuple[bool, int]:
 
 
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[tuple[int, int]]:
-    """(rank, signal): as they were seen, or as the launcher tells."""
+    """Yield rank and signal of the ranks that launchers ended: as their ends were seen, and as the launcher of the ending reports."""
     for child in ended:
-        seen = child.below
-        told = [(each.rank, each) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
-        first = child.ended.told[0] if child.ended.told else signal.SIGTERM  # what a launcher was told, and then its ranks
-        if child.announced:  # its ranks' ends are seen, unless it was faster and has fetched them
-            yield from ((rank, each.signal or first) for rank, each in told if each.signal or each.status is None)
-            continue
-        found = {rank: each.signal or first for rank, each in told}
-        if child is ending.child and child.ended.code and child.reader:
+        victims = dict(_seen_victims(child))
+        if child is ending.child and child.ended.code and child.reader and not child.announced:
             failure = circumstances.explain(child, decoded(child.reader.output.tail))
-            found.update(failure.victims if failure else ())
-        yield from found.items()
+            victims.update(failure.victims if failure else ())
+        yield from victims.items()
+
+
+def _seen_victims(launcher: Child) -> Iterable[tuple[int, int]]:
+    """Yield rank and signal of each rank that was seen to end by its launcher. Of announced ranks each end is seen, unless the launcher
+    was faster and has fetched the status."""
+    first = launcher.ended.told[0] if launcher.ended.told else signal.SIGTERM  # sent to the launcher, and by it to its ranks
+    for end in launcher.below.ended if launcher.below else ():
+        if end.rank is not None and not end.by_itself and (not launcher.announced or end.signal or end.status is None):
+            yield end.rank, end.signal or first

@@ -56,10 +56,6 @@ class Running:
         """Compile the patterns that a failure needs."""
         catalogue.find("RuntimeError: no failure yet\n")
 
-    def hurry(self) -> None:
-        """Keep no stop waiting for plugins."""
-        self._attempt.companions.hurry()
-
     def _join(self) -> None:
         """Add the plugins of a job that people started: at once, or when the job has lasted for a while."""
         attempt, plan = self._attempt, self._attempt.plan

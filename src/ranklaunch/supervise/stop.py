@@ -74,6 +74,7 @@ class Teller:
         self.tell(told, number)
 
     def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
+        """Send a signal to each rank, or to the processes in it that catch the signal."""
         hearing = self._hearing(number)
         for rank in ranks:
             heard = hearing.of(rank)
@@ -81,15 +82,19 @@ class Teller:
                 self._shells[rank] = number, None
             elif not heard and self.aborts(rank):
                 continue
-            behind = [] if heard else heard_behind(rank, hearing)  # before a wrapper dies of it
-            meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
-            if meant == behind != [] and rank not in self._bound:
-                self._shells[rank], self._behind[rank] = (number, None), behind
-            self._told.update(meant)
-            sent = [self._send(process, number) for process in meant or [rank]]
-            if (heard or behind) and any(sent):
-                self.caught.add(rank)
-            wake(rank)
+            self._tell_one(rank, number, heard, [] if heard else heard_behind(rank, hearing))
+
+    def _tell_one(self, rank: tree.Identity, number: int, heard: list[tree.Identity], behind: list[tree.Identity]) -> None:
+        """Send a signal to one rank. heard: processes in it that catch the signal. behind: processes behind a wrapper that catch it; looked
+        for before the wrapper dies of it."""
+        meant = heard or (behind if rank in self._bound or is_to_outlast(rank, behind, number) else [])
+        if meant == behind != [] and rank not in self._bound:
+            self._shells[rank], self._behind[rank] = (number, None), behind
+        self._told.update(meant)
+        sent = [self._send(process, number) for process in meant or [rank]]
+        if (heard or behind) and any(sent):
+            self.caught.add(rank)
+        wake(rank)
 
     def _hearing(self, number: int) -> Hearing:
         """Return a look at all processes, maybe of a moment ago: ranks are often signalled one by one, and each look reads all of /proc."""
@@ -284,9 +289,7 @@ class Stopper:
             return
         if self._killing_since is None:
             self._killing_since = now
-            if any(process not in tree.refused for process in left):
-                late = f" after the grace of {self._grace_s:g} s" if now >= self._due else ""  # else nobody wants to wait for them
-                self._say(f"{len(left)} {'process' if len(left) == 1 else 'processes'} left{late}: SIGKILL")
+            self._say_killing(left, now)
         refuse = all(process in tree.refused for process in left)
         if now - self._killing_since > (REFUSE_S if left and refuse else GIVE_UP_S):
             self._gave_up = True
@@ -297,6 +300,11 @@ class Stopper:
             tree.send(process, signal.SIGKILL)
         self._note_all(signal.SIGKILL, now)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def _say_killing(self, left: Collection[tree.Identity], now: float) -> None:
+        if any(process not in tree.refused for process in left):
+            late = f" after the grace of {self._grace_s:g} s" if now >= self._due else ""  # else nobody wants to wait for them
+            self._say(f"{len(left)} {'process' if len(left) == 1 else 'processes'} left{late}: SIGKILL")
 
     def _note_all(self, number: int, now: float) -> None:
         for child in (*self._leaders(), *self._services()):

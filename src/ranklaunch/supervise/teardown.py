@@ -41,9 +41,6 @@ class Teardown:
         self._suspects: Sequence[Suspect] = ()  # of this node
         self._state_sent: Mapping[str, Any] = {}
 
-    def prepare(self) -> None:
-        """Nothing but a reason to import this module while the ranks load."""
-
     def end(self) -> Verdict:
         """Stop all processes, and return the verdict, which is reported and recorded."""
         attempt = self._attempt

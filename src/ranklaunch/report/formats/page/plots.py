@@ -57,14 +57,7 @@ def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
     rounds = [each for attempt in report.attempts for each in attempt.rounds]
     yield from _output([each for each in rounds if len(each.output) > 1], axis)
     steps = [found for each in rounds for found in _steps(each)]
-    took = [Series(rank, tuple(_times(seen)), seen[-1].at) for rank, seen, _ in steps]
-    values = sorted(seconds for each in took for _, seconds in each.points)
-    if values:
-        most = min(values[-1], 4 * middle(values)) or 1.0
-        texts = {value: words.exact(value) if value else "0" for value in levels(most)}
-        beyond = f"up to {words.exact(values[-1])}, beyond the edge"
-        note = beyond if values[-1] > max(texts) else ""
-        yield _plot("Seconds of a step", took, texts, axis, odd, note)
+    yield from _seconds(steps, axis, odd)
     came = [
         Series(rank, tuple((each.at, float(each.step)) for each in seen), ended)
         for rank, seen, ended in steps
@@ -73,6 +66,18 @@ def plots(report: Report, axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
         highest = max(step for each in came for _, step in each.points)
         texts = {value: f"{value:.0f}" for value in levels(max(highest, LEVELS))}
         yield _plot("Step", came, texts, axis, odd, f"up to {highest:.0f}")
+
+
+def _seconds(steps: Sequence[tuple[int, Sequence[Seen], float]], axis: Axis, odd: Mapping[int, str]) -> Iterator[Plot]:
+    """Yield the seconds that steps took, if any are known. Outliers lie beyond the edge."""
+    took = [Series(rank, tuple(_times(seen)), seen[-1].at) for rank, seen, _ in steps]
+    values = sorted(seconds for each in took for _, seconds in each.points)
+    if values:
+        most = min(values[-1], 4 * middle(values)) or 1.0
+        texts = {value: words.exact(value) if value else "0" for value in levels(most)}
+        beyond = f"up to {words.exact(values[-1])}, beyond the edge"
+        note = beyond if values[-1] > max(texts) else ""
+        yield _plot("Seconds of a step", took, texts, axis, odd, note)
 
 
 def _output(rounds: Sequence[Round], axis: Axis) -> Iterator[Plot]:
