@@ -220,7 +220,7 @@ def _visible(job: Job, reader: Reader) -> tuple[str, str]:
 
 
 def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
-    """One node's devices by number, of those that a variable chooses: DeepSpeed is told them. It knows no other names of devices."""
+    """Return the device numbers that a variable chooses on one node, for DeepSpeed, which knows devices by number alone."""
     _, given = _visible(job, reader)
     devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
     numbered = all(re.fullmatch("[0-9]+", device) for device in devices)

@@ -79,7 +79,7 @@ class Unchanged:
 
 
 class Noted:
-    """A view that notes what it has found."""
+    """View of files that records the paths that exist."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

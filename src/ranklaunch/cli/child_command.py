@@ -27,7 +27,7 @@ def own_command() -> tuple[str, ...]:
 
 
 def passed_on(options: Mapping[str, str], ours: Variables) -> list[str]:
-    """The options of a command line that are for each run; ours are those that it is told anyway."""
+    """Return the options of a command line that each child run gets too. ours: options that the child gets in another way."""
     told = {v.value for v in ours}
     named = {v.value: v for v in every_variable() if v.option}
     return [_option(named[name], value) for name, value in options.items() if name not in told]
@@ -49,7 +49,7 @@ def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str,
 
 
 def of_image(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables that say what is in the container, whose they stay wherever a run in it comes from."""
+    """Return variables about the image. They hold for every run in the container."""
     return tuple(name for name in env if any(name in v.names and v.setter(name) == "image" for v in every_variable()))
 
 

@@ -24,7 +24,7 @@ def with_hosts(request: Request, signals: Signals | None = None) -> Request:
 
 
 def of_others(given: Given) -> list[str]:
-    """What check says of a command that stands in a file alone, which somebody else may have written: it does not run it."""
+    """Return a finding for a host command from a file: `check` does not run it, as another user may have written the file."""
     reader, own = given.request.reader(), given.own
     if not reader.given(HOSTS_COMMAND) or own.get(HOSTS_COMMAND) == reader.get(HOSTS_COMMAND):
         return []

@@ -35,7 +35,7 @@ class Files:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def read(self, path: str, begin: int, end: int) -> bytes:
-        """What there is of it: nothing of what is no file."""
+        """Return the bytes of a file, none for another kind of path."""
         try:
             fd = self._open.get(path)
             if fd is None:

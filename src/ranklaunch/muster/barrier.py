@@ -130,7 +130,7 @@ class Gathering:
         return Judgement("failed", ConfigError.exit_code, text)
 
     def _hints(self, names: Sequence[str]) -> str:
-        """What to set where it is meant that nodes differ in these, if that can be meant."""
+        """Return the setting that allows nodes to differ in these facts, if a job may want that."""
         may = ",".join(name for name in names if name not in FIXED)
         slots = self._roll.own_slots() if "slots" in names else ""
         hint = f"; if each has the slots that it says, set RANKLAUNCH_SLOTS={slots} on every node" if slots else ""

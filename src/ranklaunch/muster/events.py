@@ -1,4 +1,4 @@
-"""What goes into the machines of the muster, and what comes out of them: frozen values, so that a test can say what happens, and when."""
+"""Events and actions of the muster's state machines, as frozen values: a test writes down the events of a job and their times."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Resolved(Event):
 
 @dataclass(frozen=True)
 class AtDoor(Event):
-    """What keeps everybody out, and who was refused. patience_s: how long that may last before the job ends with it."""
+    """Trouble at the door: the reason that no node can enter, and refused peers. patience_s: seconds before the job ends by the trouble."""
 
     trouble: str
     refused: str
@@ -113,7 +113,7 @@ class Dismiss(Event):
 
 @dataclass(frozen=True)
 class EndLate(Event):
-    """Node 0 has succeeded and others do not end, in a job in which it cannot leave them alone. finished: what it has done."""
+    """Node 0 has succeeded, and the remaining nodes do not end; node 0 cannot leave them alone. finished: result of node 0, in words."""
 
     finished: str
 

@@ -146,7 +146,7 @@ class Hub(Machine):
         self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": self._now.wall, "heard": node.words.heard})
 
     def _note(self, node: Node, message: Message) -> None:
-        """What it is busy with."""
+        """Note the present work of a node."""
         node.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
@@ -174,7 +174,7 @@ class Hub(Machine):
         self._begin_end()
 
     def _obeyed(self, node: Node, message: Message) -> None:
-        """It has heard that it is to stop."""
+        """Note that a node has received the order to stop."""
         node.stopping = True
 
     def _succeed(self, node: Node, message: Message) -> None:
@@ -466,7 +466,7 @@ class Hub(Machine):
         self._send(self._enrol(event), told("judgement", self.judgement))
 
     def _send_off(self, event: First) -> None:
-        """It comes, and is told that node 0 leaves."""
+        """Answer a node that comes late: node 0 leaves."""
         self._send(self._enrol(event), {"type": "dismissed"})
 
     # Sending

@@ -152,7 +152,7 @@ class Roll:
         return [f"{name} differs: {self._values(said)}" for name, said in self._ranks.problems(steers=False)]
 
     def of_tables(self) -> str:
-        """Who has which."""
+        """Return the nodes by rank table."""
         said: dict[str | None, list[int]] = {}
         for entry in self.entries.values():
             if entry.facts and TABLE in entry.facts:

@@ -349,7 +349,7 @@ class Reports:
 
     @property
     def states(self) -> tuple[Mapping[str, object], ...]:
-        """What the nodes say of themselves for whoever decides what follows."""
+        """Return the state of each node, for the decision about another round."""
         return tuple([node.state for node in self._nodes.values()])
 
     @property

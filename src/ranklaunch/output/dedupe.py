@@ -81,7 +81,7 @@ class Alike:
         self._begin(lines, source, now, alone=True)
 
     def due(self, now: float) -> Iterator[Group]:
-        """Those that wait no longer, which are gone then."""
+        """Remove and yield the groups of lines whose wait is over."""
         while self._order:
             group = self._groups[self._order[0]]
             joins = len(group.ranks) < self._ranks and not group.alone

@@ -174,7 +174,7 @@ class Output:
             self._line += data
 
     def _show_bars(self, data: bytes) -> None:
-        """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
+        """Show a progress bar: its last state, and now and then a state before."""
         data = with_returns_told((self._line + data).decode("latin-1")).encode("latin-1")
         *ended, line = data.replace(b"\r\n", b"\n").split(b"\n")
         if ended:

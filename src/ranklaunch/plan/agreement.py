@@ -70,7 +70,7 @@ def is_of_ranks(name: str) -> bool:
 
 
 class Teller:
-    """A node by all that it is called. address: where it was heard from; of node 0, which hears itself, none."""
+    """Node with its names. address: source of its connection, "" for node 0 itself."""
 
     def __init__(self, index: int, names: Iterable[str], address: str) -> None:
         whole = {name for name in names if name}

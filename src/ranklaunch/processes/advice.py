@@ -1,4 +1,4 @@
-"""What a program's own launchers are told, in words for people: what is wrong with it, and the line to write."""
+"""Advice about launchers in a program: the mistake, and the line to write."""
 
 from __future__ import annotations
 

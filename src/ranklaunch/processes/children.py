@@ -77,7 +77,7 @@ class Children:
             self._start(process, role, path, env, plan)
 
     def of(self, roles: Collection[str]) -> list[Child]:
-        """Those that run in one of these roles."""
+        """Return the running children with one of these roles."""
         return [child for child in self.running.values() if child.role in roles]
 
     def remember(self, but: Callable[[tree.Identity], bool] = lambda process: False) -> None:
@@ -93,7 +93,7 @@ class Children:
                 child.said = child.last_words()
 
     def reap(self) -> None:
-        """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
+        """Reap children after SIGCHLD, behind the pidfds of this step: the order of the pidfds is the order of the deaths."""
         if not self._reaping:
             self._reaping = True
             self._loop.after(0, self._reap)
@@ -122,13 +122,13 @@ class Children:
         self._attempt.on_child_start(child)
 
     def _reap(self) -> None:
-        """Every child that has ended; most of them are orphans that this process inherited."""
+        """Reap every child that has ended. Most are inherited orphans."""
         self._reaping = False
         while self._reap_one(-1):
             pass
 
     def _reap_one(self, which: int) -> bool:
-        """Whether there was one. which: a pid; -1: any."""
+        """Reap one child, and return True if there was one. which: its pid, -1 for any."""
         try:
             if which < 0:
                 self._look_at_next()
@@ -140,7 +140,7 @@ class Children:
         return bool(pid)
 
     def _look_at_next(self) -> None:
-        """What a stranger was called is known until it is reaped."""
+        """Note the name of the next zombie before it is reaped: a killed daemon that carried ranks matters for the verdict."""
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if not found or found.si_pid in self.running or found.si_code == os.CLD_EXITED or found.si_status not in FATAL:
             return
@@ -174,7 +174,7 @@ class Children:
 
 
 def _daemons(service: Child) -> Iterable[str]:
-    """What carries ranks here that came through it, but for shells and what the service itself has become."""
+    """Yield names of daemons that a service starts for ranks of other nodes, without shells and the service itself."""
     own = os.path.basename(service.process.argv[0])
     return (name for name in service.launcher.CARRIERS if name not in SHELLS and not name.startswith(own))
 

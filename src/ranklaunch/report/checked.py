@@ -1,4 +1,4 @@
-"""Values out of what was read: whoever wrote it, what is not of its kind counts as not there. Pure."""
+"""Checked values of JSON that may be damaged: a value of a wrong type counts as missing. Pure."""
 
 from __future__ import annotations
 
@@ -137,5 +137,5 @@ def field(name: str, value: Mapping[str, Any]) -> Any:
 
 
 def filled(kind: Callable[..., _T], value: Mapping[str, Any], *without: str, **more: Any) -> _T:
-    """Return a dataclass with the fields that a mapping has. without: those that keep their default. more: those that are known."""
+    """Return a dataclass filled from a mapping. without: fields that keep their default. more: values of further fields."""
     return kind(**{name: field(name, value) for name in names(kind) if name not in (*without, *more)}, **more)  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ def _marks(left: Left) -> tuple[Mark, ...]:
 
 
 def _processes(node: int, left: Left, most: int) -> Iterator[Process]:
-    """As the plan names them, then others that were seen."""
+    """Yield processes in the plan's order, then further processes of the events."""
     events, planned = left.events, list(_planned(left.plan))
     known = {name for name, _, _ in planned}
     seen = [(name, each["rank"], "") for name, each in events.named("spawn").items() if name not in known]

@@ -298,7 +298,7 @@ class Reader:
     # Output
 
     def _written(self, files: Iterable[str]) -> Iterator[tuple[Point, ...]]:
-        """A file that is too large is left out, and with it what it is about. Nodes that share a folder have one each."""
+        """Return bytes written by time, one series a node. A file that is too large is left out."""
         for below in files:
             written = Written()
             with self._reading(below), self._open(below) as file:

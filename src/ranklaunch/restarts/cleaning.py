@@ -75,8 +75,8 @@ def _files(pid: int) -> Iterator[str]:
 
 
 def remove(left: Held) -> list[str]:
-    """The files that only those had who are dead now, and those whose name holds a pid of theirs; what was removed. Nothing of it was there
-    before they were."""
+    """Remove files of dead processes, and return their paths: files that only dead processes had open, and files with one of their pids in
+    the name. A file that is older than the round stays."""
     made = {path for path, _ in there() - left.before}
     found = {path for path in (*left.files, *_named(left.pids)) if path in made or path.rpartition("/")[0] != SHARED}
     others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if found else []

@@ -149,7 +149,7 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
 
 
 class _Will:
-    """What the supervisor has told of itself, for whoever has to act in its place. news_at: when it has told something last."""
+    """Facts that the supervisor hands down for a process that must act in its place. news_at: time of the last fact, monotonic seconds."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -306,7 +306,7 @@ def _reap(inner: int) -> int | None:
 
 
 def _sweep(longest_s: float) -> None:
-    """Ends what the supervisor left, which it does only when it was killed itself, or where the kernel holds a process."""
+    """End processes that the supervisor left. It leaves some only if it was killed, or if the kernel holds a process."""
     began, most_s = time.monotonic(), longest_s
     while tree.has_children() and time.monotonic() < began + most_s:
         left = tree.descendants(os.getpid())

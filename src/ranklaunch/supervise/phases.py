@@ -112,7 +112,7 @@ class Phases:
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
     def _told(self, what: str, wait: Callable[[], T]) -> T:
-        """Waits; meanwhile, whoever asks is told for what."""
+        """Wait, and name the wait for `ranklaunch status` meanwhile."""
         self.waiting = what
         try:
             return wait()
@@ -173,7 +173,7 @@ class Phases:
         return self._replan(self._known) if self._replan else self.plan
 
     def _gather(self) -> None:
-        """Steps that bring facts, and the plan that follows from them."""
+        """Run the steps that bring facts, and make the plan from these."""
         if not self.plan.gather:
             return
         self._write(self.plan.files)

@@ -172,7 +172,7 @@ class Session:
         self._now().companions.on_deadline(ways)
 
     def _now(self) -> Attempt:
-        """Whose turn it is."""
+        """Return the attempt that runs."""
         assert self._attempt
         return self._attempt
 

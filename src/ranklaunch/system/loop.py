@@ -108,7 +108,7 @@ def _events(on_readable: Callback | None, on_writable: Callback | None) -> int:
 
 
 class Share(Loop):
-    """Somebody's part of a loop, whose turns it shares: what was registered through it is forgotten at close()."""
+    """Part of a loop: close() forgets all descriptors and timers that were registered through it."""
 
     def __init__(self, loop: Loop) -> None:
         self.clock = loop.clock
