@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,15 @@ class LauncherJob:
         self._hosts, self._method, self._slots = hosts, method, slots
 
     def start(
-        self, *words: object, options: tuple[object, ...] = (), env: Mapping[str, str] | None = None, prefix: tuple[str, ...] = ()
+        self,
+        *words: object,
+        options: tuple[object, ...] = (),
+        env: Mapping[str, str] | None = None,
+        prefix: tuple[str, ...] = (),
+        only: Sequence[int] | None = None,
     ) -> None:
-        """A program and its arguments on every host; /etc/hosts of each knows the others. prefix: words before ranklaunch's."""
-        for host in self._hosts:
+        """Start a program and its arguments on every host. prefix: words before ranklaunch's. only: indexes of hosts, None for all."""
+        for host in self._hosts if only is None else [self._hosts[i] for i in only]:
             logs = self.folder / host.name
             logs.mkdir(exist_ok=True)
             where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter)

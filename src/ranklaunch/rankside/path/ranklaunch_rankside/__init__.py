@@ -45,7 +45,8 @@ def start():
         _register_stacks()
     os.register_at_fork(after_in_child=_after_fork)
     folder = os.environ.get(FOLDER, "")
-    for step in (_record_start, _watch_main_thread, _watch_imports) if folder else ():
+    steps = (_record_start, _watch_main_thread) if folder else ()
+    for step in (*steps, _watch_imports):
         try:
             step()
         except Exception:  # the others may do all the same
@@ -237,6 +238,8 @@ def _watch_main_thread():
 
     def excepthook(kind, value, traceback):
         _write("exception", "main", value, traceback)
+        if PROCESSES in os.environ:
+            _leave_jax()
         if launcher:
             _record_exit_code(130 if issubclass(kind, KeyboardInterrupt) else 1)
         hook = kept[_HOOK]
@@ -351,8 +354,76 @@ class _Imports:
         return spec
 
 
+# JAX
+
+JAX_CLUSTERS = "jax._src.clusters"  # a private module of JAX, whose classes find the place of a process
+PROCESSES, PROCESS_ID, COORDINATOR = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"
+
+
+def _add_jax_cluster(clusters):
+    """Register the place of this process with JAX, before all other classes: jax.distributed.initialize() needs no arguments then."""
+
+    class RanklaunchCluster(clusters.ClusterEnv):
+        name = "ranklaunch"
+
+        @classmethod
+        def is_env_present(cls):
+            return all(os.environ.get(name) for name in (PROCESSES, PROCESS_ID, COORDINATOR))
+
+        @classmethod
+        def get_coordinator_address(cls, *args, **options):
+            return os.environ[COORDINATOR]
+
+        @classmethod
+        def get_process_count(cls):
+            return int(os.environ[PROCESSES])
+
+        @classmethod
+        def get_process_id(cls):
+            return int(os.environ[PROCESS_ID])
+
+    known = clusters.ClusterEnv._cluster_types
+    known.remove(RanklaunchCluster)
+    known.insert(0, RanklaunchCluster)
+    _leave_jax_at_failing_exit()
+
+
+def _leave_jax_at_failing_exit():
+    """Leave the job at sys.exit() with a failure, too. The handler is registered last, so it runs before that of JAX."""
+    original = sys.exit
+
+    def exit(*status):
+        if any(status):
+            import atexit
+
+            atexit.register(_leave_jax)
+        original(*status)
+
+    sys.exit = exit
+
+
+def _leave_jax():
+    """Let this process exit without the barrier of jax.distributed.shutdown(): the others never come to it, for they wait for a collective.
+
+    JAX leaves by an atexit handler, and waits up to five minutes there. The objects stay alive, because their destructors wait too.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    try:
+        import ctypes
+
+        for name in ("preemption_sync_manager", "client", "service"):
+            kept = getattr(state, name, None)
+            if kept is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+                setattr(state, name, None)
+    except Exception:  # another JAX than those that are known
+        pass
+
+
 def _watch_imports():
-    wanted = {"threading": _watch_threads, "traceback": _watch_children}
+    wanted = {"threading": _watch_threads, "traceback": _watch_children} if folder else {}
+    if PROCESSES in os.environ and PROCESS_ID in os.environ:
+        wanted[JAX_CLUSTERS] = _add_jax_cluster
     for name in list(wanted):
         if name in sys.modules:
             wanted.pop(name)(sys.modules[name])
