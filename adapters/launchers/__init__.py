@@ -16,7 +16,7 @@ from ranklaunch.plan.model import Plan, Process
 LAUNCHERS = {
     "ranktable": "Ranktable", "torchrun": "Torchrun", "msrun": "Msrun", "pytorch": "Pytorch", "mpirun": "Mpirun",
     "tensorflow": "Tensorflow", "spawn": "Spawn", "deepspeed": "Deepspeed", "accelerate": "Accelerate", "megatron": "Megatron",
-    "jax": "Jax", "plain": "Plain",
+    "jax": "Jax", "ray": "Ray", "plain": "Plain",
 }  # fmt: skip
 _SERVERS = {"sshd": "shared.ssh"}  # modules with classes of services
 

@@ -15,8 +15,8 @@ BY_SCRIPT = ("lsf", "pbs", "flux")  # beside slurm, which has values of its own
 KINDS = ("modelarts", *OF_KUBERNETES, "slurm", *OF_CLOUDS, *BY_SCRIPT)
 # What `mode` may be, the chart's word for the method.
 METHODS = (
-    "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "jax", "spawn",
-    "plain", "mpi", "horovod",
+    "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "jax", "ray",
+    "spawn", "plain", "mpi", "horovod",
 )  # fmt: skip
 BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow")  # nodes other than node 0 are reached by their names
 DAY = 24 * 3600

@@ -1,0 +1,139 @@
+"""A cluster of Ray over all nodes, and the program once, on node 0, when all nodes have joined.
+
+Each node runs `ray start --block` as a service; node 0 has the head. Node 0 chooses a free port and a token for each round, and the other
+nodes get both when the nodes meet. The nodes but 0 have no process of their own beside Ray; they follow node 0 and end as it does.
+Sources: `ray start --help` and ray.scripts.symmetric_run of Ray 2.60.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+from ranklaunch.adapters.launchers.shared import base, communication, open_mpi, ssh
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.env import parse
+from ranklaunch.env.job import Job, Node
+from ranklaunch.env.reader import Reader, Variable
+from ranklaunch.env.settings import WAIT_S
+from ranklaunch.files import join, own_program
+from ranklaunch.plan.model import PROGRAM, File, Plan, Process
+from ranklaunch.render.templates import Templates
+
+NAME = "ray"
+OFFER = "ray port and token"
+PORT, TOKEN = "ray_port", "ray_token"  # files of the private folder
+
+MASTER_PORT = replace(
+    base.MASTER_PORT, default=0, meaning="port of Ray's head on node 0; 0: a free one", parse=parse.port_or_0,
+    default_text="a free one, which node 0 finds",
+)  # fmt: skip
+CPUS = Variable(
+    "ray_cpus", ("RANKLAUNCH_RAY_CPUS",), parse.count, 0, "CPUs of each node that Ray may give to tasks and actors; 0: those of the "
+    "container, or the slots without devices",
+)  # fmt: skip
+EXTRA = base.further_options(("RANKLAUNCH_EXTRA_RAY_PARAMS",), "further options of ray start, on every node")
+
+RESOURCES = {"npu": "NPU"}  # of `--resources`; GPUs have an option of their own
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    job = base.need_hosts(job, reader, NAME)
+    slots = tuple(node.slots for node in job.nodes)
+    devices = job.node.slots
+    job = replace(job, nodes=tuple(_follower(node) for node in job.nodes))
+    own = _Meeting(job, reader, templates, devices)
+    return base.planned(
+        job, reader, NAME, () if job.node_index else (own.driver(),), services=(own.node(),), prepare=(own.step(),), files=own.files(),
+        offers={OFFER: own.offer}, private=own.folder, followers=len(job.nodes) - 1, runs=PROGRAM, slots=slots, by_address=job.has_peers,
+        waits=base.master_waits(job, reader),
+    )  # fmt: skip
+
+
+def _follower(node: Node) -> Node:
+    """Return the node with its processes: the program on node 0, no rank elsewhere."""
+    return node._replace(slots=int(node.index == 0), first_rank=int(node.index > 0))
+
+
+def _host(job: Job, reader: Reader, node: Node) -> str:
+    """Return the address of a node as the others reach it."""
+    return reader.address_of(node.host) if job.has_peers else "127.0.0.1"
+
+
+class _Meeting:
+    """Where the nodes of a cluster meet. Node 0's port and token are in two files of the private folder, on every node."""
+
+    def __init__(self, job: Job, reader: Reader, templates: Templates, devices: int) -> None:
+        self._job, self._reader, self._templates, self._devices = job, reader, templates, devices
+        self.folder = ssh.private_folder(job, reader)
+        self.offer = join(self.folder, "ray_offer")
+        self._address = f"{base.address(_host(job, reader, job.nodes[0]))}:{{port}}"
+        self._env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": join(self.folder, TOKEN)}
+
+    def step(self) -> Process:
+        """Return the step that finds a free port and makes a token. Those of node 0 count."""
+        job, given = self._job, str(self._reader.get(MASTER_PORT))
+        argv = (job.python, own_program("ray_offer.py"), self.offer, given, *((self.folder,) if job.node_index == 0 else ()))
+        env = base.common_env(job, self._reader)
+        return Process("ray offer", argv, log=base.in_attempt(job, "ray_offer.log"), env=env, tag="[ray offer] ")
+
+    def files(self) -> tuple[File, ...]:
+        """Return node 0's port and token as files of another node; empty ones until the nodes have met."""
+        if self._job.node_index == 0:
+            return ()
+        port, _, token = self._reader.shared(0, OFFER).partition(" ")
+        return File(join(self.folder, PORT), port), File(join(self.folder, TOKEN), token)
+
+    def node(self) -> Process:
+        """Return the service that runs the Ray of this node."""
+        job, reader = self._job, self._reader
+        on_devices = job.accelerator != "cpu"
+        cpus = reader.get(CPUS) or (open_mpi.cpus(reader.files) if on_devices else self._devices) or 1
+        named = RESOURCES.get(job.accelerator)
+        address = self._address if job.node_index else ""
+        argv = self._templates.command(
+            "ray/start.j2", job=job, address=address, host=_host(job, reader, job.node), cpus=cpus,
+            gpus=self._devices if job.accelerator == "gpu" else 0, resources=json.dumps({named: self._devices}) if named else "",
+            folder=_folder(job), extra=reader.get(EXTRA),
+        )  # fmt: skip
+        logs = base.in_attempt(job, f"ray/node_{job.node_index}")
+        words = (job.python, own_program("ray_node.py"), join(self.folder, PORT), logs, f"{reader.get(WAIT_S):g}", address)
+        return Process(
+            name=NAME, argv=(*words, *argv), log=base.in_attempt(job, "ray.log"), tag="[ray] ", behaviour=RayNode.NAME, quiet=True,
+            env={**base.common_env(job, reader), **communication.environment(job, reader), **self._env}, unset=misleading(reader.env),
+            outlasts=True,
+        )  # fmt: skip
+
+    def driver(self) -> Process:
+        """Return the program, which begins when all nodes have joined."""
+        job, reader = self._job, self._reader
+        argv = self._templates.command("ray/command.j2", job=job)
+        script, port = own_program("ray_driver.py"), join(self.folder, PORT)
+        words = (job.python, script, port, self._address, str(len(job.nodes)), f"{reader.get(WAIT_S):g}")
+        return replace(base.rank_process(job, reader, self._templates, (*words, *argv), 0, self._env, 0), name="program")
+
+
+def _folder(job: Job) -> str:
+    """Return a folder with a short path, for the sockets in it. Each round of each job on a host has one of its own."""
+    told = f"{job.name} {job.log_dir} {job.attempt} {job.restart} {job.node_index}"
+    return f"/tmp/rl-ray-{hashlib.sha256(told.encode(errors='surrogateescape')).hexdigest()[:10]}"
+
+
+class Ray(Launcher):
+    """The program on node 0, which Ray's workers serve."""
+
+    NAME = NAME
+    VARIABLES = (MASTER_PORT, CPUS, EXTRA, communication.RUN_DIR)
+    plan = staticmethod(plan)
+
+    @staticmethod
+    def starts_all(reader: Reader) -> bool:
+        return True
+
+
+class RayNode(Launcher):
+    """The Ray of one node. It ends its own processes at SIGTERM."""
+
+    NAME = "ray.node"

@@ -1,0 +1,139 @@
+"""Runs the Ray of one node until it ends or is told to end, and keeps its logs. A program, not a module: the user's interpreter runs it, so
+it imports nothing of ranklaunch and stays with Python 3.7.
+
+Arguments: a file with the port of the head, the folder for logs, seconds to wait for the head, its address ("" on the head itself), and the
+command of `ray start --block`; {port} in the last two stands for the port. Ends as the first process of Ray that ended: with its exit code,
+or 128 and the number of its signal. What that process wrote last is printed.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+MOST_KEPT = 64 << 20  # bytes of logs
+MOST_OF_ONE = 4 << 20
+LOOK_S = 0.2
+ENDED = re.compile(r"^\s*(\w[\w ]*?) \[exit code=(-?\d+)\]", re.MULTILINE)
+asked = []
+
+
+def main(file, kept, seconds, head, argv):
+    with open(file) as text:
+        port = text.read().strip()
+    head, argv = head.replace("{port}", port), [word.replace("{port}", port) for word in argv]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: asked.append(number))
+    if head and not await_head(head, time.monotonic() + seconds):
+        return 128 + asked[0] if asked else 75
+    folder = argv[argv.index("--temp-dir") + 1]
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", bufsize=1)
+    code, words = attend(ray)
+    if not asked:
+        code = explained(folder, words, code)
+    keep(folder, kept)
+    return code
+
+
+def await_head(head, deadline):
+    host, _, port = head.rpartition(":")
+    while not asked:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), 5).close()
+            return True
+        except OSError as error:
+            if time.monotonic() > deadline:
+                print(f"Ray's head at {head} does not answer: {error}", flush=True)
+                return False
+        time.sleep(LOOK_S)
+    return False
+
+
+def attend(ray):
+    """Pass its lines on, and a request to end. Return its exit code and its last lines."""
+    os.set_blocking(ray.stdout.fileno(), False)
+    words = ""
+    told = False
+    while True:
+        if asked and not told:
+            told = True
+            ray.send_signal(signal.SIGTERM)
+        try:
+            piece = os.read(ray.stdout.fileno(), 65536)
+        except BlockingIOError:
+            piece = None
+        if piece:
+            text = piece.decode(errors="replace")
+            words = (words + text)[-65536:]
+            print(text, end="", flush=True)
+        elif ray.poll() is not None:
+            return ray.returncode, words
+        else:
+            time.sleep(LOOK_S)
+
+
+def explained(folder, words, code):
+    """Print what the process that ended first has written last. Return the exit code of that process."""
+    found = ENDED.search(words)
+    if not found:
+        return code
+    name, status = found.group(1).strip(), int(found.group(2))
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    for suffix in ("err", "out"):
+        for line in tail(folder, f"{name}.{suffix}"):
+            print(f"{name}.{suffix}: {line}")
+    print(f"{name} of this node's Ray {how}", flush=True)
+    return 128 - status if status < 0 else status or 1
+
+
+def tail(folder, name):
+    for logs in sessions(folder):
+        try:
+            with open(os.path.join(logs, name), "rb") as file:
+                file.seek(max(0, os.path.getsize(file.name) - 4096))
+                return file.read().decode(errors="replace").splitlines()[-10:]
+        except OSError:
+            continue
+    return []
+
+
+def sessions(folder):
+    """Return the log folders of Ray's sessions, the newest first."""
+    try:
+        found = [entry.path for entry in os.scandir(folder) if entry.name.startswith("session_") and not entry.is_symlink()]
+    except OSError:
+        return []
+    return [os.path.join(path, "logs") for path in sorted(found, reverse=True)]
+
+
+def keep(folder, kept):
+    """Copy the logs, as much as fits, and remove the folder."""
+    left = MOST_KEPT
+    for logs in sessions(folder)[:1]:
+        for root, _, names in os.walk(logs):
+            for name in sorted(names):
+                left -= copy(os.path.join(root, name), os.path.join(kept, os.path.relpath(root, logs), name), min(left, MOST_OF_ONE))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy(source, target, most):
+    """Copy the last bytes of a regular file. Return how many."""
+    try:
+        if os.path.islink(source) or not os.path.isfile(source):
+            return 0
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(source, "rb") as file, open(target, "wb") as out:
+            file.seek(max(0, os.path.getsize(source) - most))
+            data = file.read(most)
+            out.write(data)
+        return len(data)
+    except OSError:
+        return 0
+
+
+sys.exit(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4], sys.argv[5:]))

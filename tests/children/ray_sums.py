@@ -1,0 +1,92 @@
+"""An actor on each node of a cluster of Ray sums in each step, as a training loop does. At step 3 $WORD is done.
+
+raise        the driver raises ValueError
+exit         the driver ends with 42
+worker       an actor is killed by SIGKILL, and the driver hears of it
+raylet       the raylet of the last node is killed, as found by its pid
+gcs          the head's gcs_server is killed
+
+With STEPS=N it ends after N steps; else it goes on. If $CHECKPOINT is there, it begins behind the step in it, and does no word.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+STEPS, WORD = int(os.environ.get("STEPS", "1000000")), os.environ.get("WORD", "")
+CHECKPOINT = Path(os.environ.get("CHECKPOINT", "/nonexistent"))
+AT = 3
+
+
+@ray.remote(num_cpus=1, max_restarts=0)
+class Adder:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def add(self, step: int) -> int:
+        return self.number + step
+
+    def kill(self, name: str) -> None:
+        """Kill a process of this node's Ray: the one above this worker, or the one of a name; "": this worker."""
+        pid = os.getpid()
+        if name == "raylet":
+            pid = os.getppid()
+        elif name:
+            found = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and command(entry).endswith(f"/{name}")]
+            pid = int(found[0])
+        os.kill(pid, signal.SIGKILL)
+
+
+def command(entry: Path) -> str:
+    try:
+        return (entry / "cmdline").read_bytes().partition(b"\0")[0].decode()
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    ray.init()
+    nodes = len(ray.nodes())
+    group = placement_group([{"CPU": 1}] * nodes, strategy="STRICT_SPREAD")
+    ray.get(group.ready())
+    adders = [
+        Adder.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=i)).remote(i)
+        for i in range(nodes)
+    ]
+    begun = int(CHECKPOINT.read_text()) if CHECKPOINT.exists() else 0
+    print("ready", nodes, "nodes,", int(ray.cluster_resources()["CPU"]), "CPUs", flush=True)
+    for step in range(begun + 1, STEPS + 1):
+        if step == AT and not begun:
+            obey(adders)
+        print(f"step {step}/{STEPS} sum {sum(ray.get([adder.add.remote(step) for adder in adders]))}", flush=True)
+        if str(CHECKPOINT) != "/nonexistent":
+            CHECKPOINT.write_text(str(step))
+        time.sleep(0.1)
+
+
+def obey(adders: list[object]) -> None:
+    if WORD == "raise":
+        msg = "loss is nan"
+        raise ValueError(msg)
+    if WORD == "exit":
+        sys.exit(42)
+    last = max(adders, key=lambda adder: ray.get(adder.add.remote(0)))  # type: ignore[attr-defined]
+    if WORD == "worker":
+        ray.get(last.kill.remote(""))  # type: ignore[attr-defined]
+    elif WORD == "raylet":
+        last.kill.remote("raylet")  # type: ignore[attr-defined]
+        time.sleep(600)
+    elif WORD == "gcs":
+        adders[0].kill.remote("gcs_server")  # type: ignore[attr-defined]
+        time.sleep(600)
+
+
+main()
