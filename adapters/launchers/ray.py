@@ -48,7 +48,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     return base.planned(
         job, reader, NAME, () if job.node_index else (own.driver(),), services=(own.node(),), prepare=(own.step(),), files=own.files(),
         offers={OFFER: own.offer}, private=own.folder, followers=len(job.nodes) - 1, runs=PROGRAM, slots=slots, by_address=job.has_peers,
-        waits=base.master_waits(job, reader),
+        waits=ssh.waits(job, reader, for_sshd=False) if job.has_peers else (),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -33,6 +34,9 @@ class Adder:
 
     def add(self, step: int) -> int:
         return self.number + step
+
+    def host(self) -> str:
+        return socket.gethostname()
 
     def kill(self, name: str) -> None:
         """Kill a process of this node's Ray: the one above this worker, or the one of a name; "": this worker."""
@@ -78,14 +82,15 @@ def obey(adders: list[object]) -> None:
         raise ValueError(msg)
     if WORD == "exit":
         sys.exit(42)
-    last = max(adders, key=lambda adder: ray.get(adder.add.remote(0)))  # type: ignore[attr-defined]
+    last = max(adders, key=lambda adder: ray.get(adder.host.remote()))  # type: ignore[attr-defined]
     if WORD == "worker":
         ray.get(last.kill.remote(""))  # type: ignore[attr-defined]
     elif WORD == "raylet":
         last.kill.remote("raylet")  # type: ignore[attr-defined]
         time.sleep(600)
     elif WORD == "gcs":
-        adders[0].kill.remote("gcs_server")  # type: ignore[attr-defined]
+        first = min(adders, key=lambda adder: ray.get(adder.host.remote()))  # type: ignore[attr-defined]
+        first.kill.remote("gcs_server")  # type: ignore[attr-defined]
         time.sleep(600)
 
 

@@ -18,7 +18,7 @@ import time
 MOST_KEPT = 64 << 20  # bytes of logs
 MOST_OF_ONE = 4 << 20
 LOOK_S = 0.2
-ENDED = re.compile(r"^\s*(\w[\w ]*?) \[exit code=(-?\d+)\]", re.MULTILINE)
+ENDED = re.compile(r"^\s+(\w+) \[exit code=(-?\d+)", re.MULTILINE)
 asked = []
 
 
@@ -32,10 +32,10 @@ def main(file, kept, seconds, head, argv):
         return 128 + asked[0] if asked else 75
     folder = argv[argv.index("--temp-dir") + 1]
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", bufsize=1)
-    code, words = attend(ray)
+    ray = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    code = attend(ray)
     if not asked:
-        code = explained(folder, words, code)
+        code = explained(folder, code)
     keep(folder, kept)
     return code
 
@@ -55,9 +55,8 @@ def await_head(head, deadline):
 
 
 def attend(ray):
-    """Pass its lines on, and a request to end. Return its exit code and its last lines."""
+    """Pass on its lines, and a request to end. Return its exit code."""
     os.set_blocking(ray.stdout.fileno(), False)
-    words = ""
     told = False
     while True:
         if asked and not told:
@@ -68,38 +67,29 @@ def attend(ray):
         except BlockingIOError:
             piece = None
         if piece:
-            text = piece.decode(errors="replace")
-            words = (words + text)[-65536:]
-            print(text, end="", flush=True)
+            os.write(1, piece)
         elif ray.poll() is not None:
-            return ray.returncode, words
+            return ray.returncode
         else:
             time.sleep(LOOK_S)
 
 
-def explained(folder, words, code):
-    """Print what the process that ended first has written last. Return the exit code of that process."""
-    found = ENDED.search(words)
+def explained(folder, code):
+    """Print which process of Ray has ended first, by Ray's own log of that. Return the exit code of that process."""
+    text = ""
+    for logs in sessions(folder)[:1]:
+        try:
+            with open(os.path.join(logs, "ray_process_exit.log"), errors="replace") as file:
+                text = file.read(65536)
+        except OSError:
+            pass
+    found = ENDED.search(text)
     if not found:
         return code
-    name, status = found.group(1).strip(), int(found.group(2))
+    name, status = found.group(1), int(found.group(2))
     how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
-    for suffix in ("err", "out"):
-        for line in tail(folder, f"{name}.{suffix}"):
-            print(f"{name}.{suffix}: {line}")
     print(f"{name} of this node's Ray {how}", flush=True)
     return 128 - status if status < 0 else status or 1
-
-
-def tail(folder, name):
-    for logs in sessions(folder):
-        try:
-            with open(os.path.join(logs, name), "rb") as file:
-                file.seek(max(0, os.path.getsize(file.name) - 4096))
-                return file.read().decode(errors="replace").splitlines()[-10:]
-        except OSError:
-            continue
-    return []
 
 
 def sessions(folder):
