@@ -53,6 +53,16 @@ def test_options_behind_the_program_are_noted_where_it_refuses_them(found: Suspe
     assert any("those of ranklaunch stand before it" in note.text for note in notes) == noted
 
 
+def test_the_first_word_about_a_rank_needs_no_end_of_its_launcher() -> None:
+    plan = helpers.plan(helpers.local(4), method="deepspeed")
+    launcher = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
+    rank = Watched(3, tree.Identity(7, 1))
+    rank.status, rank.ended_at = 42 << 8, 5.0
+    found = ending_of_node.first_word(plan, replace(FAILED, child=launcher, rank=rank), lambda at: at + 1)
+    assert found.culprit
+    assert (found.culprit.rank, found.culprit.exit_code, found.at) == (3, 42, 6.0)
+
+
 # What stands for a rank's own words
 
 TABLE = """

@@ -50,11 +50,11 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     child = ending.child
     if not child:
         return _of_ending(plan, ending, wall(ending.at))
-    failure, at = Failure(child.process.rank, child.failure_code, 0, child.identity.pid), ending.at
-    if ending.rank:
+    if ending.rank:  # its launcher may still live, and has no exit status then
         failure, at = ending.rank.failure(), ending.rank.ended_at
-    elif child.end:
-        failure, at = replace(failure, signal=child.end.signal), child.end.at
+    else:
+        number, at = (child.end.signal, child.end.at) if child.end else (0, ending.at)
+        failure = Failure(child.process.rank, child.failure_code, number, child.identity.pid)
     at = wall(at)
     culprit = _culprit(plan, child, failure, at)
     return Suspect(culprit.node, at, ending.outcome, ending.exit_code, "", culprit)
