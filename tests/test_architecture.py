@@ -29,7 +29,7 @@ WITH_EFFECTS = (
     *(f"hangs/{name}.py" for name in _OF_HANGS),
     *(f"logs/{name}.py" for name in ("merging", "reading", "search")),
     *(f"muster/{name}.py" for name in ("dialler", "door", "driver", "nodes")),
-    *(f"notify/{name}.py" for name in ("hook", "metrics", "notifications")),
+    *(f"notify/{name}.py" for name in ("endpoint", "hook", "metrics", "notifications")),
     "report/reading.py", "tune/experiments",
     "restarts/cleaning.py", "restarts/decision.py", "restarts/round_facts.py",
 )  # fmt: skip

@@ -235,6 +235,7 @@ WHEEL = {
     "ranklaunch/muster/secret.py",
     "ranklaunch/muster/wire.py",
     "ranklaunch/notify/__init__.py",
+    "ranklaunch/notify/endpoint.py",
     "ranklaunch/notify/hook.py",
     "ranklaunch/notify/metrics.py",
     "ranklaunch/notify/notifications.py",

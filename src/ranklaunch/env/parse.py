@@ -49,6 +49,11 @@ def port(value: str) -> int:
     return whole(value, 1, 65535)
 
 
+def port_or_0(value: str) -> int:
+    """Return a port, or 0 for none."""
+    return whole(value, 0, 65535)
+
+
 _SECONDS = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?"
 
 

@@ -1,4 +1,5 @@
-"""Notifications of one node, for as long as its session: the file of metrics; on node 0 the user's command and the status of a TrainJob."""
+"""Notifications of one node, for as long as its session: the file of metrics and their port; on node 0 the user's command and the status
+of a TrainJob."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ranklaunch.env.settings import OF_KEY
 from ranklaunch.fields import as_dict
 from ranklaunch.files import own_program
 from ranklaunch.notify import metrics
+from ranklaunch.notify.endpoint import Endpoint
 from ranklaunch.notify.hook import Hook
 from ranklaunch.redact.redact import argv as without_secrets
 from ranklaunch.supervise.context import Seen, Teller
@@ -54,6 +56,8 @@ class Telling(Teller):
         self._post: Hook | None = None
         self._post_trouble = ""
         self._over = False
+        self._exit_code: int | None = None
+        self._endpoint = self._opened(tell.metrics_port)
         self._write()
         if self._posts:
             self._loop.after(POST_S, self._post_again)
@@ -70,6 +74,22 @@ class Telling(Teller):
     @property
     def _posts(self) -> bool:
         return self._tell.trainjob and self._is_node_0
+
+    # The endpoint
+
+    def _opened(self, port: int) -> Endpoint | None:
+        """Return the endpoint, None for none. A port that cannot be had is reported; the job goes on."""
+        try:
+            return Endpoint(port, self._loop, self) if port else None
+        except OSError as error:
+            self._say(f"metrics: port {port}: {os.strerror(error.errno or 0)}; RANKLAUNCH_METRICS_PORT names another")
+        return None
+
+    def metrics_text(self, openmetrics: bool) -> str:
+        return metrics.shown(self._standing(self._exit_code), openmetrics=openmetrics)
+
+    def phase(self) -> str:
+        return self._seen.phase()[0] if self._exit_code is None else "ended"
 
     # Events
 
@@ -112,9 +132,13 @@ class Telling(Teller):
             self._end(verdict, path)
         except Exception as error:  # ours
             self._say(f"tools are not told of the end: a defect in ranklaunch: {type(error).__name__}: {error}")
+        finally:
+            if self._endpoint:
+                self._endpoint.close()
 
     def _end(self, verdict: Verdict, path: str) -> None:
         self._over = True
+        self._exit_code = verdict.exit_code
         self._write(verdict.exit_code)
         self.all_done()
         self._post_status(done=verdict.outcome == "succeeded")
@@ -214,7 +238,7 @@ class Telling(Teller):
         return metrics.Standing(
             labels={"job_name": job.name, "node": job.node_index},
             info={"host": job.node.host, "platform": job.platform, "method": plan.method},
-            phase=self._seen.phase()[0] if exit_code is None else "ended",
+            phase=self.phase(),
             ranks=self._ranks(),
             nodes=len(job.nodes), world_size=job.world_size, attempt=job.attempt, restarts=job.restart,
             hangs=bool(self._seen.hang()), began=self._began, now=time.time(), exit_code=exit_code,
