@@ -407,6 +407,19 @@ def test_sample_environments_of_modelarts_are_whole(name: str, nodes: int, index
     assert one["job"]["node_index"] == index
 
 
+def test_a_job_of_modelarts_is_planned_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = TEXTS[DOCS / "modelarts.md"].partition("\n### Plan the job before it is sent\n")[2]
+    spec, plan_of_it = (shlex.split(line) for line in re.findall(r"^    ranklaunch (.*)$", section.partition("\n## ")[0], re.MULTILINE))
+    assert spec[-2] == ">"
+    body = helpers.call(*spec[:-2])
+    assert body.code == 0, body.err
+    (tmp_path / spec[-1]).write_text(body.out, encoding="utf-8")
+    result = helpers.call(*plan_of_it, "--format", "json")
+    assert result.code == 0, result.err
+    assert [each["processes"][0]["argv"][-1] for each in json.loads(result.out)] == ["/app/train.py"] * 2
+
+
 @pytest.mark.parametrize("section", ["torchrun", "msrun", "Rank table", "Horovod"])
 def test_each_side_by_side_is_what_ranklaunch_plans(section: str, tmp_path: Path) -> None:
     text = TEXTS[DOCS / "modelarts-before-after.md"].partition(f"\n## {section}\n")[2].partition("\n## ")[0]
