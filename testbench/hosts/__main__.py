@@ -17,7 +17,8 @@ from pathlib import Path
 from testbench.hosts import Hosts, kernel, missing
 from testbench.places import EXAMPLES, child
 
-METHODS = {"spawn": str(child("environment.py")), "msrun": str(EXAMPLES / "msrun_digits.py")}  # with the program of each
+# With the program of each.
+METHODS = {"spawn": str(child("environment.py")), "msrun": str(EXAMPLES / "msrun_digits.py")}
 
 
 def main(argv: Sequence[str]) -> int:

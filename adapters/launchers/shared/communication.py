@@ -50,7 +50,7 @@ STACKS = Variable(
 )  # fmt: skip
 MINDSPORE_RECOVERY = Variable(
     "mindspore_recovery", ("MS_ENABLE_TFT",), parse.text, "",
-    "MindSpore's own recovery of faults, which reaches the ranks as it is; with ARF the plan has a warning",
+    "MindSpore's own recovery of faults, which reaches the ranks as it is; the plan warns of ARF",
 )  # fmt: skip
 RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
@@ -97,12 +97,13 @@ def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]
 
 
 def warn_of_recovery(reader: Reader) -> None:
-    """Warn of a recovery that needs the other ranks alive, as MindSpore's documentation of ARF says."""
+    """Warn of ARF, which needs the other ranks alive (MindSpore's page on high availability)."""
     if reader.given(MINDSPORE_RECOVERY) and re.search(_ARF, reader.get(MINDSPORE_RECOVERY)):
         reader.warn(
-            f"{MINDSPORE_RECOVERY.name} has ARF, by which the ranks that live wait until a failed one is started anew: ranklaunch "
-            "ends all ranks at the first failure, so ARF does nothing here: take it out and let all ranks start anew "
-            "(RANKLAUNCH_MAX_RESTARTS), or let MindCluster's taskd start the ranks in place of ranklaunch"
+            f"{MINDSPORE_RECOVERY.name} has ARF, by which the ranks that live wait until a failed one "
+            "is started anew: ranklaunch ends all ranks at the first failure, so ARF does nothing here: "
+            "take it out and let all ranks start anew (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's "
+            "taskd start the ranks in place of ranklaunch"
         )
 
 

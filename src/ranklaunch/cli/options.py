@@ -279,7 +279,7 @@ def read_env_file(own: Reader) -> dict[str, str]:
 
 
 def text_of(own: Reader, variable: Variable[str]) -> str:
-    """Return the text of a file that an option or a variable names. Raises UsageError and ConfigError."""
+    """Return the text of a file that a setting names. Raises UsageError and ConfigError."""
     path, where = own.get(variable), named(own, variable)
     try:
         data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)

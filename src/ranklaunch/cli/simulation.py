@@ -146,9 +146,10 @@ def _cluster(reader: Reader) -> Cluster:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
     if method in BY_ADDRESS and nodes > 1:
         reader.problem(
-            f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every machine that has node 0's "
-            "address, and here all nodes share this machine: take --nodes 1, or try several hosts, which "
-            f"`make hosts N={nodes} METHOD={method}` in ranklaunch's repository makes (docs/local.md)"
+            f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
+            "machine that has node 0's address, and here all nodes share this machine: take --nodes 1, "
+            f"or try several hosts, which `make hosts N={nodes} METHOD={method}` in ranklaunch's "
+            "repository makes (docs/local.md)"
         )
     slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()

@@ -195,7 +195,8 @@ ENV_FILE = Variable(
 )  # fmt: skip
 SPEC = Variable(
     "spec", ("RANKLAUNCH_SPEC",), parse.text, "",
-    "plan the job of a JSON body that spec modelarts has written; --env-file has the variables of its image then", option="--spec",
+    "plan the job of a JSON body that spec modelarts has written; --env-file has the image's variables",
+    option="--spec",
 )  # fmt: skip
 ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which paths are looked up (not run's program)", option="--root")
 FORMATS = ("text", "json", "sh", "vscode")
