@@ -155,8 +155,9 @@ generate: ## write anew what is made from tables: pages, schemas, the chart's va
 	$(VENV)/python tools/tables.py
 	$(VENV)/python tools/schemas.py
 
-hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
-	@$(VENV)/python -m testbench.hosts $(N)
+hosts: .venv/.installed-test $(patsubst %,.venv/.installed-%,$(filter msrun,$(METHOD)))
+hosts: ## start N hosts on this machine, show how to enter them and a job over all (METHOD=spawn or msrun); needs root and iproute2
+	@$(VENV)/python -m testbench.hosts $(N) $(METHOD)
 
 .venv/bin/pip:
 	@$(call make-venv,$(PYTHON),.venv)

@@ -114,6 +114,7 @@ WHEEL = {
     "ranklaunch/cli/child_command.py",
     "ranklaunch/cli/completion.py",
     "ranklaunch/cli/host_command.py",
+    "ranklaunch/cli/job_body.py",
     "ranklaunch/cli/job_spec.py",
     "ranklaunch/cli/launch.py",
     "ranklaunch/cli/machine.py",

@@ -27,6 +27,8 @@ WITH_TASKS = ("tensorflow", "plain")
 WITHOUT_RANKS = ("mpirun", "msrun")
 # Methods for a platform that has started each rank.
 PER_RANK = ("spawn", "plain")
+# Methods that know node 0 by its address: several nodes need machines, or namespaces, of their own.
+BY_ADDRESS = ("msrun",)
 # Methods that start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 

@@ -15,7 +15,7 @@ import helpers
 import pytest
 
 from ranklaunch.cli import options, simulation
-from ranklaunch.errors import UsageError
+from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.plan.planning import every_variable
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
@@ -204,6 +204,23 @@ def test_tasks_are_not_told(option: str, value: str) -> None:
     """Each container would take itself for the one that is told."""
     with pytest.raises(UsageError, match=rf"{option}: simulate .* has N workers and N ps: leave it out"):
         of_nodes({}, option, value, "--method", "tensorflow")
+
+
+@helpers.for_each(
+    {
+        "by the option": (("--method", "msrun"), {}, "option --method=msrun"),
+        "by a variable": ((), {"RANKLAUNCH_METHOD": "msrun"}, "RANKLAUNCH_METHOD=msrun"),
+    }
+)
+def test_several_nodes_of_msrun_are_refused_with_what_runs_them(words: tuple[str, ...], env: dict[str, str], named: str) -> None:
+    """Before any node starts: MindSpore would start a scheduler on each of them."""
+    with pytest.raises(ConfigError) as caught:
+        of_nodes(env, *words)
+    (said,) = caught.value.problems
+    assert said.startswith(f"{named} on 2 nodes: ")
+    assert "take --nodes 1" in said
+    assert "`make hosts N=2 METHOD=msrun`" in said
+    assert len(of_nodes(env, *words, "--nodes", "1")) == 1
 
 
 def shown(job: Job, pattern: str) -> bool:

@@ -48,17 +48,22 @@ STACKS = Variable(
     "stacks", ("RANKLAUNCH_STACKS",), parse.flag, True, "every Python below a rank writes its stacks when asked, by the same sitecustomize",
     default_text="that of RANKLAUNCH_RANKSIDE",
 )  # fmt: skip
+MINDSPORE_RECOVERY = Variable(
+    "mindspore_recovery", ("MS_ENABLE_TFT",), parse.text, "",
+    "MindSpore's own recovery of faults, which reaches the ranks as it is; the plan warns of ARF",
+)  # fmt: skip
 RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
 )  # fmt: skip
 
 VARIABLES = (
     INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
-    PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR,
+    PROCESS_LOG_PATH, RECORDERS, RANKSIDE, STACKS, RUN_DIR, MINDSPORE_RECOVERY,
 )  # fmt: skip
 FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
 RANKSIDE_PATH = rankside()
+_ARF = r"\bARF\b(?![\"']?\s*:\s*0)"  # in {TTP:1,UCE:1,ARF:1}
 _DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 
 
@@ -89,6 +94,17 @@ def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]
         yield HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}", INTERFACE.value
         yield GLOO_INTERFACE, name, INTERFACE.value
         yield TP_INTERFACE, name, INTERFACE.value
+
+
+def warn_of_recovery(reader: Reader) -> None:
+    """Warn of ARF, which needs the other ranks alive (MindSpore's page on high availability)."""
+    if reader.given(MINDSPORE_RECOVERY) and re.search(_ARF, reader.get(MINDSPORE_RECOVERY)):
+        reader.warn(
+            f"{MINDSPORE_RECOVERY.name} has ARF, by which the ranks that live wait until a failed one "
+            "is started anew: ranklaunch ends all ranks at the first failure, so ARF does nothing here: "
+            "take it out and let all ranks start anew (RANKLAUNCH_MAX_RESTARTS), or let MindCluster's "
+            "taskd start the ranks in place of ranklaunch"
+        )
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ranklaunch.adapters.launchers import tensorflow
+from ranklaunch.adapters.launchers import BY_ADDRESS, tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.cli import options
@@ -144,6 +144,13 @@ def _cluster(reader: Reader) -> Cluster:
     containers = 2 * nodes if method == tensorflow.NAME and nodes > 1 else nodes
     if containers > MOST_NODES:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
+    if method in BY_ADDRESS and nodes > 1:
+        reader.problem(
+            f"{reader.told(settings.METHOD)} on {nodes} nodes: {method} starts its scheduler on every "
+            "machine that has node 0's address, and here all nodes share this machine: take --nodes 1, "
+            f"or try several hosts, which `make hosts N={nodes} METHOD={method}` in ranklaunch's "
+            "repository makes (docs/local.md)"
+        )
     slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()
     log_dir = reader.absolute(reader.get(settings.LOG_DIR))

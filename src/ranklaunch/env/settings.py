@@ -193,6 +193,11 @@ ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
 )  # fmt: skip
+SPEC = Variable(
+    "spec", ("RANKLAUNCH_SPEC",), parse.text, "",
+    "plan the job of a JSON body that spec modelarts has written; --env-file has the image's variables",
+    option="--spec",
+)  # fmt: skip
 ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which paths are looked up (not run's program)", option="--root")
 FORMATS = ("text", "json", "sh", "vscode")
 FORMAT = Variable(
@@ -245,7 +250,7 @@ RECORDS_DIR, RANK_HEAD = "RANKLAUNCH_RECORDS_DIR", "RANKLAUNCH_RANK_HEAD"  # of 
 HEAD_IS_PROGRAM = "program"  # value of RANK_HEAD for a program that is one rank, also without a rank's variables
 SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS, RECORDS_DIR, RANK_HEAD)  # which may start a ranklaunch themselves
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE, SPEC)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,

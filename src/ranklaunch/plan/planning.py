@@ -91,6 +91,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
         raise
     _say_unused(plan, reader)
     _warn_of_mig(plan, reader)
+    communication.warn_of_recovery(reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = _optional(plan, reader)
