@@ -28,7 +28,7 @@ from ranklaunch.processes.start import lift_limit
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
-from ranklaunch.supervise.plugins import Attended, Companions
+from ranklaunch.supervise.plugins import Companions
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import disk, memory, tree
@@ -85,7 +85,7 @@ class Attempt:
         leaders, services = partial(self.children.of, LEADING), partial(self.children.of, (SERVICE,))
         self.stopper = Stopper(self.loop, start.plan.limits.grace_s, leaders, self.say, services, lambda: self.nodes.others_end)
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
-        self.companions = Companions(start.companions, self.loop)
+        self.companions = Companions(self)
         self.launchers = Launchers(self)
         self.work = start.work(self) if start.work else None
 
@@ -173,7 +173,8 @@ class Attempt:
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         if self.plan.muster and self.plan.runs == PROGRAM:
             self.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
-        self.companions.join(self.attended)
+        for join in self.start.companions:
+            self.companions.add(join)
         _ = self.teardown
         self.loop.after(LATER_S, self._prepare_for_failure)
 
@@ -191,7 +192,7 @@ class Attempt:
             with contextlib.suppress(OSError, ImportError, MemoryError):
                 self.running.prepare()
 
-    def _remember_ranks(self) -> None:
+    def remember_ranks(self) -> None:
         """Keep the output of ranks up to this moment: later output is about their being ended. Launchers report as before."""
         self.children.remember(but={child.identity for child in self.children.of((LAUNCHER,))}.__contains__)
         self.logs.remember()
@@ -202,16 +203,6 @@ class Attempt:
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
         head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
         return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **head, **self._recording.variables(self.plan)}
-
-    def attended(self) -> Attended:
-        return Attended(
-            plan=lambda: self.plan, ending=lambda: self.ending, running=self.children.running, ranks=self.launchers.living,
-            outputs=lambda: self.logs.by_rank, nodes=self.nodes, loop=self.loop, record=self.record,
-            say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self.launchers.explained,
-            take=self.companions.take, env=self.around.env, evidence=self.companions.hear_evidence,
-            alarm=self.around.teller().hang, slow=self.around.teller().slow, taking=self.companions.taking,
-            said=self._remember_ranks,
-        )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
         """Return the phase of the attempt, and the thing that it waits for ("" for nothing)."""
