@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
@@ -232,8 +232,9 @@ def _remove_reserve(folder: str) -> None:
 PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module
 
 
-def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] = lambda text: None) -> str:
-    """Of this job and its command, as an earlier attempt has left it there, else a new one. on_trouble: is told where it is not kept."""
+def run_id(logs: str, job: str, command: str, trouble: list[str] | None = None) -> str:
+    """Return the id of a job and its command, as an earlier attempt wrote it into the log folder, or a new one. trouble: gets a text if the
+    id cannot be kept."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     lock = _locked(logs)
@@ -250,7 +251,8 @@ def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] 
         why = f"{path} is {error.kind}, not a file"
     if why:
         ids.setdefault(known, os.urandom(8).hex())
-        on_trouble(f"{why}: the run's id is not kept, so a later attempt has another")
+        if trouble is not None:
+            trouble.append(f"{why}: the run's id is not kept, so a later attempt has another")
     if lock >= 0:
         os.close(lock)
     return ids[known]

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import lookup
@@ -43,7 +44,7 @@ class Banners:
         if self._asking and not self._closed:
             server = self._asking.pop(0)
             host, _, port = server.rpartition(":")
-            self._lookups.ask(host.strip("[]"), int(port), lambda found, why: self._connect(server, found, why))
+            self._lookups.ask(host.strip("[]"), int(port), partial(self._connect, server))
 
     def _connect(self, server: str, found: Sequence[lookup.Address], why: str) -> None:
         if self._closed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from ranklaunch.errors import WaitError
@@ -30,13 +31,13 @@ class Condition(Protocol):
     """Something that is waited for."""
 
     def missing(self) -> str:
-        """What is still missing; "" when nothing is."""
+        """Return what is still missing, "" for nothing."""
 
     def close(self) -> None: ...
 
 
 def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], None], stopped: Callable[[], bool]) -> float:
-    """Runs the loop until the condition holds or `stopped` does; seconds waited. Raises WaitError at the deadline."""
+    """Run the loop until the condition holds, or `stopped` returns True. Return the seconds waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
     subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
@@ -108,7 +109,7 @@ class Planned:
         self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
-        """Of the file, and of its folder, in which another one may come that is meant in its place."""
+        """Return the version of the file and of its folder: another file there may replace it."""
         path = self._files.real(self._path)
         return (*_status(path), *_status(os.path.dirname(path)), int(self._loop.clock() // LOOK_ANYHOW_S))
 
@@ -144,7 +145,7 @@ class HostsResolve:
     def _ask(self) -> None:
         if self._asking and not self._closed:
             name = self._asking.pop(0)
-            self._lookups.ask(name, 0, lambda found, why: self._answered(name, found, why))
+            self._lookups.ask(name, 0, partial(self._answered, name))
 
     def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
         if found:
