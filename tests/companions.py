@@ -1,4 +1,5 @@
-"""Attempts without processes for their companions: with real plans, records, loops, nodes and stoppers."""
+"""Attempts without processes for their companions: with real plans, records, loops, nodes and
+stoppers."""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ def attempt(
     plan: Plan, folder: Path, loop: Loop | None = None, say: Callable[[str], None] = nobody, *,
     nodes: Nodes | None = None, ranks: Callable[[], Mapping[int, Identity]] | None = None, teller: Teller | None = None,
 ) -> Attempt:  # fmt: skip
-    """Return an attempt that runs, has no ranks but those named, and keeps its record in a folder."""
+    """Return an attempt that runs, has no ranks but those named, and keeps its record in a
+    folder."""
     loop = loop or Loop()
     record = Record(str(folder))
     assert record.open()

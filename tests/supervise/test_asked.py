@@ -520,7 +520,8 @@ def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypa
 
 
 class Evidenced:
-    """Attempt that is asked for stacks. evidence: its hearers. asked: a line for each request to take evidence."""
+    """Attempt that is asked for stacks. evidence: its hearers. asked: a line for each request to
+    take evidence."""
 
     def __init__(self, folder: Path) -> None:
         plan = helpers.plan({}, method="spawn")

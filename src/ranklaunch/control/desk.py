@@ -7,6 +7,7 @@ with its age.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.control import rank_states
@@ -123,7 +124,10 @@ class Desk:
     # Status
 
     def _status(self, question: Mapping[str, Any], answer: Answer) -> None:
-        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)), _judge_status)
+        self._ask({DO: "status"}, partial(self._answer_status, answer), _judge_status)
+
+    def _answer_status(self, answer: Answer, answers: Answers) -> None:
+        answer(self._compiled(answers))
 
     def _stands(self) -> dict[str, Any]:
         """Return the state of this node."""
@@ -180,10 +184,13 @@ class Desk:
         elif deadline is None and not self._plan.save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
         else:
-            self._ask({DO: "save", "deadline_s": deadline}, lambda answers: answer(self._asked_to_save(answers)))
+            self._ask({DO: "save", "deadline_s": deadline}, partial(self._answer_save, answer))
+
+    def _answer_save(self, answer: Answer, answers: Answers) -> None:
+        answer(self._asked_to_save(answers))
 
     def _asked_to_save(self, answers: Answers) -> dict[str, Any]:
-        """silent: nodes that have not answered in time."""
+        """Return the answer for all nodes. silent: nodes that have not answered in time."""
         silent = [node.index for node in self._plan.job.everyone if node.index not in answers]
         return {"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())], "silent": silent}
 

@@ -16,6 +16,7 @@ import os
 import signal
 import stat
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from ranklaunch.plan.model import PROGRAM, Plan
@@ -183,14 +184,15 @@ def saved(before: Marks, after: Marks, heard: Collection[int], killed: Collectio
 def look(patterns: Sequence[str], seconds: float = LOOK_S) -> Marks:
     """Return the markers; None for no patterns, no answer in time, or if no process or descriptor is left."""
     try:
-        answer = Apart(lambda: json.dumps(_marks(patterns)).encode()).answer(seconds) if patterns else None
+        answer = Apart(partial(_marks, patterns)).answer(seconds) if patterns else None
     except OSError:
         return None
     marks: Marks = None if answer is None else json.loads(answer)
     return marks
 
 
-def _marks(patterns: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _marks(patterns: Sequence[str]) -> bytes:
+    """Return the markers as JSON."""
     marks: dict[str, tuple[int, ...]] = {}
     for pattern in patterns:
         for path in glob.glob(pattern)[:MOST_MARKS]:
@@ -199,4 +201,4 @@ def _marks(patterns: Sequence[str]) -> dict[str, tuple[int, ...]]:
             except OSError:
                 continue
             marks[path] = int(not stat.S_ISDIR(status.st_mode)), status.st_mtime_ns, status.st_ino, status.st_size
-    return marks
+    return json.dumps(marks).encode()

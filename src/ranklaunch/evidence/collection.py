@@ -47,8 +47,8 @@ GATHERS_S = EVIDENCE_S  # wait for all nodes
 
 
 class Taking(Companion):
-    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers of evidence among the
-    attempt's companions get a Gathered."""
+    """take() has evidence taken. Once all nodes have answered, or GATHERS_S is over, the hearers
+    of evidence among the attempt's companions get a Gathered."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt

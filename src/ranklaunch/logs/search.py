@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.verdict import folders
@@ -32,8 +33,9 @@ class Folder:
 def attempt(
     top: str, number: int | None = None, node: int | None = None, *, follow: bool = False, say: Callable[[str], object] = str
 ) -> list[Folder]:
-    """The folders of one attempt: of all nodes, or of one. number: None for the newest. follow: it may go on. say: which folders cannot be
-    read. Raises ConfigError where there are none that can."""
+    """Return the folders of one attempt: of all nodes, or of one. number: None for the newest.
+    follow: it may go on. say: reports folders that cannot be read. Raises ConfigError if none
+    can."""
     if not os.path.isdir(top):
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
@@ -49,7 +51,7 @@ def attempt(
         raise ConfigError(unread[folder.path] for folder in wanted)
     for why in unread.values():
         say(why)
-    return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+    return sorted(wanted, key=attrgetter("node", "path"))
 
 
 def _no_node(top: str, node: int | None, there: Sequence[Folder]) -> str:
@@ -151,12 +153,13 @@ def _told(path: str, unread: dict[str, str]) -> Iterable[int]:
 def _of_newest_job(found: list[Folder]) -> list[Folder]:
     if len({folder.job for folder in found}) < 2:
         return found
-    newest = max(found, key=lambda folder: _age(folder.path)).job
+    newest = max(found, key=_written_at).job
     return [folder for folder in found if folder.job == newest]
 
 
-def _age(folder: str) -> float:
+def _written_at(folder: Folder) -> float:
+    """Return when the last event was written, in seconds since 1970."""
     try:
-        return os.stat(os.path.join(folder, folders.EVENTS)).st_mtime
+        return os.stat(os.path.join(folder.path, folders.EVENTS)).st_mtime
     except OSError:
         return 0.0

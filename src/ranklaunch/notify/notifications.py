@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from ranklaunch.control import rank_states
@@ -240,7 +241,7 @@ def trainjob_status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool 
     stepped = [rank for rank in ranks if rank.get("step") is not None]
     if not stepped:
         return {"trainerStatus": {"progressPercentage": 100, "lastUpdatedTime": now}} if done else None
-    ahead = max(stepped, key=lambda rank: int(rank["step"]))
+    ahead = max(stepped, key=itemgetter("step"))
     values = [{"name": "step", "value": str(ahead["step"])}]
     if ahead.get("step_s") is not None:
         values.append({"name": "step_seconds", "value": f"{ahead['step_s']:g}"})

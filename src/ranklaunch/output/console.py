@@ -35,7 +35,8 @@ FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is lef
 
 
 class Console:
-    """Queue of bytes for one descriptor. on_room: called when the queue has room again after it was full."""
+    """Queue of bytes for one descriptor. on_room: called when the queue has room again after it
+    was full."""
 
     def __init__(self, fd: int, loop: Loop, on_room: Callable[[], object] | None = None) -> None:
         self.closed = False
@@ -162,9 +163,11 @@ class Console:
 
 
 class Terminal:
-    """Both consoles of the container, for as long as it lives: stdout shows the lines of ranks, stderr those of ranklaunch.
+    """Both consoles of the container, for as long as it lives: stdout shows the lines of ranks,
+    stderr those of ranklaunch.
 
-    env: says if colours are wanted."""
+    env: says if colours are wanted.
+    """
 
     def __init__(self, loop: Loop, env: Mapping[str, str]) -> None:
         self.out = Console(1, loop)
@@ -183,7 +186,8 @@ class Terminal:
         self._own.write("".join(f"{line}\n" for line in shown).encode(errors="backslashreplace"))
 
     def painted(self, tag: str, rank: int | None) -> str:
-        """Return the tag before the lines of a rank, or of another process, with its colour if stdout is a terminal."""
+        """Return the tag before the lines of a rank, or of another process, with its colour if
+        stdout is a terminal."""
         return f"\x1b[{OF_RANKS[(rank or 0) % len(OF_RANKS)]}m{tag}{PLAIN}" if tag and self._paints else tag
 
     def hurry(self, seconds: float) -> None:
@@ -203,7 +207,8 @@ class Terminal:
         self._flush(self._own)
 
     def _flush(self, console: Console) -> int:
-        """Wait as long as the reader takes bytes, and after a stop request within the grace. Return the lines that were dropped."""
+        """Wait as long as the reader takes bytes, and after a stop request within the grace.
+        Return the lines that were dropped."""
         while console.pending:
             before, now = console.pending, self._loop.clock()
             deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))

@@ -1,4 +1,5 @@
-"""Filters of the console for very many ranks: lines of some ranks, equal lines once, at most so many bytes. The files keep all lines."""
+"""Filters of the console for very many ranks: lines of some ranks, equal lines once, at most so
+many bytes. The files keep all lines."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Show = Callable[..., None]
 class Crowd:
     """Lines of all ranks on their way to the console.
 
-    show: takes lines for the console. say: prints a line of ranklaunch's own. painted: returns a tag with the colour of its rank.
+    show: takes lines for the console. say: prints a line of ranklaunch's own. painted: returns a
+    tag with the colour of its rank.
     """
 
     def __init__(self, plan: Plan, show: Show, loop: Loop, say: Callable[[str], None], painted: Callable[[str, int | None], str]) -> None:

@@ -31,10 +31,11 @@ FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop
 class Follower:
     """Reader of the files below a folder.
 
-    pattern: of paths below the folder; the group that matches is the key of one of the outputs. on_trouble: reports files that are not
-    read. on_file: called for each new file. others: makes the output of a launcher that a rank started: such launchers inherit the folder,
-    and write into folders of their own in it, later than this node's launcher. kept: the files are the user's and of this start alone: they
-    are not copied.
+    pattern: of paths below the folder; the group that matches is the key of one of the outputs.
+    on_trouble: reports files that are not read. on_file: called for each new file. others: makes
+    the output of a launcher that a rank started: such launchers inherit the folder, and write into
+    folders of their own in it, later than this node's launcher. kept: the files are the user's and
+    of this start alone: they are not copied.
     """
 
     def __init__(
@@ -177,7 +178,8 @@ class Follower:
         self._go_on()
 
     def _watch(self, folder: str) -> None:
-        """Watch a folder and all folders below it. Links to folders are left out: they may lead round."""
+        """Watch a folder and all folders below it. Links to folders are left out: they may lead
+        round."""
         self._inotify.watch(folder)
         for parent, inner, names in os.walk(folder):
             for name in inner:
@@ -216,7 +218,8 @@ class Follower:
             self._grown[path] = None
 
     def _enter(self, path: str) -> None:
-        """Note the round of a new file. A launcher that starts its ranks anew gives them another folder, and their tail begins anew."""
+        """Note the round of a new file. A launcher that starts its ranks anew gives them another
+        folder, and their tail begins anew."""
         key, place = self._placed(path)
         if key != OTHERS and self._rounds.get(key, place) != place:
             self._outputs[key].tail = b""
@@ -261,8 +264,9 @@ class Follower:
         self._go_on()
 
     def _waits(self, path: str) -> bool:
-        """Return True if a file must wait for files of its rank that were written before. They are read as far as they were at the begin of
-        the wait: else their later blocks would push an exception out of the tail."""
+        """Return True if a file must wait for files of its rank that were written before. They
+        are read as far as they were at the begin of the wait: else their later blocks would push
+        an exception out of the tail."""
         others = [other for other in self._newest[self._placed(path)[0]] if other != path and other in self._grown]
         earlier = [other for other in others if self._files.order(other) < self._files.order(path)]
         for other in earlier:
@@ -336,7 +340,8 @@ class Follower:
 
 
 def _rank_behind(folder: str) -> int | None:
-    """Return the rank that started the launcher which writes into a folder, None if that is not known."""
+    """Return the rank that started the launcher which writes into a folder, None if that is not
+    known."""
     try:
         from ranklaunch.output import inner_launcher  # few ranks start launchers
     except (OSError, ImportError):  # no descriptor left
@@ -349,13 +354,15 @@ def _key_of_others(rank: int | None) -> str:
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
-    """Return the key in the path of a rank's file, and the folder before it; "" for a path that does not match."""
+    """Return the key in the path of a rank's file, and the folder before it; "" for a path that
+    does not match."""
     match = pattern.fullmatch(path)
     return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
 
 
 def _whole(data: bytes) -> int:
-    """Return the bytes up to the end of the last line or redrawn line: a rank's stdout and stderr must not meet within one."""
+    """Return the bytes up to the end of the last line or redrawn line: a rank's stdout and
+    stderr must not meet within one."""
     return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
 
 
@@ -371,7 +378,8 @@ def _budget(folder: str) -> int:
 
 
 def _paths(folder: str) -> Iterator[str]:
-    """Yield the paths of all files below a folder, without links to folders. stdout comes before stderr, as in most last words."""
+    """Yield the paths of all files below a folder, without links to folders. stdout comes before
+    stderr, as in most last words."""
     for parent, _, names in os.walk(folder):
         for name in sorted(names, reverse=True):
             yield os.path.join(parent, name)

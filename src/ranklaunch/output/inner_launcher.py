@@ -1,4 +1,5 @@
-"""Find the rank that started a launcher, by the folder into which the ranks of that launcher write."""
+"""Find the rank that started a launcher, by the folder into which the ranks of that launcher
+write."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ _MOST_GENERATIONS = 64
 
 
 def rank_behind(folder: str) -> int | None:
-    """Return the rank above a process with an open file in the folder: its ancestor right below this node's own launcher, with its number
-    in its environment. None if that cannot be seen, for example after the process has ended."""
+    """Return the rank above a process with an open file in the folder: its ancestor right below
+    this node's own launcher, with its number in its environment. None if that cannot be seen,
+    for example after the process has ended."""
     pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
     holder = next((pid for pid in pids if _holds(pid, f"{folder}/")), 0)
     line = _up_to(os.getpid(), holder) if holder else []
@@ -34,7 +36,8 @@ def _target(link: str) -> str:
 
 
 def _up_to(root: int, pid: int) -> list[int]:
-    """Return the process and its ancestors below root, root's child last; empty if it does not descend from root."""
+    """Return the process and its ancestors below root, root's child last; empty if it does not
+    descend from root."""
     line = [pid]
     while len(line) < _MOST_GENERATIONS and (found := tree.entry(line[-1])):
         if found.parent == root:

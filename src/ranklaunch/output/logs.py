@@ -1,6 +1,7 @@
 """Output of an attempt's processes: into their files, to stdout, and their tails into the verdict.
 
-Logs owns all pipes and files that are read. A console that cannot keep up holds them up, until the end of the job has begun.
+Logs owns all pipes and files that are read. A console that cannot keep up holds them up, until the
+end of the job has begun.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class Logs:
         return self._output((f"{process.log[: -len('.log')]}_of_{log}.log",), tag, f"{process.name} of {name}", self._show, None)
 
     def follow_kept(self, kept: RankOutputs | None, folder: str) -> None:
-        """Follow files that the user has ranks write: they are neither shown nor copied, but have steps and exceptions. folder: of the file
-        of one rank."""
+        """Follow files that the user has ranks write: they are neither shown nor copied, but
+        have steps and exceptions. folder: of the file of one rank."""
         if self._follower or not kept:
             return
         from ranklaunch.output.follow import Follower
@@ -133,12 +134,14 @@ class Logs:
         return [path for key in keys for path in (self._follower.newest(key) if self._follower else ())][:MOST_KEPT]
 
     def _tells_why(self, rank: int | None) -> bool:
-        """Return False if the rank's stderr goes to a file that is not read: an exception is there."""
+        """Return False if the rank's stderr goes to a file that is not read: an exception is
+        there."""
         log = next((log for log in self._outputs.logs if log.rank == rank), None) if self._outputs and self._follower else None
         return not (log and self._follower) or bool(log.log) or any(path.endswith("/stderr.log") for path in self._follower.newest(log.key))
 
     def tail_of(self, rank: int | None) -> bytes:
-        """Return the tail of a launcher's rank, as it was at the begin of the stop. rank: None for a process that is no rank."""
+        """Return the tail of a launcher's rank, as it was at the begin of the stop. rank: None
+        for a process that is no rank."""
         if rank in self._said:
             return self._said[rank]
         if not self._tells_why(rank):

@@ -1,4 +1,5 @@
-"""Output of one rank: raw into its files, whole lines with a tag to the console, and its tail kept for the verdict."""
+"""Output of one rank: raw into its files, whole lines with a tag to the console, and its tail
+kept for the verdict."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
+    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a
+    last line without its newline.
 
-    show: takes whole lines, in one piece or several: joining a block costs as much as writing it. on_first: called at the first bytes.
-    after: sets a timer. times: keeps the arrival times of the first file. aloud: shows lines that no file takes any more, also while other
-    lines are hidden. written_at: time of the last bytes. taken: bytes in all. unshown: lines since hush() or fold(). heard: called after
-    each block. step_reader: reads steps from the output, once somebody asks for them.
+    show: takes whole lines, in one piece or several: joining a block costs as much as writing it.
+    on_first: called at the first bytes. after: sets a timer. times: keeps the arrival times of the
+    first file. aloud: shows lines that no file takes any more, also while other lines are hidden.
+    written_at: time of the last bytes. taken: bytes in all. unshown: lines since hush() or fold().
+    heard: called after each block. step_reader: reads steps from the output, once somebody asks for
+    them.
     """
 
     def __init__(
@@ -79,7 +83,8 @@ class Output:
         self._show(data)
 
     def draws(self, ahead: bytes) -> None:
-        """Take the state of a progress bar that is in the file and may still change before it is fed."""
+        """Take the state of a progress bar that is in the file and may still change before it is
+        fed."""
         if self._bar and ahead != self._ahead:
             self._ahead = ahead
             self._look_later()
@@ -220,8 +225,8 @@ class Output:
         self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:
-        """Show the begun line as far as it is too long, and return the rest of data. So a line is cut by its length alone, and not by the
-        blocks in which it came."""
+        """Show the begun line as far as it is too long, and return the rest of data. So a line
+        is cut by its length alone, and not by the blocks in which it came."""
         ends = (data.find(b"\n"), data.find(b"\r"), len(data))
         end = min(at for at in ends if at >= 0)
         self._line += data[:end]
@@ -241,7 +246,8 @@ def joined(*parts: bytes) -> bytes:
 
 
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
-    """Return the state of a redrawn line that a terminal would show: the last one that is not empty."""
+    """Return the state of a redrawn line that a terminal would show: the last one that is not
+    empty."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
@@ -263,7 +269,8 @@ class Sink(Protocol):
 
 
 class PipeReader:
-    """Reader that feeds a Sink from a pipe until all holders of the other end have closed it. on_data: called after each block."""
+    """Reader that feeds a Sink from a pipe until all holders of the other end have closed it.
+    on_data: called after each block."""
 
     def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], object] | None = None) -> None:
         self.output = output
@@ -291,7 +298,8 @@ class PipeReader:
             self.close()
 
     def drain(self) -> None:
-        """Read the bytes that are in the pipe now. A process that outlives its rank may go on to write without end."""
+        """Read the bytes that are in the pipe now. A process that outlives its rank may go on to
+        write without end."""
         left = PIPE
         while left > 0 and not self.closed:
             try:
@@ -325,21 +333,24 @@ class PipeReader:
 
 
 def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
-    """Pause readers, or let them go on: the one whose turn is longest ago first, as there may not be room for all."""
+    """Pause readers, or let them go on: the one whose turn is longest ago first, as there may
+    not be room for all."""
     for reader in sorted(readers, key=attrgetter("read_at")):
         reader.pause(paused)
 
 
 @functools.cache  # once: a second piece would come from the heap, and be cleared
 def keep_heap() -> None:
-    """Make glibc keep the memory of one block for the next. Else glibc returns it to the kernel each time, and the kernel clears and maps
-    it anew, page by page: more work than all else that is done with the block. A large piece that is freed raises the threshold
-    (mallopt(3), M_MMAP_THRESHOLD); nothing touches this piece, so it costs no memory."""
+    """Make glibc keep the memory of one block for the next. Else glibc returns it to the kernel
+    each time, and the kernel clears and maps it anew, page by page: more work than all else that
+    is done with the block. A large piece that is freed raises the threshold (mallopt(3),
+    M_MMAP_THRESHOLD); nothing touches this piece, so it costs no memory."""
     bytes(HEAP)
 
 
 def make_pipe() -> tuple[int, int]:
-    """Return (reading end, writing end) of a pipe, with much room if the system allows: a rank that writes a burst need not wait."""
+    """Return (reading end, writing end) of a pipe, with much room if the system allows: a rank
+    that writes a burst need not wait."""
     keep_heap()
     readable, writable = os.pipe2(os.O_CLOEXEC)
     try:

@@ -358,7 +358,8 @@ class Attempt:
         self._end_with_node_0("")
 
     def _end_with_node_0(self, before: str) -> None:
-        """End with node 0 if only programs that keep this node for it run here, by two looks in a row. before: result of the last look."""
+        """End with node 0 if only programs that keep this node for it run here, by two looks in
+        a row. before: result of the last look."""
         if self.ending or self.success:
             return
         text = self.running.keeps_node()

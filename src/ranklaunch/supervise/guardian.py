@@ -169,9 +169,11 @@ class _Will:
 
 
 class _Deaf:
-    """Supervisor with a stop request that the kernel may hold before it acts, for example in a write to a mount that does not answer.
+    """Supervisor with a stop request that the kernel may hold before it acts, for example in a
+    write to a mount that does not answer.
 
-    If it is held, its ranks are signalled in its place. It is killed when they have ended, or the grace is over.
+    If it is held, its ranks are signalled in its place. It is killed when they have ended, or the
+    grace is over.
     """
 
     def __init__(self, inner: int, number: int, will: _Will, signals: Signals | None = None) -> None:
@@ -239,8 +241,9 @@ class _Deaf:
 
 
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
-    """Return the ranks of a launcher, or the child itself if it is a rank. Halt a launcher that would end its ranks at once: torchrun would
-    first close the log of each rank, and that file may not answer."""
+    """Return the ranks of a launcher, or the child itself if it is a rank. Halt a launcher that
+    would end its ranks at once: torchrun would first close the log of each rank, and that file
+    may not answer."""
     place = known.get(f"launcher_{child.pid}")
     if not place:
         return [child]
@@ -251,7 +254,8 @@ def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity
 
 
 def _drain(pid: int) -> None:
-    """Empty the pipes of a rank that are full: nobody reads them, and the rank would wait instead of saving."""
+    """Empty the pipes of a rank that are full: nobody reads them, and the rank would wait
+    instead of saving."""
     for number in (1, 2):
         try:
             if os.readlink(f"/proc/{pid}/fd/{number}").startswith("pipe:"):
@@ -276,8 +280,8 @@ def _empty(path: str) -> None:
 
 
 def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
-    """Call `work` in a process of its own, and wait for its end at most so many seconds: the file that it writes may not answer either.
-    Call it here if no process is left."""
+    """Call `work` in a process of its own, and wait for its end at most so many seconds: the
+    file that it writes may not answer either. Call it here if no process is left."""
     try:
         pid = os.fork()
     except OSError:
@@ -295,7 +299,8 @@ def _within(seconds: float, work: Callable[..., object], *args: object) -> None:
 
 
 def _reap(inner: int) -> int | None:
-    """Reap the children that have ended. Return the wait status of the supervisor if it is among them."""
+    """Reap the children that have ended. Return the wait status of the supervisor if it is among
+    them."""
     found = None
     while True:
         try:
@@ -337,7 +342,8 @@ def _say(text: str) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
-    """Write the last words, remove private folders, and write the verdict last: the log folder may not answer."""
+    """Write the last words, remove private folders, and write the verdict last: the log folder
+    may not answer."""
     record = None
     if will.get("folder") and not will.get("judged"):
         from ranklaunch.supervise.record import Record  # only now: until here this process is small

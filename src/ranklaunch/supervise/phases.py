@@ -60,7 +60,8 @@ class Phases:
         return (*before, self._muster, self._wait)
 
     def _settle(self) -> None:
-        """Before a restart in place, wait until nothing of the last round is left, and then for the pause that was decided."""
+        """Before a restart in place, wait until nothing of the last round is left, and then for
+        the pause that was decided."""
         if not self.plan.job.restart:
             return
         from ranklaunch.restarts import cleaning
@@ -89,7 +90,8 @@ class Phases:
         return "".join(said)
 
     def require(self) -> None:
-        """Raise MissingProgramError with the names of all programs that the plan starts and this node lacks."""
+        """Raise MissingProgramError with the names of all programs that the plan starts and this
+        node lacks."""
         if self.plan.rounds:
             from ranklaunch.restarts import cleaning
 
@@ -128,7 +130,8 @@ class Phases:
             disk.remove_tree(self._private)
 
     def _check(self) -> None:
-        """Fail before the waits for a program that is missing, unless a preparing step may still bring it."""
+        """Fail before the waits for a program that is missing, unless a preparing step may still
+        bring it."""
         if not self.plan.prepare:
             self.require()
 
@@ -219,7 +222,8 @@ class Phases:
                 return
 
     def _watch_table(self, plan: Plan) -> Renewed | None:
-        """Return a watch over the rank table for a start that is not the first: the platform may replace it, node by node."""
+        """Return a watch over the rank table for a start that is not the first: the platform may
+        replace it, node by node."""
         if not plan.muster or TABLE not in plan.muster.facts or not (plan.job.attempt > 1 or plan.job.restart):
             return None
         from ranklaunch.supervise.waits.table_renewal import Renewed
@@ -227,8 +231,9 @@ class Phases:
         return Renewed(plan, self._files, self._loop, self._anew, self._nodes.ready_again)
 
     def _muster(self) -> None:
-        """Wait until all nodes are here, agree on the plan and are released. A preparing step may have changed facts that are compared, and
-        written files that nodes offer to each other."""
+        """Wait until all nodes are here, agree on the plan and are released. A preparing step
+        may have changed facts that are compared, and written files that nodes offer to each
+        other."""
         if not self.plan.muster:
             return
         plan = self._anew() if self.plan.prepare else self.plan

@@ -1,6 +1,9 @@
-"""Plugins (companions) of an attempt, from its launch to its end: watches for hangs, evidence of failures, facts about stops.
+"""Plugins (companions) of an attempt, from its launch to its end: watches for hangs, evidence of
+failures, facts about stops.
 
-An attempt calls all of its plugins in the same way, and knows none of them by name. A plugin has a reference to its attempt."""
+An attempt calls all of its plugins in the same way, and knows none of them by name. A plugin has a
+reference to its attempt.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ class Companion:
 
     @property
     def taking(self) -> bool:
-        """True while evidence is taken on this node: ranks compute, write and print for it, whatever they wait for."""
+        """True while evidence is taken on this node: ranks compute, write and print for it,
+        whatever they wait for."""
         return False
 
     @property
@@ -37,21 +41,25 @@ class Companion:
         """Have evidence taken on all nodes. ends: the job is about to end."""
 
     def deciding(self, ending: Ending) -> None:
-        """Handle the first failure of this node, or a launcher's report of one, before other nodes hear of it."""
+        """Handle the first failure of this node, or a launcher's report of one, before other
+        nodes hear of it."""
 
     def died(self, launcher: Child, rank: Watched) -> None:
         """Note that a rank of a launcher ended; the launcher will end the other ranks as soon as it notices."""
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
-        """Handle a failure of any node, before the ranks are ended. Return True to delay their end until go_on is called, at most
-        PATIENCE_S. Not called after a stop request or a success."""
+        """Handle a failure of any node, before the ranks are ended. Return True to delay their
+        end until go_on is called, at most PATIENCE_S. Not called after a stop request or a
+        success."""
         return False
 
     def on_deadline(self, ways: Sequence[str]) -> None:
-        """Handle a deadline by which the job will be stopped. ways: as Saving.ways, by which ranks were asked to save before."""
+        """Handle a deadline by which the job will be stopped. ways: as Saving.ways, by which
+        ranks were asked to save before."""
 
     def on_stop_request(self, number: int) -> None:
-        """Handle a stop request by this signal, before the ranks are signalled. Not called after a failure."""
+        """Handle a stop request by this signal, before the ranks are signalled. Not called after
+        a failure."""
 
     def on_stop_of_another(self, number: int) -> None:
         """Handle a stop request to another node, before this node may get the signal itself."""
@@ -75,7 +83,8 @@ class Companion:
         return {}
 
     def notes(self, ending: Ending, found: Sequence[Suspect]) -> tuple[str, ...]:
-        """Return notes about the failure for the verdicts of all nodes, before it is judged. found: suspects of this node."""
+        """Return notes about the failure for the verdicts of all nodes, before it is judged.
+        found: suspects of this node."""
         return ()
 
     def close(self) -> None:
@@ -86,7 +95,8 @@ Join = Callable[["Attempt"], Companion]
 
 
 class Companions:
-    """Plugins of one attempt. hear_evidence: called on node 0 with the evidence of all nodes, an evidence.all_nodes.Gathered."""
+    """Plugins of one attempt. hear_evidence: called on node 0 with the evidence of all nodes, an
+    evidence.all_nodes.Gathered."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -126,7 +136,8 @@ class Companions:
             companion.died(launcher, rank)
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
-        """Call go_on: at once if no companion needs time, or after a stop request to another node."""
+        """Call go_on: at once if no companion needs time, or after a stop request to another
+        node."""
         if ending.outcome == "stopped":
             for companion in self._all:
                 companion.on_stop_of_another(ending.exit_code - 128)

@@ -233,8 +233,8 @@ PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a 
 
 
 def run_id(logs: str, job: str, command: str, trouble: list[str] | None = None) -> str:
-    """Return the id of a job and its command, as an earlier attempt wrote it into the log folder, or a new one. trouble: gets a text if the
-    id cannot be kept."""
+    """Return the id of a job and its command, as an earlier attempt wrote it into the log
+    folder, or a new one. trouble: gets a text if the id cannot be kept."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     lock = _locked(logs)

@@ -168,10 +168,11 @@ class Teller:
 
 
 class Stopper:
-    """Stages of a stop: begin() starts them, done() returns True once nothing is left to end. grace_s: the whole budget in seconds.
+    """Stages of a stop: begin() starts them, done() returns True once nothing is left to end.
+    grace_s: the whole budget in seconds.
 
-    Of the children, leaders are signalled first, and services once the leaders are gone. Services that outlast all ranks stay as long as
-    other nodes end.
+    Of the children, leaders are signalled first, and services once the leaders are gone. Services
+    that outlast all ranks stay as long as other nodes end.
     """
 
     def __init__(self, loop: Loop, grace_s: float, children: Started, nodes: Peers, say: Callable[[str], None]) -> None:

@@ -1,4 +1,5 @@
-"""Output of a command of the user that is needed before a plan can be made. It has a deadline, and a stop request ends it."""
+"""Output of a command of the user that is needed before a plan can be made. It has a deadline,
+and a stop request ends it."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ MOST_BYTES = 16 * 1024 * 1024
 def ask(
     command: str, what: str, env: Mapping[str, str], timeout_s: float, say: Callable[[str], None], signals: Signals | None = None
 ) -> str | None:
-    """Run a command by a shell, and return its output; None if a stop request came first, which stays among the signals. what: name of the
-    command in messages. Raises ConfigError if it fails, WaitError at the deadline."""
+    """Run a command by a shell, and return its output; None if a stop request came first, which
+    stays among the signals. what: name of the command in messages. Raises ConfigError if it
+    fails, WaitError at the deadline."""
     taken: list[int] = []
     try:
         child, readable = forked(partial(_become, command, env, signals))
@@ -67,8 +69,8 @@ def _become(command: str, env: Mapping[str, str], signals: Signals | None, writa
 def _read(
     child: int, fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]
 ) -> str | None:
-    """Read the output up to the end of the command, whoever else holds the pipe and however early it is closed. Return None at a stop
-    request. taken: gets the signals that came."""
+    """Read the output up to the end of the command, whoever else holds the pipe and however
+    early it is closed. Return None at a stop request. taken: gets the signals that came."""
     began, told = time.monotonic(), bytearray()
     progress = began + FIRST_PROGRESS_S
     poll = select.poll()

@@ -37,7 +37,8 @@ class Condition(Protocol):
 
 
 def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], None], stopped: Callable[[], bool]) -> float:
-    """Run the loop until the condition holds, or `stopped` returns True. Return the seconds waited. Raises WaitError at the deadline."""
+    """Run the loop until the condition holds, or `stopped` returns True. Return the seconds
+    waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
     subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
