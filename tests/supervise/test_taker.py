@@ -5,7 +5,6 @@ which every version has), nvidia-smi and npu-smi as they are called, and the fif
 from __future__ import annotations
 
 import json
-import math
 import os
 import pickle
 import signal
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -263,9 +262,9 @@ def test_what_there_is_no_time_to_read_is_kept_all_the_same(tmp_path: Path, monk
         (tmp_path / f"trace_{rank}").write_bytes(dump(True))
     read = dumps_of_nodes.flight.standings
 
-    def slow(data: bytes, deadline: float) -> dict[str, flight.Standing]:
-        monkeypatch.setattr(dumps_of_nodes.flight, "standings", lambda data, deadline: read(data, -math.inf))
-        return read(data, deadline)
+    def slow(data: bytes, is_late: Callable[[], bool]) -> dict[str, flight.Standing]:
+        monkeypatch.setattr(dumps_of_nodes.flight, "standings", lambda data, is_late: read(data, lambda: True))
+        return read(data, is_late)
 
     monkeypatch.setattr(dumps_of_nodes.flight, "standings", slow)
     with two_ranks(TORCH_FR_DUMP_TEMP_FILE=stem) as ranks:

@@ -6,9 +6,8 @@ This reader takes the opcodes apart with pickletools, imports and calls nothing,
 
 from __future__ import annotations
 
-import math
 import pickletools
-import time
+from collections.abc import Callable
 from typing import Any
 
 MOST_BYTES = 32 * 1024 * 1024
@@ -26,17 +25,16 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _IGNORED = {"PROTO", "FRAME", "STOP"}
 
 
-def plain(data: bytes, deadline: float = math.inf) -> Any:
-    """Return the value of a pickle. deadline: in monotonic seconds.
+def plain(data: bytes, is_late: Callable[[], bool] = bool) -> Any:
+    """Return the value of a pickle. is_late: returns True once the time is over.
 
-    Raises ValueError for other than plain values, a part of a pickle, or one that is too large; and
-    TimeoutError at the deadline.
+    Raises ValueError for other than plain values, a part of a pickle, or one that is too large; and TimeoutError if it is late.
     """
     if len(data) > MOST_BYTES:
         msg = f"{len(data)} bytes, more than the {MOST_BYTES} that are read"
         raise ValueError(msg)
     try:
-        return _Machine().value(data, deadline)
+        return _Machine().value(data, is_late)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         msg = f"no pickle of plain values: {type(error).__name__}: {error}"
         raise ValueError(msg) from None
@@ -50,9 +48,9 @@ class _Machine:
         self._marked: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
 
-    def value(self, data: bytes, deadline: float) -> Any:
+    def value(self, data: bytes, is_late: Callable[[], bool]) -> Any:
         for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-            if not number % _BETWEEN_LOOKS and time.monotonic() > deadline:
+            if not number % _BETWEEN_LOOKS and is_late():
                 raise TimeoutError
             if number > MOST_VALUES:
                 msg = f"more than {MOST_VALUES} values"

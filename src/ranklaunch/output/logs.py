@@ -213,7 +213,7 @@ class Logs:
     ) -> Output:  # fmt: skip
         for path in paths:
             disk.make_folder(os.path.dirname(path))
-        first = partial(self._record.event, "first output", name=name)
+        first = partial(self._on_first, name)
         loud, aloud = show is not _nowhere, show
         if self._crowd and loud:
             (show, aloud), tag = self._crowd.of(rank, tag), ""
@@ -240,6 +240,9 @@ class Logs:
     def _output_of_key(self, logs: Mapping[str, RankLog], key: str) -> Output | None:
         """Return the output of the rank with this key in its tag, None for a key of no rank."""
         return self._output_of(logs[key]) if key in logs else None
+
+    def _on_first(self, name: str) -> None:
+        self._record.event("first output", name=name)
 
     def _on_trouble(self, text: str) -> None:
         self.say_at_end(text)
