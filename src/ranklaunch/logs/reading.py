@@ -53,7 +53,7 @@ class Files:
         return b""
 
     def ahead(self) -> int:
-        """Bytes of each log that may be kept in memory."""
+        """Return the bytes of each log that may be kept in memory."""
         return max(LEAST_CHUNK, min(MOST_AHEAD, ALL_AHEAD // (self.logs or 1)))
 
     def _opened(self, path: str) -> int:
@@ -122,8 +122,8 @@ class Source:
 
 
 class Round:
-    """The logs of one start of a node's ranks. wanted: whether a log of this name is. side_by_side: how many are read together. say: what
-    is wrong with it."""
+    """Logs of one start of a node's ranks. wanted: returns True for names of wanted logs.
+    side_by_side: number of folders that are read together. say: reports what is wrong."""
 
     def __init__(self, path: str, wanted: Callable[[str], bool], files: Files, say: Callable[[str], None], side_by_side: int = 1) -> None:
         self.path = path

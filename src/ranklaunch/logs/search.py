@@ -1,4 +1,4 @@
-"""Which folders below a folder have logs of the job that is asked for: its own log folder, a copy of one, or a part of it."""
+"""Search of log folders of a job: below its own log folder, a copy of one, or a part of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _LOG = re.compile(r"(?:rank_[0-9]+\.log|plan\.json|events\.jsonl)")
 
 @dataclass(frozen=True)
 class Folder:
-    """Of an attempt of one node. job: the part of its path that tells of several jobs; "" for none."""
+    """Log folder of an attempt of one node. job: the part of its path that names the job, "" for
+    none."""
 
     path: str
     node: int
@@ -71,7 +72,8 @@ def _of_attempt(top: str, found: Sequence[Folder], number: int | None, *, follow
 
 
 def _newest(found: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
-    """The last that has lines of anything, or a plan where there may yet be some: starts that failed before have neither."""
+    """Return the last attempt with a log, or with a plan if logs may still come: failed starts
+    have neither."""
     paths: dict[int, list[str]] = {}
     for folder in found:
         paths.setdefault(folder.attempt, []).append(folder.path)
@@ -83,7 +85,7 @@ def _has_lines(path: str, *, follow: bool) -> bool:
 
 
 def rounds(path: str) -> list[tuple[int, str]]:
-    """Of an attempt: the number and the folder of each start of its ranks, in their order."""
+    """Return number and folder of each start of an attempt's ranks, in their order."""
     numbers = sorted(int(found[1]) for found in map(_RESTART.fullmatch, names(path)) if found)
     return [(number, folders.restart(path, number)) for number in (0, *numbers)]
 
@@ -93,7 +95,7 @@ def times(path: str) -> list[str]:
 
 
 def names(folder: str, unread: dict[str, str] | None = None) -> list[str]:
-    """unread: takes in why it cannot be read."""
+    """Return the names in a folder. unread: gets the reason if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError as error:
@@ -117,7 +119,8 @@ def _attempts(top: str, unread: dict[str, str]) -> Iterator[Folder]:
 
 
 def _walked(top: str, unread: dict[str, str]) -> Iterator[str]:
-    """Those called attempt_<k>; no links, which may lead round, and nothing in attempts."""
+    """Yield the folders called attempt_<k>, without links, which may lead round, and without
+    folders in attempts."""
     left, seen = [(top, 0)], 0
     while left and seen < MOST_FOLDERS:
         folder, depth = left.pop()
@@ -139,7 +142,7 @@ def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
 
 
 def _folder(path: str, place: int, unread: dict[str, str]) -> Folder:
-    """place: what tells nodes apart where nothing else does."""
+    """Return the folder of an attempt. place: tells nodes apart if nothing else does."""
     *above, name = path.split("/")
     nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path, unread)]
     jobs = [word for word in above if word.startswith("job_")]

@@ -108,7 +108,7 @@ class Hook:
 
 
 def _pidfd(pid: int) -> int:
-    """-1 where this system has none."""
+    """Return a pidfd, -1 if this system has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,8 +1,9 @@
-"""Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
+"""Follower of the files into which a launcher lets its ranks write, so that their lines reach the
+console with their own tags.
 
-inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
-block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
-own output, to copy it would make more of it, until the disk is full.
+inotify tells which file grew; without an inotify instance the folder is read twice a second. Each
+file that grew has one block read per turn of the loop, as a pipe has. The bytes copied in all have
+a limit: if a file were our own output, each copy would make more of it, until the disk is full.
 """
 
 from __future__ import annotations

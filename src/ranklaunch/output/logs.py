@@ -34,8 +34,12 @@ LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end
 
 
 class Logs:
-    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
-    which an attempt ends. by_rank: what each rank writes. wall: seconds since 1970 of a time of the loop's clock."""
+    """Files, pipes and console of an attempt: sink() and read() for each process, follow() for
+    ranks that write into files; then let_go(), finish() and end(), in the order in which an attempt
+    ends.
+
+    by_rank: output of each rank. wall: turns seconds of the loop's clock into seconds since 1970.
+    """
 
     def __init__(self, loop: Loop, record: Record, terminal: Terminal, plan: Plan, wall: Callable[[float], float]) -> None:
         self._loop = loop

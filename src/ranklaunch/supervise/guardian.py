@@ -1,9 +1,10 @@
-"""Two processes share ranklaunch's work, so that killing either leaves nothing behind, and a stop request reaches the ranks also while the
-kernel holds the supervisor.
+"""Two processes share the work of ranklaunch, so that a kill of either leaves nothing behind, and a
+stop request reaches the ranks while the kernel holds the supervisor.
 
-Where ranklaunch is not PID 1, the outer process is what the user started: it passes signals on, waits, and inherits whatever the inner one
-leaves. The inner one is the supervisor. PID 1 is the supervisor itself: no process of its container can kill it, and when it dies, the
-kernel ends the others. Its child only looks whether it takes its stop requests.
+If ranklaunch is not PID 1, the outer process is the one that the user started: it passes signals
+on, waits, and inherits what the inner process leaves. The inner process is the supervisor. PID 1 is
+the supervisor itself: no process of its container can kill it, and when it dies, the kernel ends
+the others. Its child only checks that it takes its stop requests.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterr
 
 
 def divide(signals: Signals) -> int:
-    """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the other process
-    it does not return: the outer one exits with the supervisor's code. Raises WaitError."""
+    """Fork. Return in the supervisor, with a fd that becomes readable when the outer process
+    dies, or -1 as PID 1. The other process does not return: the outer one exits with the
+    supervisor's code. Raises WaitError."""
     tree.become_subreaper()
     if os.getpid() == 1:
         _have_watched(signals)
@@ -59,7 +61,8 @@ def divide(signals: Signals) -> int:
 
 
 def _have_watched(signals: Signals) -> None:
-    """As PID 1. Where there is no process or descriptor left for it, there will be none for the ranks either, and they will say so."""
+    """Start the watch over PID 1. Without a process or descriptor left there is none; the start
+    of the ranks will fail then, and say so."""
     inherited, will = _pipe_of_will()
     if inherited < 0 or not tree.sees_itself():
         return
@@ -83,7 +86,7 @@ def _bequeath_by(will: int, inherited: int) -> None:
 
 
 def _pipe_of_will() -> tuple[int, int]:
-    """-1 and -1 where no descriptors are left: then there is none."""
+    """Return a pipe for the will, -1 and -1 if no descriptors are left."""
     try:
         return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -91,7 +94,7 @@ def _pipe_of_will() -> tuple[int, int]:
 
 
 def _fork() -> int:
-    """With signals blocked, in both. Raises WaitError where the system has no process left."""
+    """Fork with signals blocked in both processes. Raises WaitError if no process is left."""
     block()
     try:
         return os.fork()
@@ -129,7 +132,8 @@ def _finish(status: int, deaf: _Deaf | None, will: _Will) -> int:
 
 
 def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
-    """Its end is the end of this process too. What it is held by, it is not killed for: that the kernel allows nobody in the container."""
+    """Watch PID 1, and end with it. A PID 1 that the kernel holds is not killed: nobody in the
+    container may do that."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)  # that pipe is PID 1's
     for number in OURS:

@@ -1,6 +1,7 @@
-"""What happens before the launch, in phases: join, check, wait, gather facts, write files, prepare, muster, wait again.
+"""Phases before the launch: join, check, wait, gather facts, write files, prepare, muster, wait
+again.
 
-Each phase may bring facts from which the plan is made anew; what is launched is the newest.
+Each phase may bring facts from which the plan is made anew; the newest plan is launched.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ Replan = Callable[[Arrived], Plan]
 
 
 class Phases:
-    """Phases of one attempt, up to its launch. plan: the newest. shared: contents of shared memory at the launch. waiting: the thing that a
-    wait is for, "" for none. No phase goes on once the end has begun."""
+    """Phases of one attempt, up to its launch. No phase goes on once the end has begun.
+
+    plan: the newest. shared: contents of shared memory at the launch. waiting: name of the current
+    wait, "" for none.
+    """
 
     def __init__(self, attempt: Attempt) -> None:
         start = attempt.start
@@ -60,7 +64,7 @@ class Phases:
         return (*before, self._muster, self._wait)
 
     def _settle(self) -> None:
-        """Before a restart in place, wait until nothing of the last round is left, and then for
+        """Wait before a restart in place until nothing of the last round is left, and then for
         the pause that was decided."""
         if not self.plan.job.restart:
             return

@@ -1,7 +1,9 @@
-"""The companion of an attempt that compares the ranks that launchers started with the plan: ranks that work alone on one of several nodes,
-two of one place, ranks that start ranks of their own. docs/supervision.md has the rows.
+"""Companion of an attempt that compares the ranks that launchers started with the plan: ranks that
+work alone on one of several nodes, two ranks of one place, ranks that start ranks of their own.
+docs/supervision.md has the rows.
 
-It looks until ranks of the plan's world were seen or a step was printed. From then on nothing ends the job but ranks that are alone.
+It looks until ranks of the plan's world were seen or a step was printed. From then on only ranks
+that are alone end the job.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Placing(Companion):
 
     @property
     def _is_done(self) -> bool:
-        """Nothing that is looked for can come any more."""
+        """Return True if no problem can show any more."""
         if self._is_program:
             return self._is_whole or (self._has_stepped and self._job.nodes == 1)
         return self._has_stepped or self._looks > 2 * SOON
@@ -147,7 +149,7 @@ class Placing(Companion):
             self._attempt.nodes.tell_node_0(PLACES, [[each.world, each.master, each.port, each.first, each.last] for each in found])
 
     def _on_places(self, node: int, body: Any) -> None:
-        """On node 0: hear of the places of another node's ranks."""
+        """Hear, on node 0, of the places of another node's ranks."""
         self._places[node] = [Place(int(row[0]), str(row[1]), str(row[2]), int(row[3]), int(row[4])) for row in body[: rules.MOST_PLACES]]
         for other, found in self._places.items():
             same = rules.common(found, self._places[node]) if other != node else None

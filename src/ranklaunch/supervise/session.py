@@ -1,5 +1,5 @@
-"""A session: what lasts as long as the container. It has the signals, the loop, both consoles, the other nodes, and an eye on the outer
-process; its attempts come one after the other."""
+"""Session: life of the container. It has the signals, the loop, both consoles, the other nodes
+and a watch over the outer process. Its attempts follow one another."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
 def _round_after(start: Start, again: Again, held: Held | None) -> Start:
-    """Where it cannot be opened, for its folder cannot be made or its plan not be made anew, it fails at its beginning: so that all nodes
-    hear of it, and there is a verdict."""
+    """Return the start of the next round. A round whose folder or plan cannot be made fails at
+    its beginning, so that all nodes hear of it and there is a verdict."""
     assert start.again
     try:
         return replace(start.again(again, held), companions=start.companions, has_plugins=start.has_plugins, work=start.work)
@@ -49,7 +49,7 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
 
 
 def no_more(verdict: Verdict) -> Start | None:
-    """One attempt is all there is."""
+    """Return no further start: one attempt is all there is."""
     return None
 
 
@@ -203,7 +203,8 @@ class Session:
             self.attempt().pass_on(number)
 
     def _open_desk(self) -> None:
-        """Of a job that lasts. One that cannot be asked runs all the same."""
+        """Open the control socket of a job that lasts. Without a socket the job runs all the
+        same."""
         try:
             from ranklaunch.control.desk import Desk
 

@@ -53,9 +53,12 @@ class Peers(Protocol):
 
 
 class Teller:
-    """Passes a signal to ranks: to themselves, or to the programs in them where they are shells that would die of it, or wrappers whose
-    death would end all. look(), again and again, tells programs that catch it later, and such a shell itself once no program in it does.
-    children: processes that ranklaunch itself has started."""
+    """Sender of a signal to ranks. In a shell or wrapper that would die of the signal, the programs
+    in it get the signal instead.
+
+    look(), called again and again, signals programs that begin to catch it later, and a shell once
+    no program in it does. children: processes that ranklaunch itself has started.
+    """
 
     def __init__(self, clock: Callable[[], float], children: Started) -> None:
         self._clock = clock
@@ -197,8 +200,11 @@ class Stopper:
         self._refused: set[tree.Identity] = set()  # of which it was said
 
     def begin(self, number: int, since: float | None = None) -> None:
-        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. since: when a launcher has begun to
-        end its ranks; their budget is this one. A later call changes nothing."""
+        """Begin the stop. A later call changes nothing.
+
+        number: signal for the leaders; SIGTERM in place of an alarm, on which no program saves its
+        work. since: time at which a launcher began to end its ranks; the budget counts from there.
+        """
         if self.begun:
             return
         self.begun = True
@@ -427,7 +433,8 @@ class Stopper:
         return any(not name.startswith(own) for name in tree.names_below(os.getpid()))
 
     def done(self) -> bool:
-        """Called after each step of the loop, which any child's death or signal ends."""
+        """Return True once nothing is left to end. Called after each step of the loop, which any
+        death of a child or signal ends."""
         if self._gave_up:
             return True
         if self._leaders():

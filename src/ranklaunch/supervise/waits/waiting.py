@@ -1,6 +1,8 @@
-"""Waiting before launch: always with a deadline, and with a line at least every 30 s that says what is still missing.
+"""Waits before the launch, each with a deadline. At least every 30 s a line says what is still
+missing.
 
-Such a line is also what tells a platform's hang detector, which watches input and output, that the container is alive.
+Such a line also tells a platform's hang detector, which watches input and output, that the
+container is alive.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ LOOK_ANYHOW_S = 5.0  # at a file that seems unchanged: some file systems tell ti
 
 
 class Condition(Protocol):
-    """Something that is waited for."""
+    """Condition of a wait."""
 
     def missing(self) -> str:
         """Return what is still missing, "" for nothing."""
@@ -76,8 +78,9 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
 
 
 class Planned:
-    """A rank table, or whatever else a plan says that it lacks: the plan is made anew when the file has changed, and what it then
-    says is the answer, so that a table is never judged in two places. plan: the one that lacks nothing any more."""
+    """Wait for a file of the plan, for example a rank table. When the file changes, the plan is
+    made anew, and the new plan says what is still missing: so a table is judged in one place.
+    plan: the one that lacks nothing."""
 
     def __init__(self, wait: Wait, files: Files, loop: Loop, replan: Callable[[], Plan]) -> None:
         self.plan: Plan | None = None
@@ -124,7 +127,8 @@ def _status(path: str) -> tuple[int, ...]:
 
 
 class HostsResolve:
-    """Names that resolve. addresses: an IPv4 address for each that has one, in what this process sees now."""
+    """Wait for host names to resolve. addresses: by name, an IPv4 address as this process sees
+    it."""
 
     def __init__(self, names: list[str], loop: Loop) -> None:
         self.addresses = {name: name for name in names if lookup.numeric(name)}
@@ -160,6 +164,7 @@ class HostsResolve:
 
 
 def some(missing: Mapping[str, str]) -> str:
-    """The first few with their reasons, and how many more there are. As cheap for thousands: it is asked again whenever one comes."""
+    """Return the first few names with their reasons, and the number of the others. Cheap for
+    thousands, as it is called whenever one comes."""
     named = ", ".join(f"{name} ({why})" for name, why in itertools.islice(missing.items(), NAMED))
     return f"{named} and {len(missing) - NAMED} more" if len(missing) > NAMED else named
