@@ -35,7 +35,8 @@ from ranklaunch.muster import wire
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.pipe import Output
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.plugins import Attended
+from ranklaunch.supervise.attempt import Attempt
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.users import as_user, needs_root, open_to_all
@@ -80,6 +81,16 @@ class Words:
         return json.loads(text)
 
 
+class Taking(Companion):
+    """Companion that takes evidence for a test. asked: gets a line for each request."""
+
+    def __init__(self, asked: list[str], attempt: Attempt) -> None:
+        self._asked = asked
+
+    def take(self, why: str, ends: bool) -> None:
+        self._asked.append("evidence")
+
+
 class Node:
     """One of a job, whose ranks are all this process, but for those that are gone. asked: to save, stop or take evidence."""
 
@@ -87,18 +98,15 @@ class Node:
         self.asked: list[str] = []
         self.gone: set[int] = set()
         self.phase = "running", ""
-        self.plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
-        self._ranks = self.plan.job.node.ranks
-        self.writing = [*self._ranks]  # through this node
-        attended = companions.attended(
-            self.plan, folder, loop, nodes=words.node(index, self.plan, loop), ranks=self._processes, outputs=self._outputs,
-            take=lambda why, ends: self.asked.append("evidence"),
-        )  # fmt: skip
-        attended = replace(attended, plan=lambda: self.plan)
+        plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
+        self._ranks = plan.job.node.ranks
+        self.attempt = companions.attempt(plan, folder, loop, nodes=words.node(index, plan, loop), ranks=self._processes)
+        self.attempt.companions.add(partial(Taking, self.asked))
         self._output = Output((), "", companions.nobody, lambda: 0.0, companions.nobody)
         self._output.feed(b"x" * 999 + b"\n")
+        self.write_for(self._ranks)
         asked = Asked(
-            attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
+            attempt=lambda: self.attempt, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: (False, ["rank 0"]),
             stop=lambda: self.asked.append("stop"), end_by=lambda due, ways: self.asked.append(f"end by {due:g} s"),
         )  # fmt: skip
         self.desk = Desk(asked, loop)
@@ -113,11 +121,12 @@ class Node:
         own = tree.identify(os.getpid())
         return {rank: NOBODY if rank in self.gone else own for rank in self._ranks}
 
-    def _outputs(self) -> Mapping[int, Output]:
-        return dict.fromkeys(self.writing, self._output)
+    def write_for(self, ranks: Sequence[int]) -> None:
+        """Have these ranks write through this node."""
+        self.attempt.logs.by_rank = dict.fromkeys(ranks, self._output)
 
     def _steps(self) -> Mapping[int, Mapping[str, Any]]:
-        return {rank: {"step": 190 if rank in self.gone else 380} for rank in self.writing}
+        return {rank: {"step": 190 if rank in self.gone else 380} for rank in self.attempt.logs.by_rank}
 
 
 class InMemory:
@@ -188,8 +197,9 @@ def test_of_a_node_that_does_not_answer_is_told_what_it_said_before(job: InMemor
 def test_of_ranks_that_write_through_another_node_their_own_says_the_rest(job: InMemory) -> None:
     """As under mpirun, whose node 0 has the output of all."""
     nodes = job.of(2)
-    nodes[0].writing, nodes[1].writing = [0, 1], []
-    nodes[1].plan = replace(nodes[1].plan, processes=())
+    nodes[0].write_for([0, 1])
+    nodes[1].write_for([])
+    nodes[1].attempt.phases.plan = replace(nodes[1].attempt.plan, processes=())
     for (answer,) in (node.ask(do="status") for node in nodes):
         assert [(each["rank"], each["node"], each["state"], each["output_bytes"], each["step"]) for each in answer["ranks"]] == [
             (0, 0, "running", 1000, 380), (1, 1, "running", 1000, 380),
@@ -312,9 +322,9 @@ def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemor
 def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: Path) -> None:
     plan = helpers.plan({"PATH": ""}, method="spawn")
     said: list[str] = []
-    attended = companions.attended(plan, tmp_path, say=said.append)
-    loop, nodes = attended.loop, attended.nodes
-    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due, ways: None)
+    attempt = companions.attempt(plan, tmp_path, say=said.append)
+    loop, nodes = attempt.loop, attempt.nodes
+    asked = Asked(lambda: attempt, lambda: ("running", ""), dict, lambda number: (False, []), lambda: None, lambda due, ways: None)
     desk = Desk(asked, loop)
     try:
         nodes.tell_node_0("ask", body)
@@ -509,21 +519,24 @@ def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypa
 # Stacks
 
 
-class Attempt:
-    """evidence: who hears what was found. taken: how often it was to be taken."""
+class Evidenced:
+    """Attempt that is asked for stacks. evidence: its hearers. asked: a line for each request to
+    take evidence."""
 
     def __init__(self, folder: Path) -> None:
-        self.evidence: list[Callable[[Gathered], None]] = []
-        self.taken = 0
-        self.plan = helpers.plan({}, method="spawn")
-        self.attended = companions.attended(self.plan, folder, evidence=self.evidence, take=self._take)
-        self.node = Words().node(0, self.plan, self.attended.loop)
+        plan = helpers.plan({}, method="spawn")
+        self.asked: list[str] = []
+        self.attempt = companions.attempt(plan, folder)
+        self.attempt.companions.add(partial(Taking, self.asked))
+        self.evidence = self.attempt.companions.hear_evidence
+        self.node = Words().node(0, plan, self.attempt.loop)
 
-    def seen(self) -> Attended:
-        return self.attended
+    def running(self) -> Attempt:
+        return self.attempt
 
-    def _take(self, why: str, ends: bool) -> None:
-        self.taken += 1
+    @property
+    def taken(self) -> int:
+        return len(self.asked)
 
     def find(self, ranks: int) -> None:
         found = {rank: OfRank(0, "S", "wait (a.py:1)") for rank in range(ranks)}
@@ -532,8 +545,8 @@ class Attempt:
 
 
 def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_messages(tmp_path: Path) -> None:
-    attempt, answers = Attempt(tmp_path), list[Any]()
-    stacked = Stacked(attempt.node, 0, attempt.seen)
+    attempt, answers = Evidenced(tmp_path), list[Any]()
+    stacked = Stacked(attempt.node, 0, attempt.running)
     stacked.ask(answers.append)
     stacked.ask(answers.append)
     assert (attempt.taken, answers) == (1, [])
@@ -543,10 +556,10 @@ def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_mess
 
 
 def test_an_attempt_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) -> None:
-    attempts, answers = [Attempt(tmp_path)], list[Any]()
-    stacked = Stacked(attempts[0].node, 0, lambda: attempts[-1].seen())
+    attempts, answers = [Evidenced(tmp_path)], list[Any]()
+    stacked = Stacked(attempts[0].node, 0, lambda: attempts[-1].running())
     stacked.ask(answers.append)
-    attempts.append(Attempt(tmp_path))
+    attempts.append(Evidenced(tmp_path))
     stacked.ask(answers.append)
     assert [attempt.taken for attempt in attempts] == [1, 1]
     attempts[-1].find(ranks=1)

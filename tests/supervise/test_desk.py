@@ -23,7 +23,7 @@ from ranklaunch.control.desk import Desk
 from ranklaunch.control.server import MOST_ASKED, Counter
 from ranklaunch.control.stops import Stops
 from ranklaunch.entrypoints import save
-from ranklaunch.supervise.plugins import Attended
+from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
@@ -139,9 +139,9 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
 
 
 def test_nodes_that_do_not_answer_in_time_are_named(tmp_path: Path) -> None:
-    seen = companions.attended(helpers.plan({"RANKLAUNCH_HOSTS": "a,b,c,d", "RANKLAUNCH_NODE": "0"}, method="spawn"), tmp_path)
-    asked = Asked(lambda: seen, lambda: ("running", ""), dict, lambda number: (False, []), companions.nobody, companions.nobody)
-    with contextlib.closing(Desk(asked, seen.loop)) as desk:
+    attempt = companions.attempt(helpers.plan({"RANKLAUNCH_HOSTS": "a,b,c,d", "RANKLAUNCH_NODE": "0"}, method="spawn"), tmp_path)
+    asked = Asked(lambda: attempt, lambda: ("running", ""), dict, lambda number: (False, []), companions.nobody, companions.nobody)
+    with contextlib.closing(Desk(asked, attempt.loop)) as desk:
         answer = desk._asked_to_save({0: {"again": True, "stop_in_s": 5.0}, 2: {"again": True}})
     assert list(save._text(answer)) == [
         "node 0: its ranks were asked a moment ago",
@@ -354,10 +354,10 @@ def guest(folder: Path) -> socket.socket:
     return connection
 
 
-def own_rank(folder: Path) -> Attended:
+def own_rank(folder: Path) -> Attempt:
     """An attempt whose rank is this process, which catches SIGINT, and not SIGUSR2."""
     own = tree.identify(os.getpid())
-    return companions.attended(helpers.plan({}), folder, ranks=lambda: {0: own})
+    return companions.attempt(helpers.plan({}), folder, ranks=lambda: {0: own})
 
 
 def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Bench:
         self.shown = bytearray()
         self.trouble: list[str] = []
         self.outputs = {key: self._output(key) for key in ("0", "1")}
-        self.follower = Follower(str(folder), PATTERN, self.outputs, self.loop, on_trouble=self.trouble.append)
+        self.follower = Follower(str(folder), PATTERN, self.outputs, self.loop, self.trouble.append)
 
     def _output(self, key: str) -> Output:
         log = str(self.folder.parent / f"rank_{key}.log")

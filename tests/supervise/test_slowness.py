@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ranklaunch.hangs.pace import Pacing
 from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
 from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.plan.model import as_json
+from ranklaunch.supervise.context import Teller
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.system.loop import Loop
 from testbench.jobs.job import Starter
@@ -30,22 +31,28 @@ OVER_TEXT = "the job is as fast as before: a step takes 1.0 s"
 Word = tuple[int, str, Any]
 
 
+class Hooks(Teller):
+    """Tools of a job. events: of slow jobs that they were told of."""
+
+    def __init__(self, events: list[Mapping[str, Any]]) -> None:
+        self._events = events
+
+    def slow(self, event: Mapping[str, Any]) -> None:
+        self._events.append(event)
+
+
 class Node:
     """One node of a job of two, with two ranks each. Words are on their way until the job delivers them."""
 
     def __init__(self, job: Job, index: int, **env: str) -> None:
         plan = helpers.plan(env, nodes="2", hosts="h0,h1", node_index=str(index), method="spawn", slots="2")
-        self.hooks: list[dict[str, Any]] = []
+        self.hooks: list[Mapping[str, Any]] = []
         self.said: list[str] = []
-        self.over = False
         nodes = companions.Wired(plan, job.loop, lambda to, topic, body, nodes: job.words.append((index, to, body)))
         self.hears = nodes.hearers
         self._folder = job.folder / f"node_{index}"
-        self.attended = companions.attended(
-            plan, self._folder, job.loop, self.said.append, nodes=nodes, slow=self.hooks.append,
-            ending=lambda: Ending("failed", 1, "over") if self.over else None,
-        )  # fmt: skip
-        self.slowness = Slowness(self.attended)
+        self.attempt = companions.attempt(plan, self._folder, job.loop, self.said.append, nodes=nodes, teller=Hooks(self.hooks))
+        self.slowness = Slowness(self.attempt)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -158,7 +165,7 @@ def test_a_job_that_recovers_or_ends_meanwhile_is_not_said_to_be_slow(job: Job, 
     job.steps(0, NORMAL + LONG)
     job.deliver(silent=(1,))
     if ends:
-        job.nodes[0].over = True
+        job.nodes[0].attempt.fail(Ending("failed", 1, "over"))
     else:
         job.steps(0, [1.0] * 10, first=191)
         job.deliver(silent=(1,))
@@ -185,7 +192,7 @@ def test_what_no_node_says_is_refused(job: Job, body: object) -> None:
 def test_0_turns_it_off(tmp_path: Path, factor: str, watches: bool) -> None:
     plan = helpers.plan({"RANKLAUNCH_SLOW": factor}, method="spawn")
     assert plan.watch.slow == float(factor)
-    assert (Pacing(companions.attended(plan, tmp_path))._slowness is not None) is watches
+    assert (Pacing(companions.attempt(plan, tmp_path))._slowness is not None) is watches
 
 
 @pytest.mark.parametrize(("factor", "said"), [("1.5", 1.5), ("0", 0.0), ("2", None)])

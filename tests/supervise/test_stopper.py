@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers import msrun
 from ranklaunch.adapters.launchers.shared import ssh
 from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
 from ranklaunch.plan.model import Process
-from ranklaunch.processes.child import LONE_S, Lone
+from ranklaunch.processes.child import LONE_S, SERVICE, Lone
 from ranklaunch.supervise import stop
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -35,8 +35,16 @@ class World:
         monkeypatch.setattr(stop, "unread", lambda clock: None)
         self.services: list[Any] = []
         self.needed_until = 0.0
-        needed = lambda: self.now < self.needed_until  # noqa: E731
-        self.stopper = stop.Stopper(self.loop, GRACE_S, lambda: leaders, self.said.append, lambda: self.services, needed)
+        self._leaders = leaders
+        self.stopper = stop.Stopper(self.loop, GRACE_S, self, self, self.said.append)
+
+    def of(self, roles: Collection[str]) -> Sequence[Any]:
+        """Return the running children."""
+        return self.services if SERVICE in roles else self._leaders
+
+    @property
+    def others_end(self) -> bool:
+        return self.now < self.needed_until
 
     def pass_time(self, until: float) -> None:
         """Steps of the loop, with `done` asked after each, as the supervisor does."""

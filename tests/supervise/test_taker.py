@@ -363,9 +363,9 @@ def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:
     told: list[tuple[str, dict[str, Any]]] = []
     plan, loop = helpers.plan({}), Loop()
     nodes = companions.Wired(plan, loop, lambda to, topic, body, nodes: told.append((topic, body)))
-    attended = companions.attended(plan, tmp_path / "attempt_1", loop, nodes=nodes)
-    attended.stopper.begin(signal.SIGTERM)
-    Taking(attended).on_order(0, {"number": 1, "why": "rank 3 failed", "ends": True})
+    attempt = companions.attempt(plan, tmp_path / "attempt_1", loop, nodes=nodes)
+    attempt.stopper.begin(signal.SIGTERM)
+    Taking(attempt).on_order(0, {"number": 1, "why": "rank 3 failed", "ends": True})
     ((topic, body),) = told
     assert (topic, body["number"], body["failed"]) == (TAKEN, 1, "its ranks were being ended already")
     assert not (tmp_path / "attempt_1" / "evidence").exists()

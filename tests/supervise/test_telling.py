@@ -117,9 +117,9 @@ class World:
         self.said: list[str] = []
         self.loop = Loop()
         planned = replace(helpers.plan({}, nodes="2", hosts="h0,h1", node_index=str(node), method="spawn", slots="1"), tell=tell)
-        attended = companions.attended(planned, folder, self.loop)
+        attempt = companions.attempt(planned, folder, self.loop)
         seen = Seen(
-            plan=lambda: planned, begun=lambda: False, attended=lambda: attended, phase=lambda: ("starting", ""),
+            plan=lambda: planned, begun=lambda: False, attempt=lambda: attempt, phase=lambda: ("starting", ""),
             of_ranks=lambda: {0: {"step": 30, "steps": 120, "step_s": 0.5}, 1: {"step": 29, "steps": 120, "step_s": None}},
             hang=lambda: None, asked=lambda: None, orphaned=lambda: False, slow=lambda: slow,
         )  # fmt: skip

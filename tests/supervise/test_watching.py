@@ -12,9 +12,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+import companions
 import helpers
 import pytest
 
@@ -30,13 +31,11 @@ from ranklaunch.hangs.rank_lines import Heard
 from ranklaunch.hangs.sample import Look, Seen
 from ranklaunch.hangs.sampler import Sampler
 from ranklaunch.hangs.uncaught import Uncaught
-from ranklaunch.muster.nodes import Nodes
 from ranklaunch.output.pipe import Output
 from ranklaunch.supervise import running
+from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.ending import Ending
-from ranklaunch.supervise.plugins import Attended
-from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import Stopper
+from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
@@ -417,6 +416,20 @@ class Still:
         return {rank: Look(self.process, "S", written.get(rank, 0), 0, 0.0, 0.0) for rank in range(most)}
 
 
+class Taking(Companion):
+    """Companion that takes evidence as long as the job says."""
+
+    def __init__(self, job: Job, attempt: Attempt) -> None:
+        self._job = job
+
+    @property
+    def taking(self) -> bool:
+        return self._job.taking
+
+    def take(self, why: str, ends: bool) -> None:
+        self._job.said.append(f"evidence: {why}")
+
+
 class Job:
     """One node of it, whose ranks have done a step and sleep since. said: on the console. failed: by whom it was ended. now: by a clock
     that tests move."""
@@ -426,23 +439,19 @@ class Job:
         monkeypatch.setattr(monitor, "traffic", lambda: None)
         self.now = 0.0
         self.said: list[str] = []
-        self.failed: list[Ending] = []
         self.taking = False
         loop = self._loop = Loop(lambda: self.now)
         plan = self.plan = helpers.plan({"PATH": "", **env}, method="spawn")
-        nobody: Any = None
-        nodes = Nodes(plan, {}, loop, self.said.append, nobody)
-        record = Record(str(folder / "attempt_1"))
-        assert record.open()
         output = self.output = Output((), "", lambda *lines: None, loop.clock, self.said.append)
         output.feed(b"step: 1\nstep: 2\nstep: 3\n")
-        attended = Attended(
-            plan=lambda: plan, ending=lambda: self.failed[0] if self.failed else None, running={}, ranks=dict, outputs=lambda: {0: output},
-            nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append,
-            stopper=Stopper(loop, 1.0, list, self.said.append), ended=(), explained=lambda child, tail: None,
-            take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[], taking=lambda: self.taking,
-        )  # fmt: skip
-        self.watching = monitor.Watching(attended)
+        self.attempt = companions.attempt(plan, folder / "attempt_1", loop, self.said.append)
+        self.attempt.logs.by_rank = {0: output}
+        self.attempt.companions.add(partial(Taking, self))
+        self.watching = monitor.Watching(self.attempt)
+
+    @property
+    def failed(self) -> list[Ending]:
+        return [self.attempt.ending] if self.attempt.ending else []
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds

@@ -167,7 +167,7 @@ def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
     known = reader.get(RUN_ID)
     if known or job.node_index:
         return known
-    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble.append)
+    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble)
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:

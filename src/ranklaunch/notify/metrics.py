@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ranklaunch.openmetrics import COUNTER, GAUGE, Family, Samples, prometheus_text, text
@@ -130,7 +131,7 @@ class MetricsFile:
                 return
             self._end(0.0)
         try:
-            self._writing = Apart(lambda: _written(self._path, content))
+            self._writing = Apart(partial(_written, self._path, content))
         except OSError as error:  # no process or descriptor left
             self.trouble(f"{self._path}: {error.strerror}")
             return

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from ranklaunch.control import rank_states
@@ -96,7 +97,7 @@ class Telling(Teller):
     def hang(self, said: Mapping[str, Any]) -> None:
         if not self._command:
             return
-        job = self._seen.attended().plan().job
+        job = self._seen.attempt().plan.job
         verdict = Verdict("failed", 0, "", None, (), "", "")
         host = avoid.suspect(verdict, [node.host for node in job.everyone], said)
         self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
@@ -108,10 +109,10 @@ class Telling(Teller):
 
     def _alarm(self, event: str, schema: str, name: str, fields: Mapping[str, Any]) -> None:
         """Write a file of this name into the attempt's folder, and run the command."""
-        seen = self._seen.attended()
-        job = seen.plan().job
+        attempt = self._seen.attempt()
+        job = attempt.plan.job
         document = {"schema": schema, "job": job.name, "attempt": job.attempt, "restart": job.restart, "time": time_now(), **fields}
-        path = os.path.join(seen.record.folder, name)
+        path = os.path.join(attempt.record.folder, name)
         try:
             disk.write(path, f"{json.dumps(document, indent=1)}\n".encode(), 0o644)
         except (OSError, disk.NotRegularError) as error:
@@ -166,7 +167,7 @@ class Telling(Teller):
         asked = self._seen.asked()
         if not asked:
             return LIMIT_S
-        return min(LIMIT_S, asked[1] + self._seen.attended().stopper.grace_s - self._loop.clock())
+        return min(LIMIT_S, asked[1] + self._seen.attempt().stopper.grace_s - self._loop.clock())
 
     # The command
 
@@ -251,8 +252,8 @@ class Telling(Teller):
             self._growing, self._round = metrics.Growing(), plan.job.restart
         if not self._seen.begun():
             return []
-        attended = self._seen.attended()
-        ranks = rank_states.ranks(plan, attended.ranks(), attended.outputs(), self._seen.of_ranks(), self._loop.clock())
+        attempt = self._seen.attempt()
+        ranks = rank_states.ranks(plan, attempt.launchers.living(), attempt.logs.by_rank, self._seen.of_ranks(), self._loop.clock())
         return self._growing.kept({**rank, "state": rank_states.GONE} if self._over and "state" in rank else rank for rank in ranks)
 
 
@@ -264,7 +265,7 @@ def trainjob_status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool 
     stepped = [rank for rank in ranks if rank.get("step") is not None]
     if not stepped:
         return {"trainerStatus": {"progressPercentage": 100, "lastUpdatedTime": now}} if done else None
-    ahead = max(stepped, key=lambda rank: int(rank["step"]))
+    ahead = max(stepped, key=itemgetter("step"))
     values = [{"name": "step", "value": str(ahead["step"])}]
     if ahead.get("step_s") is not None:
         values.append({"name": "step_seconds", "value": f"{ahead['step_s']:g}"})

@@ -20,7 +20,7 @@ from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, R
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.output.logs import Logs
 from ranklaunch.plan.model import PROGRAM, Plan, Process
-from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
+from ranklaunch.processes.child import DECIDING, LAUNCHER, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.processes.children import Children
 from ranklaunch.processes.launchers import Launchers
 from ranklaunch.processes.record_folder import Recording
@@ -28,7 +28,7 @@ from ranklaunch.processes.start import lift_limit
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
-from ranklaunch.supervise.plugins import Attended, Companions
+from ranklaunch.supervise.plugins import Companions
 from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import disk, memory, tree
@@ -82,10 +82,9 @@ class Attempt:
         self.children = Children(self, around.env, around.signals)
         self.phases = Phases(self)
         self._recording = Recording(start.record.folder)
-        leaders, services = partial(self.children.of, LEADING), partial(self.children.of, (SERVICE,))
-        self.stopper = Stopper(self.loop, start.plan.limits.grace_s, leaders, self.say, services, lambda: self.nodes.others_end)
+        self.stopper = Stopper(self.loop, start.plan.limits.grace_s, self.children, self.nodes, self.say)
         bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
-        self.companions = Companions(start.companions, self.loop)
+        self.companions = Companions(self)
         self.launchers = Launchers(self)
         self.work = start.work(self) if start.work else None
 
@@ -172,8 +171,9 @@ class Attempt:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self.children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, self.plan)
         if self.plan.muster and self.plan.runs == PROGRAM:
-            self.nodes.hear(NODE_0_DONE, lambda node, body: self._on_node_0_done())
-        self.companions.join(self.attended)
+            self.nodes.hear(NODE_0_DONE, self._on_node_0_done)
+        for join in self.start.companions:
+            self.companions.add(join)
         _ = self.teardown
         self.loop.after(LATER_S, self._prepare_for_failure)
 
@@ -191,7 +191,7 @@ class Attempt:
             with contextlib.suppress(OSError, ImportError, MemoryError):
                 self.running.prepare()
 
-    def _remember_ranks(self) -> None:
+    def remember_ranks(self) -> None:
         """Keep the output of ranks up to this moment: later output is about their being ended. Launchers report as before."""
         self.children.remember(but={child.identity for child in self.children.of((LAUNCHER,))}.__contains__)
         self.logs.remember()
@@ -203,16 +203,6 @@ class Attempt:
         head = {RANK_HEAD: HEAD_IS_PROGRAM} if self.plan.runs == PROGRAM else {}
         return {RUN: self.nodes.run_id, RESTART_COUNT: count, **counted, **head, **self._recording.variables(self.plan)}
 
-    def attended(self) -> Attended:
-        return Attended(
-            plan=lambda: self.plan, ending=lambda: self.ending, running=self.children.running, ranks=self.launchers.living,
-            outputs=lambda: self.logs.by_rank, nodes=self.nodes, loop=self.loop, record=self.record,
-            say=self.say, fail=self.fail, stopper=self.stopper, ended=self.children.ended, explained=self.launchers.explained,
-            take=self.companions.take, env=self.around.env, evidence=self.companions.hear_evidence,
-            alarm=self.around.teller().hang, slow=self.around.teller().slow, taking=self.companions.taking,
-            said=self._remember_ranks,
-        )  # fmt: skip
-
     def phase(self) -> tuple[str, str]:
         """Return the phase of the attempt, and the thing that it waits for ("" for nothing)."""
         if self.ending:
@@ -222,7 +212,8 @@ class Attempt:
         return ("running", "") if self.launched_at else ("starting", self.phases.waiting)
 
     def _watch(self) -> None:
-        self.loop.run_until(lambda: self.ending is not None)
+        while self.ending is None:
+            self.loop.step()
 
     # What the session hears
 
@@ -362,15 +353,20 @@ class Attempt:
         """Report the success of this node. The job succeeds when all nodes have."""
         self._take(self.launchers.success(self.children.ended))
 
-    def _on_node_0_done(self, before: str = "") -> None:
-        """End with node 0 if nothing works here but what keeps this node for it, in two looks. before: what the last look found."""
+    def _on_node_0_done(self, node: int, body: object) -> None:
+        """Handle the word of node 0 that its program ended with 0."""
+        self._end_with_node_0("")
+
+    def _end_with_node_0(self, before: str) -> None:
+        """End with node 0 if only programs that keep this node for it run here, by two looks in
+        a row. before: result of the last look."""
         if self.ending or self.success:
             return
         text = self.running.keeps_node()
         if text and before:
             self._take(Success(text))
         else:
-            self.loop.after(KEPT_S, self._on_node_0_done, text)
+            self.loop.after(KEPT_S, self._end_with_node_0, text)
 
     def _take(self, success: Success) -> None:
         self.success = success
@@ -419,7 +415,7 @@ class Attempt:
             if not ending.from_elsewhere and ending.outcome == "failed":
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
-                self.nodes.fail(lambda: first_word(self.plan, ending, self.nodes.wall))
+                self.nodes.fail(partial(first_word, self.plan, ending, self.nodes.wall))
             lasting = any(child.process.outlasts for child in self.children.of((SERVICE,)))
             self.nodes.decided(outlasts=not ending.child and lasting)
             self.logs.let_go()

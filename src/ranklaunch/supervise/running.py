@@ -61,8 +61,8 @@ class Running:
         attempt, plan = self._attempt, self._attempt.plan
         if not attempt.start.has_plugins:
             return
-        attempt.companions.add(Taking, attempt.attended())
-        attempt.companions.add(Stops, attempt.attended())
+        attempt.companions.add(Taking)
+        attempt.companions.add(Stops)
         since_launch = attempt.loop.clock() - (attempt.launched_at or 0.0)
         for seconds, join, work in later(plan):
             attempt.loop.after(max(0.0, seconds - since_launch), self._join_later, join, work)
@@ -72,7 +72,7 @@ class Running:
         if self._attempt.ending:
             return
         try:
-            self._attempt.companions.add(join, self._attempt.attended())
+            self._attempt.companions.add(join)
         except Exception as error:  # no descriptor left; whatever it is, the job goes on
             self._attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
 

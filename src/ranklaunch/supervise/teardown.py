@@ -82,7 +82,8 @@ class Teardown:
     def _stop(self) -> None:
         """End what runs, however the attempt came to its end; then read the pipes to their end."""
         attempt = self._attempt
-        attempt.loop.run_until(lambda: not attempt.companions.hold_the_stop)
+        while attempt.companions.hold_the_stop:
+            attempt.loop.step()
         if self._ending.outcome == "succeeded":
             attempt.around.teller().all_done()
             if tree.has_children():
@@ -112,7 +113,7 @@ class Teardown:
         """Wait for a signal that went to all processes of a job, as Slurm sends it: it may reach the ranks first."""
         attempt = self._attempt
         if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in attempt.children.ended)):
-            attempt.loop.run_until(lambda: attempt.around.asked() is not None, attempt.loop.clock() + ASKED_S)
+            attempt.loop.run_until(attempt.around.asked, attempt.loop.clock() + ASKED_S)
 
     # Verdict
 
