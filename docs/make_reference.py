@@ -20,7 +20,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.adapters.platforms.shared.row import names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
-from ranklaunch.diagnose import raised, suspects
+from ranklaunch.diagnose import suspects
 from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import EXIT_CODES
@@ -271,7 +271,7 @@ def _field(field: events.Field) -> str:
 
 
 def _rules() -> str:
-    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
+    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in suspects.RECORD_RULES]
     more = (suspects.waited_for, *reasons.EVIDENCE, *reasons.ORDER)
     rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)

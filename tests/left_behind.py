@@ -13,7 +13,7 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.diagnose import outputs
+from ranklaunch.diagnose.failures import inner_report
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise import diagnosis, record
 from ranklaunch.supervise.record import Record
@@ -125,4 +125,4 @@ def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> t
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
     error = diagnosis.known(text.encode(), plan, code=code)
-    return (error.line if error else ""), outputs.inner_report(text)
+    return (error.line if error else ""), inner_report(text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import helpers
 import pytest
 
-from ranklaunch.diagnose import raised, suspects
+from ranklaunch.diagnose import suspects
 from ranklaunch.ends.model import (
     Decided,
     JobFacts,
@@ -78,7 +78,7 @@ DOES_NOT = {
 
 @pytest.mark.parametrize(("ended", "others", "rule"), FITS.values(), ids=FITS)
 def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess, ...], rule: str) -> None:
-    ((_, (explanation, *_)),) = raised.explanations(node(ended, *others))
+    ((_, (explanation, *_)),) = suspects.explanations(node(ended, *others))
     assert explanation.because.rule == rule
     assert explanation.because.says == "ValueError: loss is nan at train.py:88 in step"
     assert (explanation.because.of.rank, explanation.because.of.file, explanation.because.of.line) == (3, "/job/train.py", 88)
@@ -87,11 +87,11 @@ def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess
 
 @pytest.mark.parametrize(("ended", "others"), DOES_NOT.values(), ids=DOES_NOT)
 def test_an_exception_does_not_explain_an_end(ended: RankEnd, others: tuple[OtherProcess, ...]) -> None:
-    assert list(raised.explanations(node(ended, *others))) == []
+    assert list(suspects.explanations(node(ended, *others))) == []
 
 
 def test_each_rule_says_what_it_is_for() -> None:
-    assert all(rule.__doc__ for rule in (*raised.RULES, *reasons.EVIDENCE, *reasons.ORDER))
+    assert all(rule.__doc__ for rule in (*suspects.RECORD_RULES, *reasons.EVIDENCE, *reasons.ORDER))
 
 
 # Rules that decided

@@ -15,7 +15,7 @@ import pytest
 from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched

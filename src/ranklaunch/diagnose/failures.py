@@ -1,17 +1,20 @@
-"""Processes of one node that failed: who, when, and by whose word. Pure.
+"""Processes of one node that failed, each with its own lines of output. Pure.
 
-The kernel's word comes first: the exit status and the time of the end. A launcher's report tells of ranks whose end nobody saw.
+The kernel comes first: the exit status and the time of the end. A launcher's report counts for ranks whose end nobody saw. Below them
+stand the lines of one rank in an output of several, and the last lines of an output for people.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ranklaunch.diagnose import outputs
-from ranklaunch.ends.host_lines import names_of
-from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, RankEnd
+from ranklaunch.ends.host_lines import names_of, of_hosts
+from ranklaunch.ends.model import BELOW, DAEMON, JobFacts, NodeEnds, RankEnd
+from ranklaunch.showing import with_returns_told
+from ranklaunch.verdict.blame import LINES
 from ranklaunch.verdict.model import Failure
 
 RANK, EXPERIMENT = "rank", "experiment"  # roles of children
@@ -128,7 +131,7 @@ def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
     found = _rank(rank, rank.exit_code or 1, rank.signal, rank.at or launcher.at or 0.0)
     if found.output or node.job.outputs:
         return found
-    words = outputs.of_rank(words_of(launcher), Failure(rank.rank, found.exit_code, rank.signal), node.job)
+    words = output_of_rank(words_of(launcher), Failure(rank.rank, found.exit_code, rank.signal), node.job)
     return replace(found, output=words, lines=words, shared=True, launcher=launcher)
 
 
@@ -176,7 +179,7 @@ def _reported(report: Failure, end: RankEnd, node: NodeEnds) -> Failed:
     local = next((each.output for each in node.ends if each.role == BELOW and report.rank is not None and each.rank == report.rank), "")
     apart = node.job.outputs and report.rank in node.job.outputs.ranks
     is_itself = report.pid == end.pid and report.signal in _BY_OTHERS
-    output = local or ("" if apart or is_itself else outputs.of_rank(words_of(end), report, node.job))
+    output = local or ("" if apart or is_itself else output_of_rank(words_of(end), report, node.job))
     at = report.at or (end.launcher.reported_at if end.launcher else None) or end.at or 0.0
     return Failed(
         report.node, report.rank, report.pid, report.name or end.name, report.exit_code, report.signal, at, report.exit_code, output,
@@ -200,8 +203,8 @@ def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
 def _marked(report: Failure, end: RankEnd, node: NodeEnds) -> Failure:
     """Return a report of a node with the rank that has marked the lines of its exception. It failed with code 1, whatever ended it then."""
     of = next((each for each in node.job.nodes if report.rank is None and each.index == report.node), None)
-    lines = outputs.of_rank(words_of(end), report, node.job) if of else ""
-    rank = outputs.marked_rank(lines, range(of.first_rank, of.first_rank + of.slots)) if of else None
+    lines = output_of_rank(words_of(end), report, node.job) if of else ""
+    rank = marked_rank(lines, range(of.first_rank, of.first_rank + of.slots)) if of else None
     return report if rank is None else replace(report, rank=rank, exit_code=1, signal=0)
 
 
@@ -243,3 +246,143 @@ def words_of(end: RankEnd) -> str:
 def at_stop(end: RankEnd) -> str:
     """Return the output of a process when it stopped to count; all of it if it always counted."""
     return end.output or "" if not end.at_stop or end.at_stop.text is None else end.at_stop.text
+
+
+# Lines of one rank in an output of several
+
+_MARK = re.compile(r"\[rank([0-9]{1,7})\]: ")  # of PyTorch, before each line of an uncaught exception
+# First lines of what launchers report of an end: torchrun, DeepSpeed, srun (also of our own program, below MPICH), mpirun, msrun.
+_REPORT_LINES = re.compile(
+    r"^.*(?:failed \(exitcode: -?\d+\) local_rank: \d|closing signal SIGTERM)"
+    r"|\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = "
+    r"|^srun: error: \S{1,300}: tasks? \d"
+    r"|^(?:-{60,90}\n)?(?:Primary job  terminated normally, but|mpirun\S{0,20} (?:noticed|detected) that |MPI_ABORT was invoked on rank )"
+    r"|\] Worker process \d{1,10} exit with exception\. Error code: ",
+    re.MULTILINE,
+)
+_END_OF_BOX = re.compile(r"^={20,}\n", re.MULTILINE)
+# Reports of launchers that a rank, or a script, has started itself, and what they say. Groups: code, negative for a signal; or signal.
+_INNER = (
+    (
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)",
+        "its torchrun says that local rank {rank} (pid {pid})",
+    ),
+    (r"\[launch\.py:\d{1,5}:sigkill_handler\] \[.*\] exits with return code = (?P<code>-?\d+)", "its deepspeed says that a rank"),
+    (r"Process name: \[[^\]\n]{1,300}\]?,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)", "its mpirun says that rank {rank}"),
+    (
+        r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S{1,253}) exited on\s+signal (?P<signal>\d+)",
+        "its mpirun says that rank {rank} on {node}",
+    ),
+)
+# Begin lines of a launcher that may report before the last lines of its ranks have come.
+_EARLY_REPORTER = ("srun: ", "slurmstepd")
+_OWN_LINE = re.compile(r"\] \[(?:launch|runner)\.py:")  # of DeepSpeed, about the programs that it starts
+_BY_EXCEPTION = (1, 143, 134)  # exit codes of a rank that an exception was ending, maybe until a signal came
+
+
+def output_of_rank(text: str, report: Failure, job: JobFacts) -> str:
+    """Return what the rank that a launcher reports may have written into the launcher's output, up to the report.
+
+    Lines of other hosts and lines that are marked as another rank's are left out. srun may report before the last lines have come. A host
+    that pdsh has lost reports nothing, so all its lines count.
+    """
+    names = [name for name, node in names_of(job.nodes).items() if node == report.node]
+    of_host = "".join(of_hosts(text, names).values())
+    before = before_report(of_host or text)
+    if before is None and any(f": {name}: ssh exited with " in text for name in names):
+        before = of_host
+    elif f"\n{_EARLY_REPORTER[0]}error" in f"\n{text}":
+        before = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(_EARLY_REPORTER))
+    others = _marks_of_others(report.rank, job)
+    lines = [line for line in (before or "").splitlines(keepends=True) if not _OWN_LINE.search(line) and not line.startswith(others)]
+    return "".join(line for line in lines if _may_be_of(report, line))
+
+
+def inner_report(text: str) -> str:
+    """Return what the last launcher that a program started itself reports of a rank, "" for nothing."""
+    found = [(match.end(), match.groupdict(), says) for pattern, says in _INNER for match in re.finditer(pattern, text)]
+    if not found:
+        return ""
+    _, groups, says = max(found, key=lambda each: each[0])
+    code = int(groups.get("code") or -int(groups["signal"]))
+    return f"{says.format(**groups)} {f'exited with code {code}' if code >= 0 else f'was killed by signal {-code}'}"
+
+
+def marked_rank(text: str, ranks: range) -> int | None:
+    """Return the first of some ranks that has marked lines as its own: an exception was ending it."""
+    numbers = (int(mark[1]) for mark in map(_MARK.match, text.splitlines()) if mark)
+    return next((number for number in numbers if number in ranks), None)
+
+
+def _may_be_of(report: Failure, line: str) -> bool:
+    """False for a line that is marked as another rank's; for every marked line if the rank ended otherwise than by an exception."""
+    mark = _MARK.match(line)
+    if not mark:
+        return True
+    return int(mark[1]) == report.rank if report.rank is not None else report.exit_code in _BY_EXCEPTION
+
+
+def _marks_of_others(rank: int | None, job: JobFacts) -> tuple[str, ...]:
+    """Return the marks of other ranks, where the user has the launcher mark the lines of its ranks."""
+    kept = job.kept
+    return tuple(mark for number, mark in zip(kept.ranks, kept.marks) if mark and number != rank) if kept and rank is not None else ()
+
+
+def before_report(text: str) -> str | None:
+    """Return an output up to the line in which a launcher reports an end; None without a report. A report that ends in a box, with
+    another report behind it, is of a launcher that a rank has started."""
+    reports = [text.rfind("\n", 0, report.start()) + 1 for report in _REPORT_LINES.finditer(text)]
+    if not reports:
+        return None
+    begin = max((box.end() for box in _END_OF_BOX.finditer(text, reports[0], reports[-1])), default=0)
+    return text[begin : next(report for report in reports if report >= begin)]
+
+
+# Last lines of an output, for people
+
+_BEFORE = r"(?:\[rank ?[0-9]+\]:? ?)?"  # of PyTorch
+_MARKS = re.compile(rf"{_BEFORE}\s{{4,}}[~^][~^ ]*")  # below a source line, since Python 3.11
+_HEAD = re.compile(rf"{_BEFORE}\s*Traceback \(most recent call last\):")
+_FRAME = re.compile(rf'{_BEFORE}(\s*)File "([^"]*)", line [0-9]+')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[0-9.]+/|^<frozen ")
+_INDENT = re.compile(rf"{_BEFORE}(\s*)")
+
+
+def last_lines(text: str, most: int = LINES) -> tuple[str, ...]:
+    """Return the last lines of an output that are not empty; of a line that was redrawn, its last state. A traceback that is too long keeps
+    its beginning and leaves out frames in libraries."""
+    drawn = [line.rstrip("\r").rpartition("\r")[2] for line in with_returns_told(text).replace("\r\n", "\n").split("\n")]
+    lines = [line for line in drawn if line.strip()]
+    plain = [line for line in lines if not _MARKS.fullmatch(line)]
+    if len(plain) > most and any(map(_HEAD.match, plain)):
+        plain = list(_without_libraries(plain))
+    last = plain[-most:]
+    head = next((i for i in range(len(plain) - 1, -1, -1) if _HEAD.match(plain[i])), -1)
+    if 0 <= head < len(plain) - most and _reaches(plain[head + 1 :], len(last)):
+        last = [plain[head], "  ...", *plain[-(most - 2) :]]
+    return tuple(last)
+
+
+def _reaches(rest: Sequence[str], most: int) -> bool:
+    """True if a traceback goes on to the lines that are shown."""
+    return all(_depth(line) for line in rest[: max(0, len(rest) - most)])
+
+
+def _without_libraries(lines: Sequence[str]) -> Iterator[str]:
+    left_out, depth = 0, -1
+    for line in lines:
+        frame = _FRAME.match(line)
+        if frame and _LIBRARY.search(frame[2]):
+            left_out, depth = left_out + 1, len(frame[1])
+        elif depth >= 0 and not frame and _depth(line) > depth:
+            continue
+        else:
+            if left_out:
+                yield f"{' ' * depth}... {left_out} frame{'s' if left_out > 1 else ''} in libraries"
+            left_out, depth = 0, -1
+            yield line
+
+
+def _depth(line: str) -> int:
+    found = _INDENT.match(line)
+    return len(found[1]) if found else 0

@@ -6,21 +6,22 @@ and wins: it needs all failures of the node, in the order of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Optional, Protocol
 
 from ranklaunch import errors, showing
-from ranklaunch.diagnose import failures, outputs, raised
-from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.diagnose import failures
 from ranklaunch.diagnose.failures import AFTER_S, Failed
-from ranklaunch.diagnose.raised import UNCAUGHT, Explanation
-from ranklaunch.ends.model import DAEMON, NodeEnds, RankEnd
+from ranklaunch.ends import exceptions, records
+from ranklaunch.ends.model import BELOW, DAEMON, NodeEnds, OtherProcess, RankEnd
+from ranklaunch.ends.records import Record
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import KILLED, Because, Culprit, KnownError, Of
+from ranklaunch.verdict.model import KILLED, LATE, WAITING, Because, Culprit, KnownError, Note, Of
 
 _KILLED = 137  # exit code after SIGKILL, also of a shell whose program it was
 _OF_PEERS = (1, 134, 143)  # exit codes of a rank that has lost another one
@@ -130,7 +131,7 @@ def by_exit_status(of: Evidence) -> Suspect | None:
     if of.failed.only_cause:
         return None
     if of.failed.shared and of.failed.launcher:
-        return _among_all(of, showing.printable(showing.last_line(last_lines(of.failed.output))).strip())
+        return _among_all(of, showing.printable(showing.last_line(failures.last_lines(of.failed.output))).strip())
     return of.suspect
 
 
@@ -153,7 +154,7 @@ def _among_all(of: Evidence, line: str) -> Suspect:
 def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
     """Return a suspect with an error; for a consequence, with the report of a launcher that the program has started itself."""
     is_report = error.kind == blame.CONSEQUENCE and blame.TIMEOUT not in error.name
-    report = outputs.inner_report(of.failed.output) if is_report else ""
+    report = failures.inner_report(of.failed.output) if is_report else ""
     reason = f"{blame.sentence(replace(of.culprit, last_lines=()))}: {report}" if report else ""
     return replace(of.suspect, at=at, reason=reason, culprit=_with_error(of.culprit, error, at))
 
@@ -204,7 +205,7 @@ def _in_output(failed: Failed, known: Known) -> KnownError | None:
 def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation, KnownError]]:
     """Return the recorded exception behind each end, with the known error in it. An exception nearer to the reason goes first."""
     found = []
-    for end, fitting in raised.explanations(node) if node.ending.outcome == "failed" else ():
+    for end, fitting in explanations(node) if node.ending.outcome == "failed" else ():
         errors_of = [(each, _of_exception(each, known)) for each in fitting]
         found.append((end, *min(errors_of, key=lambda each: _distance(each[1]))))
     return found
@@ -323,7 +324,7 @@ def _culprit(failed: Failed, node: NodeEnds) -> Culprit:
     index = failed.node if failed.node is not None else node_of(failed.rank, node)
     return Culprit(
         index, failed.rank, failed.pid, failed.exit_code, name_of(failed.signal) if failed.signal else None, False,
-        errors.quoted(last_lines(failed.lines)), failed.name, host_of(index, node), blame.iso(failed.at),
+        errors.quoted(failures.last_lines(failed.lines)), failed.name, host_of(index, node), blame.iso(failed.at),
     )  # fmt: skip
 
 
@@ -345,3 +346,247 @@ def _with_error(culprit: Culprit, error: KnownError, at: float) -> Culprit:
 
 def _shown(error: KnownError) -> KnownError:
     return replace(error, line=showing.printable(errors.quoted((error.line,))[0]))
+
+
+# Exceptions that processes recorded (ranklaunch.rankside)
+#
+# RECORD_RULES are tried in their order. The first that finds an exception decides; an exception about another failure gives way to one
+# that a later rule finds. A record alone proves nothing: the exit status must fit, and the exception must be the last one of its process.
+# The time of the failure is the time of the exception.
+
+SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
+CHILD_S = 5.0  # from the exception of a child to the end of its rank
+UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: type and message. text: the exception as
+    Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
+
+    at: float
+    line: str
+    text: str
+    because: Because
+    sure: bool = True
+
+
+class Ended(NamedTuple):
+    """A process that ended, and other processes of its node that wrote something. alone: it is the only program of the node."""
+
+    end: RankEnd
+    others: Sequence[OtherProcess]
+    alone: bool = False
+
+    def soon(self, record: Record | None, seconds: float) -> Record | None:
+        """Return a record if the process ended, or was told to end, within so many seconds; also if nobody knows when."""
+        gone = min((sent.at for sent in self.end.sent if sent.at is not None), default=self.end.at)
+        return record if record and (gone is None or gone - record.at < seconds) else None
+
+    def soon_by_itself(self, record: Record | None, seconds: float) -> Record | None:
+        """Return a record if the process ended within so many seconds, and by no signal."""
+        return None if self.end.signal else self.soon(record, seconds)
+
+
+RecordRule = Callable[[Ended], Optional[Record]]
+
+
+def in_main_thread(of: Ended) -> Record | None:
+    """The main thread of the rank raised an exception that nobody caught.
+
+    Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook, an atexit handler or a signal that came
+    while Python was ending the program. An exit code of the program's own must follow within seconds: a console goes on after exceptions.
+    """
+    record = last_exception(of.end.records, "main")
+    return record if of.end.signal or of.end.exit_code == UNCAUGHT else of.soon(record, SOON_S)
+
+
+def in_program_of_shell(of: Ended) -> Record | None:
+    """The program that the rank's shell script runs raised an exception that nobody caught, and the script ended within seconds."""
+    return of.soon(last_exception(_records(_programs(of)), "main"), SOON_S)
+
+
+def in_other_thread(of: Ended) -> Record | None:
+    """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
+    notices."""
+    return of.soon_by_itself(last_exception(of.end.records, "thread"), SOON_S)
+
+
+def in_child(of: Ended) -> Record | None:
+    """A process below the rank raised an exception, and the rank ended by itself within seconds: the Python below a shell, a worker."""
+    return of.soon_by_itself(last_exception(_records(_processes_below(of)), "main", "process"), CHILD_S)
+
+
+def in_nested_rank(of: Ended) -> Record | None:
+    """A rank of a launcher that the rank had started raised an exception, and the rank ended by itself within seconds."""
+    raised = filter(None, (last_exception(process.records, "main") for process in _nested(of)))
+    return of.soon_by_itself(min(raised, key=attrgetter("at"), default=None), CHILD_S)
+
+
+RECORD_RULES: tuple[RecordRule, ...] = (in_main_thread, in_program_of_shell, in_other_thread, in_child, in_nested_rank)
+
+
+def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
+    """Yield the ends of ranks and programs that exceptions explain, in the order of their ends, with these in the order of the rules."""
+    alone = sum(end.rank is not None or not end.launcher for end in node.ends) == 1
+    for end in node.ends:
+        found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, node, alone=alone)]
+        if found:
+            yield end, found
+
+
+def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
+    """Yield ranks that ended with 0 although their program ended by an exception: the rank, and the exception with its place."""
+    for end in node.ends:
+        if end.rank is not None and end.exit_code == 0 and not end.launcher:
+            programs = (process.records for process in _programs(Ended(end, node.others)))
+            record = next(filter(None, (last_exception(written, "main") for written in (end.records, *programs))), None)
+            if record:
+                yield end.rank, exceptions.shown(exceptions.line_of(record.chain))
+
+
+def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanation]:
+    """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of its node."""
+    for rule in RECORD_RULES:
+        record = rule(Ended(end, node.others, alone))
+        if record and not after_stop(record, end):
+            yield _explanation(record, rule, end, node.job.node_index)
+
+
+def _explanation(record: Record, rule: RecordRule, end: RankEnd, node: int) -> Explanation:
+    chain = record.chain
+    says = exceptions.shown(exceptions.line_of(chain))
+    frame = chain[0].frames[-1] if chain[0].frames else None
+    of = Of(node, end.rank, frame.file if frame else "", frame.line if frame else 0)
+    name = rule.__name__.replace("_", "-")
+    line = exceptions.shown(exceptions.bare_line_of(chain))
+    return Explanation(
+        record.at,
+        line,
+        exceptions.traceback(chain),
+        Because(f"exception-{name}", says, of),
+        rule in (in_main_thread, in_program_of_shell),
+    )
+
+
+def last_exception(found: Iterable[Record], *sources: str) -> Record | None:
+    """Return the last exception record from main, thread or process, as `sources` name them."""
+    raised = [each for each in found if each.kind == records.EXCEPTION and each.chain and each.where in sources]
+    return raised[-1] if raised else None
+
+
+def _records(processes: Iterable[OtherProcess]) -> list[Record]:
+    return [record for process in processes for record in process.records]
+
+
+def _processes_below(of: Ended) -> Iterator[OtherProcess]:
+    """Yield the processes of a rank besides its own: those whose records name it as their top.
+
+    Without a top, the rank number of their variables decides; without a number, they belong to the only program of a node.
+    """
+    for process in of.others:
+        if any(each.kind == records.LAUNCHER for each in process.records):
+            continue
+        is_named = of.alone if process.rank is None else process.rank == of.end.rank
+        if any(_is_top(of.end, each) for each in process.records) or (is_named and not any(each.top for each in process.records)):
+            yield process
+
+
+def _programs(of: Ended) -> Iterator[OtherProcess]:
+    """Yield the heads of a rank whose own process is a shell."""
+    yield from (each for each in of.others if any(record.kind == records.RANK and _is_top(of.end, record) for record in each.records))
+
+
+def _is_top(end: RankEnd, record: Record) -> bool:
+    return record.top is not None and record.top.key == (end.pid, end.start)
+
+
+def _nested(of: Ended) -> Iterator[OtherProcess]:
+    """Yield the heads of ranks that a launcher below a rank has started. The launcher's own exception names the top of the rank."""
+    launchers = {(process.pid, process.start) for process in of.others if any(_is_top(of.end, record) for record in process.records)}
+    for process in of.others:
+        if any(each.kind == records.RANK and each.parent and each.parent.key in launchers for each in process.records):
+            yield process
+
+
+def after_stop(record: Record, end: RankEnd) -> bool:
+    """True if the process raised the exception because somebody told it to end."""
+    return any(sent.at is not None and sent.at < record.at for sent in end.sent)
+
+
+# Ranks that failed during the stop, or had failed without ending when it came
+#
+# The failure that decided came before. So these ranks are victims, but they did not do what a rank does then, such as saving its work.
+
+MOST_WAITING = 4  # ranks that had said something before
+
+
+def notes_of_stop(
+    node: NodeEnds, suspects: Sequence[Suspect], known: Known, heard: Callable[[RankEnd], bool], log_of: Callable[[int], str]
+) -> list[Note]:
+    """Return a note for each such rank.
+
+    suspects: those of this node, whoever is to blame first. heard: True for a process that had a handler for the signal; another process
+    that ended with a code of its own had done so before the signal came. log_of: name of the log of a rank.
+    """
+    asked, elsewhere = node.ending.outcome == "stopped", node.ending.from_elsewhere
+    first = None if elsewhere or not suspects else suspects[0]
+    ends = [end for end in node.ends if _was_told(end) and not _is_first(end, first, node)]
+    failed = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or heard(end)}
+    found = [Note(_failed_text(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(failed.items()) if code]
+    if asked or elsewhere or (first and first.is_consequence):
+        before = ((end, _before(end, node, known, asked=asked)) for end in ends if not failed.get(end.rank or 0))
+        told = (Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in before if text)
+        found += islice(told, MOST_WAITING)
+    return blame.few(found)
+
+
+def _was_told(end: RankEnd) -> bool:
+    """True for a rank that was told to end."""
+    was_told = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    return was_told and end.rank is not None
+
+
+def _is_first(end: RankEnd, first: Suspect | None, node: NodeEnds) -> bool:
+    culprit = first.culprit if first else None
+    return bool(culprit and (culprit.node, culprit.rank) == (node.job.node_index, end.rank))
+
+
+def _own_code(end: RankEnd, known: Known) -> int:
+    """Return the exit code of a rank that failed by an error of its own, 0 for none."""
+    code = end.exit_code or 0
+    if not code or end.signal or code in failures.OF_SIGNALS:
+        return 0
+    record = last_exception(end.records, "main")
+    error = known(exceptions.traceback(record.chain) if record else end.output or "", code=code)
+    return code if not error or blame.tells_why(error) else 0
+
+
+def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
+    """Return what a rank that had not ended had failed of by then, "" for nothing: an exception that it recorded; an error in its output
+    that it may have caught."""
+    for record in end.records:
+        if record.kind == records.EXCEPTION and record.at < node.ending.at and not after_stop(record, end):
+            line = exceptions.shown(exceptions.bare_line_of(record.chain))
+            thread = record.thread or "without a name"
+            return f"its thread {thread} had failed: {line}" if record.where == "thread" else f"it had raised: {line}"
+    if asked:
+        return ""
+    error = known(failures.at_stop(end))
+    return f"it had said: {error.line[: blame.SEEN]}" if error and error.kind in blame.OF_NO_OTHER else ""
+
+
+def _place(rank: int | None, node: NodeEnds) -> str:
+    """Return the node of a rank, with a blank before it; "" on a job of one node."""
+    if len(node.job.nodes) + len(node.job.idle) < 2:
+        return ""
+    index = node_of(rank, node)
+    return f" on {blame.place(index, host_of(index, node))}"
+
+
+def _failed_text(rank: int, code: int, node: NodeEnds, log: str) -> str:
+    return f"rank {rank}{_place(rank, node)} failed with exit code {code} while it was being stopped: see {log}"
+
+
+def _still_there(rank: int | None, node: NodeEnds, what: str) -> str:
+    return f"rank {rank}{_place(rank, node)} had not ended when it was told to, but {what}"

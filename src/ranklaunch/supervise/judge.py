@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
-from ranklaunch.diagnose import raised, stopped
-from ranklaunch.diagnose.suspects import diagnose
+from ranklaunch.diagnose import suspects as diagnosed
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan
 from ranklaunch.restarts import decision
@@ -52,7 +51,7 @@ def notes_of_stop(
     def had_heard(end: RankEnd) -> bool:
         return heard(tree.Identity(end.pid or 0, end.start or 0))
 
-    return stopped.notes(node, found, Catalogue(plan), had_heard, log_of)
+    return diagnosed.notes_of_stop(node, found, Catalogue(plan), had_heard, log_of)
 
 
 def _together(plan: Plan, found: Sequence[Suspect]) -> Iterable[Note]:
@@ -78,7 +77,7 @@ def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, wall: Callable[[
     if ending.outcome == "succeeded":
         return []
     if node:
-        return diagnose(node, Catalogue(plan))
+        return diagnosed.diagnose(node, Catalogue(plan))
     return [] if ending.from_elsewhere else [first_word(plan, ending, wall)]
 
 
@@ -120,7 +119,7 @@ def exceptions_despite_success(plan: Plan, node: NodeEnds) -> Iterator[str]:
     of its last command."""
     program = plan.job.program.stands_for or plan.job.program
     by_line: dict[str, list[int]] = {}
-    for rank, line in raised.despite_success(node):
+    for rank, line in diagnosed.despite_success(node):
         by_line.setdefault(line, []).append(rank)
     why = "" if program.is_python else " (of `python train.py | tee log` a script has the code of tee: set -o pipefail)"
     for line, ranks in list(by_line.items())[:MOST_EXCEPTIONS]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch import catalogue
 from ranklaunch.control.stops import Stops
-from ranklaunch.diagnose.excerpt import last_lines
+from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.evidence.collection import Taking
 from ranklaunch.hangs.monitor import Watching
 from ranklaunch.hangs.pace import Pacing
