@@ -28,7 +28,7 @@ from ranklaunch.hangs import suspicion
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
-from ranklaunch.verdict import events, reasons
+from ranklaunch.verdict import blame, events
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -272,7 +272,7 @@ def _field(field: events.Field) -> str:
 
 def _rules() -> str:
     rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in suspects.RECORD_RULES]
-    more = (suspects.waited_for, *reasons.EVIDENCE, *reasons.ORDER)
+    more = (suspects.waited_for, *blame.EVIDENCE, *blame.ORDER)
     rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)
 

@@ -9,7 +9,7 @@ import helpers
 
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import liveness
-from ranklaunch.verdict import avoid
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit, KnownError, Verdict
 
 HOSTS = ("h0", "h1", "h2")
@@ -59,7 +59,7 @@ CASES = {
 
 def test_which_host_is_left_out() -> None:
     def check(verdict: Verdict, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None, restarts: Any = ()) -> None:
-        found = avoid.suspect(verdict, hosts, hang, restarts)
+        found = blame.host_to_avoid(verdict, hosts, hang, restarts)
         assert (found and (found.host, found.node, found.why)) == told
 
     helpers.check_each(check, CASES)

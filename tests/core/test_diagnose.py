@@ -20,7 +20,7 @@ from ranklaunch.ends.model import (
 )
 from ranklaunch.ends.records import Frame, Process, Raised, Record
 from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.verdict import blame, reasons
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -91,7 +91,7 @@ def test_an_exception_does_not_explain_an_end(ended: RankEnd, others: tuple[Othe
 
 
 def test_each_rule_says_what_it_is_for() -> None:
-    assert all(rule.__doc__ for rule in (*suspects.RECORD_RULES, *reasons.EVIDENCE, *reasons.ORDER))
+    assert all(rule.__doc__ for rule in (*suspects.RECORD_RULES, *blame.EVIDENCE, *blame.ORDER))
 
 
 # Rules that decided
@@ -117,7 +117,7 @@ DECIDED: dict[str, tuple[list[Suspect], list[str]]] = {
 @pytest.mark.parametrize(("suspects", "rules"), DECIDED.values(), ids=DECIDED)
 def test_rules_that_decided_are_named(suspects: list[Suspect], rules: list[str]) -> None:
     first, *others = suspects
-    assert [each.rule for each in reasons.by(first, others)] == rules
+    assert [each.rule for each in blame.rules_that_decided(first, others)] == rules
 
 
 # A rank that others waited for

@@ -21,7 +21,7 @@ from ranklaunch.supervise.context import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict import avoid, folders
+from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
 EVERY_S = 15.0
@@ -78,7 +78,7 @@ class Telling(Teller):
             return
         job = self._seen.attended().plan().job
         verdict = Verdict("failed", 0, "", None, (), "", "")
-        host = avoid.suspect(verdict, [node.host for node in job.everyone], said)
+        host = blame.host_to_avoid(verdict, [node.host for node in job.everyone], said)
         self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
 
     def slow(self, event: Mapping[str, Any]) -> None:

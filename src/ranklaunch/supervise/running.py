@@ -21,8 +21,8 @@ from ranklaunch.supervise.placement_check import Placing
 from ranklaunch.supervise.plugins import Join
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import Apart
-from ranklaunch.verdict import avoid
-from ranklaunch.verdict.avoid import SuspectHost
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import SuspectHost
 from ranklaunch.verdict.model import Note, Verdict
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Running:
 
     def host_to_avoid(self, verdict: Verdict, facts: Mapping[str, Any]) -> SuspectHost | None:
         hosts = [node.host for node in self._attempt.plan.job.everyone]
-        return avoid.suspect(verdict, hosts, facts.get("hang"), self._attempt.start.after.restarts)
+        return blame.host_to_avoid(verdict, hosts, facts.get("hang"), self._attempt.start.after.restarts)
 
     def exceptions(self, node: NodeEnds) -> Iterator[str]:
         return judge.exceptions_despite_success(self._attempt.plan, node)

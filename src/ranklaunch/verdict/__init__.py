@@ -1,1 +1,1 @@
-"""What happened: as values, and who is to blame."""
+"""What happened: its values, who is to blame, and messages about it between nodes."""

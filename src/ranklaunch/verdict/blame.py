@@ -7,31 +7,33 @@ another rank's failure: consequences never win over causes, however early they w
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
-from dataclasses import is_dataclass, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
-from ranklaunch import errors, showing
-from ranklaunch.fields import as_dict, names
-from ranklaunch.verdict import endings, reasons
+from ranklaunch import showing
+from ranklaunch.verdict import endings
+from ranklaunch.verdict.endings import SILENT
 from ranklaunch.verdict.model import (
     CAUSE,
     CONSEQUENCE,
     ELSEWHERE,
     LATE,
-    MOST_RULES,
     NO,
     STOPPED,
     UNKNOWN,
     YES,
+    Because,
     Culprit,
     Finish,
     Judgement,
     KnownError,
     Note,
+    Of,
     Suspect,
+    Verdict,
     tells_why,
-)  # fmt: skip
+)
 
 __all__ = ["CAUSE", "CONSEQUENCE", "UNKNOWN", "Finish", "Judgement", "Suspect", "tells_why"]  # values of verdict.model, for callers
 
@@ -62,8 +64,6 @@ WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 300  # characters of the line that says why
-_LENGTHS = {"reason": SAID, "host": HOST, **dict.fromkeys(("name", "time", "signal", "rule"), WORD)}  # of fields; of others: LINE
-_Message = TypeVar("_Message", Suspect, Finish, Judgement, Note)
 
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[Note] = ()) -> Judgement:
@@ -78,7 +78,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit and not _only_waited_for(s))[:MOST_FAILURES],
         notes=_noted([*endings.notes_of([first, *others], notes), *_before_stop(first, others)], tuple(_early(first, finishes)), culprit),
-        because=reasons.by(first, others),
+        because=rules_that_decided(first, others),
     )
 
 
@@ -182,6 +182,9 @@ def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung:
     )
 
 
+# Texts
+
+
 def name(culprit: Culprit) -> str:
     return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
 
@@ -259,68 +262,136 @@ def iso(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-# For the wire: what another node sends is checked field by field, so that one that runs another version cannot break this one.
+# Rules that decided, for `because` in verdict.json: EVIDENCE explains the end of the culprit, ORDER puts the culprit before the other
+# suspects. In both lists the first rule that matches is named.
+
+Evidence = Callable[[Suspect], Optional[str]]
+Order = Callable[[Suspect, Sequence[Suspect]], Optional[str]]
 
 
-def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
-    return as_dict(_clipped(value))
+def out_of_memory(suspect: Suspect) -> str | None:
+    """The kernel counted a process that it killed for memory at the time when this one was killed."""
+    culprit = suspect.culprit
+    return "the kernel's count of processes killed for memory" if culprit and culprit.out_of_memory else None
 
 
-def clipped(value: _Message) -> _Message:
-    """With texts short enough for a frame, and on one line each."""
-    return cast("_Message", _clipped(value))
+def known_error(suspect: Suspect) -> str | None:
+    """An entry of the catalogue of known errors matches the last output, which no record of an exception explains."""
+    error = suspect.culprit.error if suspect.culprit else None
+    return f"{error.name} ({error.kind}): {error.line}" if error else None
 
 
-def _clipped(value: Any) -> Any:
-    fit = _clip(value, LINE)
-    if isinstance(fit, (Suspect, Judgement)):
-        fit = replace(fit, exit_code=code_of(fit.outcome, fit.exit_code), because=fit.because[:MOST_RULES])
-    if isinstance(fit, Judgement):
-        failures = tuple(replace(failure, last_lines=()) for failure in fit.failures[:MOST_FAILURES])
-        fit = replace(fit, failures=failures, notes=fit.notes[:MOST_NOTES])
-    return fit
+def exit_status(suspect: Suspect) -> str | None:
+    """The process ended with a signal or an exit code, and neither a record nor a known error says why."""
+    culprit = suspect.culprit
+    if not culprit:
+        return None
+    return f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
 
 
-def _clip(value: Any, most: int) -> Any:
-    """Cut all texts of a value. most: characters of a text."""
-    if isinstance(value, str):
-        return showing.one_line(value[:most])[:most]
-    if isinstance(value, tuple):
-        return tuple(_clip(each, most) for each in value)
-    if isinstance(value, Culprit):
-        lines = tuple(line[:LINE] for line in value.last_lines[-LINES:])
-        return replace(_clip_fields(value), last_lines=lines)
-    return _clip_fields(value) if is_dataclass(value) else value
+def own_decision(suspect: Suspect) -> str | None:
+    """ranklaunch itself ended the job: a stop request, a wait or a node that was lost, a hang."""
+    return f"ranklaunch ended the job: {suspect.outcome}"
 
 
-def _clip_fields(value: Any) -> Any:
-    return replace(value, **{name: _clip(getattr(value, name), _LENGTHS.get(name, LINE)) for name in names(type(value))})
+def only_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Each failure that was seen looks like the consequence of another one. The earliest is shown."""
+    return f"the first of {len(others) + 1}, all consequences" if first.is_consequence else None
 
 
-def heard(judgement: Judgement) -> Judgement:
-    """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
-    fit = clipped(judgement)
-    return replace(
-        fit, reason=errors.reason(fit.reason),
-        because=tuple(replace(each, says=errors.reason(each.says)) for each in fit.because),
-        culprit=fit.culprit and _without_secrets(fit.culprit),
-        failures=tuple(map(_without_secrets, fit.failures)), notes=tuple(map(errors.reason, fit.notes)),
-    )  # fmt: skip
+def before_consequences(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """A failure that is no consequence comes before those that are, however early they were seen."""
+    early = [each for each in others if each.is_consequence and each.at < first.at]
+    return f"{len(early)} earlier failures are consequences" if early else None
 
 
-def _without_secrets(culprit: Culprit) -> Culprit:
-    error = culprit.error and replace(culprit.error, line=showing.printable(errors.quoted((culprit.error.line,))[0]))
-    return replace(culprit, last_lines=errors.quoted(culprit.last_lines), error=error)
+def first_in_time(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Of several failures the earliest decides."""
+    return f"the earliest of {len(others) + 1} failures" if others else None
 
 
-def brief(suspect: Suspect) -> Suspect:
-    """One that cannot decide, because another of its node comes before it."""
-    culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
-    return replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
+def only_failure(first: Suspect, others: Sequence[Suspect]) -> str | None:
+    """Nothing else ended by itself."""
+    return "no other failure was seen"
 
 
-def code_of(outcome: str, code: int) -> int:
-    """What failed does not end with 0, and what was stopped ends as by a signal, whatever a node says."""
-    if outcome == "stopped":
-        return code if 128 < code <= 192 else 128 + signal.SIGTERM
-    return code or int(outcome != "succeeded")
+EVIDENCE: tuple[Evidence, ...] = (out_of_memory, known_error, exit_status, own_decision)
+ORDER: tuple[Order, ...] = (only_consequences, before_consequences, first_in_time, only_failure)
+
+
+def rules_that_decided(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
+    """Return the rules that decided: the evidence for the end of the first suspect, then its place before the others."""
+    culprit = first.culprit
+    of = Of(culprit.node if culprit else first.node, culprit.rank if culprit else None)
+    evidence = [(rule, says) for rule in EVIDENCE if (says := rule(first))]
+    order = [(rule, says) for rule in ORDER if (says := rule(first, others))]
+    own = () if evidence[0][0] is out_of_memory else first.because
+    found = own or (_because(*evidence[0], of),)
+    return (*found, _because(*order[0], of))
+
+
+def _because(rule: Evidence | Order, says: str, of: Of) -> Because:
+    return Because(rule.__name__.replace("_", "-"), says, of)
+
+
+# The host to leave out when the job is started again. Only what speaks of the machine counts: a program's own failure would find it
+# anywhere.
+
+# Rules of ranklaunch.hangs.suspicion that may speak of a machine. A stack or an exception speaks of the program.
+OF_MACHINE = (
+    "missing-in-collective", "behind-in-collectives", "named-by-timeouts", "stopped-or-stuck", "gone", "unlike-in-cpu", "behind-in-steps",
+    "recorder-without-answer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SuspectHost:
+    """host: as the platform calls it. node: its index in this job. why: one sentence."""
+
+    host: str
+    node: int
+    why: str
+
+
+def host_to_avoid(
+    verdict: Verdict, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
+) -> SuspectHost | None:
+    """Return the host to leave out, None if nothing speaks of one. hosts: of the job's nodes, in order. hang: the hang that stood at the
+    end, as in verdict.json. restarts: what ended earlier rounds, as there."""
+    if verdict.outcome == "succeeded":
+        return None
+    found = _by_error(verdict) or _by_silence(verdict) or _by_hang(hang or {}, restarts, len(hosts))
+    if not found or not 0 <= found[0] < len(hosts) or not hosts[found[0]]:
+        return None
+    return SuspectHost(hosts[found[0]], *found)
+
+
+def _by_error(verdict: Verdict) -> tuple[int, str] | None:
+    """One that is known to need another host."""
+    error = verdict.culprit.error if verdict.culprit else None
+    if not verdict.culprit or not error or error.retry != ELSEWHERE:
+        return None
+    return verdict.culprit.node, f"{error.name}: {error.meaning}"
+
+
+def _by_silence(verdict: Verdict) -> tuple[int, str] | None:
+    """A node that was lost, or node 0, where it was cut off from all others."""
+    found = None if verdict.culprit else SILENT.match(verdict.reason)
+    return (int(found["node"]), verdict.reason) if found else None
+
+
+def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:
+    """Return the one node of all suspects of a hang, if a hang of an earlier round had suspects there as well, and not by their stacks."""
+    suspects = hang.get("suspects", ())
+    node = _node_of(suspects)
+    before = [each.get("round") for each in restarts if _node_of(each.get("suspects", ())) == node]
+    if node is None or nodes < 2 or not before:
+        return None
+    ranks = ", ".join(str(each["rank"]) for each in suspects[:8])
+    return node, f"the job hung in {len(before) + 1} rounds, by rank {ranks}: {suspects[0]['why']}"
+
+
+def _node_of(suspects: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the node of all these suspects, None for several, and where a rule may speak of the program."""
+    found = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
+    return found.pop() if len(found) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None

@@ -135,7 +135,7 @@ class Failure:
 class Suspect:
     """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
     culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
-    records; () where those of verdict.reasons do."""
+    records; () where those of verdict.blame do."""
 
     node: int
     at: float
