@@ -15,7 +15,7 @@ import pytest
 
 from ranklaunch.diagnose.failures import inner_report
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise import diagnosis, record
+from ranklaunch.supervise import judge, record
 from ranklaunch.supervise.record import Record
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Culprit, Verdict
@@ -124,5 +124,5 @@ def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
 def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
-    error = diagnosis.known(text.encode(), plan, code=code)
+    error = judge.known_error(text.encode(), plan, code=code)
     return (error.line if error else ""), inner_report(text)

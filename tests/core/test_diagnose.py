@@ -19,7 +19,7 @@ from ranklaunch.ends.model import (
     Sent,
 )
 from ranklaunch.ends.records import Frame, Process, Raised, Record
-from ranklaunch.supervise.diagnosis import Catalogue
+from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
 from ranklaunch.verdict.model import Culprit, KnownError

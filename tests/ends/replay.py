@@ -16,8 +16,8 @@ from ranklaunch.plan.model import Limits, Plan, Rounds, Watch
 from ranklaunch.restarts.decision import Decider
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.diagnosis import Catalogue
 from ranklaunch.supervise.ending import Circumstances, Ending
+from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.system.memory import UNKNOWN
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect

@@ -19,8 +19,8 @@ from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched
-from ranklaunch.supervise import diagnosis, judge
 from ranklaunch.supervise import ending as ending_of_node
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.ending import Circumstances, Ending
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
@@ -140,14 +140,14 @@ def test_a_service_that_ends_as_by_a_stop_request_waits_for_it(role: str, status
     }
 )
 def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
-    known = diagnosis.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
+    known = judge.known_error(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
     assert known
     assert known.line == "OSError: [Errno 5] Input/output error"
 
 
 def test_that_mpirun_has_lost_the_words_explains_more_than_that_a_rank_lost_its_peer() -> None:
     """As of a rank on one of two hosts that calls MPI_Abort without a word."""
-    known = diagnosis.known(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
+    known = judge.known_error(LOST_REPORT + DISCONNECTED, helpers.plan(helpers.local()))
     assert known
     assert known.name == "mpi-words-lost"
 
@@ -189,14 +189,14 @@ def test_what_is_short_or_is_no_traceback_stays() -> None:
 
 def test_a_remedy_tells_the_settings_that_it_is_about() -> None:
     plan = helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_MASTER_PORT": "29501"})
-    error = diagnosis.known(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
+    error = judge.known_error(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
     assert error
     assert error.remedy.endswith("(--master-port). Now: master_port 29501 (RANKLAUNCH_MASTER_PORT).")
     assert "again: to start the job anew may be enough" in blame.advice(replace(Culprit(0, 1, 7, 1, None, False, ()), error=error))
 
 
 def test_another_host_is_named_where_this_one_is_at_fault() -> None:
-    error = diagnosis.known(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
+    error = judge.known_error(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
     assert error
     culprit = Culprit(1, 9, 7, 1, None, False, (), host="n7", error=error)
     assert [*blame.advice(culprit)][-1] == "again: start the job on other hosts, without n7"
@@ -209,7 +209,7 @@ def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: 
     (tmp_path / "own.json").write_text(json.dumps({"family": "Ours", "entry": [entry]}))
     plan = replace(helpers.plan({}), known_errors=str(tmp_path))
     for _ in range(2):
-        error = diagnosis.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
+        error = judge.known_error(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
         assert error
         assert error.name == name
 

@@ -25,7 +25,7 @@ from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.child import UNJUDGED, Child
-from ranklaunch.supervise import diagnosis
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.verdict import blame, folders
@@ -186,13 +186,13 @@ class Taking(Companion):
         output = self._attended.outputs().get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
-        error = diagnosis.of_others(tail, self._attended.plan())
+        error = judge.error_of_others(tail, self._attended.plan())
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
     def _error_in_any(self) -> str:
         """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
         for rank, output in self._attended.outputs().items():
-            error = diagnosis.of_others(output.tail, self._attended.plan())
+            error = judge.error_of_others(output.tail, self._attended.plan())
             if error:
                 return f"rank {rank} tells of {error}"
         return ""

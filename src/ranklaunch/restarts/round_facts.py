@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.hangs.steps import Steps
 from ranklaunch.plan.model import Plan
-from ranklaunch.restarts import progress
 from ranklaunch.supervise.ending import Ending, placed, stopped_by
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import within
@@ -90,15 +90,15 @@ def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
 
 def _paths(patterns: Sequence[str]) -> list[str]:
     found = (path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS])
-    return [path for path in found if not progress.is_unfinished(path)]
+    return [path for path in found if not is_unfinished(path)]
 
 
 def _number(path: str) -> int | None:
-    number = progress.of_name(path)
+    number = step_in_name(path)
     if number is not None or os.path.isdir(path):
         return number
     try:
-        return progress.of_text(disk.read(disk.given(path), progress.MOST_BYTES).decode(errors="replace"))
+        return step_in_text(disk.read(disk.given(path), MOST_OF_MARKER).decode(errors="replace"))
     except (OSError, disk.NotRegularError):
         return None
 
@@ -108,3 +108,36 @@ def _made(path: str) -> float | None:
         return os.stat(path).st_mtime
     except OSError:
         return None
+
+
+# Markers that trainers leave beside their checkpoints: the step in their name or text
+#
+# - latest_checkpointed_iteration.txt (Megatron): the iteration, or the word release;
+# - latest (DeepSpeed): the folder's name, global_step1000;
+# - checkpoint-1000 (Hugging Face), step_1000, iter_0001000, epoch=3-step=1000.ckpt: the name itself.
+
+MOST_OF_MARKER = 4096  # of a marker
+_IN_NAME = re.compile(r"(?:checkpoint|global_?step|step|iter|iteration|ckpt)[-_=]?(\d{1,15})(?!\d)", re.IGNORECASE)
+_UNFINISHED = re.compile(r"(?i)^\.?te?mp[-_.]|[-_.~]te?mp\b|\.(?:part|partial|incomplete|unfinished|inprogress|in_progress|new|swp)$|~$")
+_IN_TEXT = re.compile(r"(\d{1,15})\s*$")
+
+
+def step_in_name(path: str) -> int | None:
+    """The number that the last part of a path has, where it is one of a step."""
+    found = _IN_NAME.findall(_last_part(path))
+    return int(found[-1]) if found else None
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether it is called like what is still being written, to be renamed at the end."""
+    return bool(_UNFINISHED.search(_last_part(path)))
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def step_in_text(text: str) -> int | None:
+    """The number at the end of what a marker says."""
+    found = _IN_TEXT.search(text[:MOST_OF_MARKER].strip())
+    return int(found[1]) if found else None
