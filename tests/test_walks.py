@@ -191,7 +191,7 @@ ORDER = {
     "plan": ["plan.planning", "adapters.platforms.modelarts", "adapters.launchers.torchrun"],
     "verdict": ["processes.children", "supervise.attempt", "verdict.blame", "verdict.model"],
     "line": ["output.pipe", "output.logs", "output.console"],
-    "round": ["processes.children", "verdict.blame", "restarts.policy", "plan.planning"],
+    "round": ["processes.children", "verdict.blame", "restarts.decision", "plan.planning"],
 }
 LAST = {"verdict": "system.disk", "line": "output.console"}
 

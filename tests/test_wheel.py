@@ -365,7 +365,6 @@ WHEEL = {
     "ranklaunch/restarts/__init__.py",
     "ranklaunch/restarts/cleaning.py",
     "ranklaunch/restarts/decision.py",
-    "ranklaunch/restarts/policy.py",
     "ranklaunch/restarts/round_facts.py",
     "ranklaunch/rows.py",
     "ranklaunch/schemas/__init__.py",

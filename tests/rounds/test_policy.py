@@ -10,7 +10,7 @@ import pytest
 
 from ranklaunch.errors import WaitError
 from ranklaunch.restarts import round_facts
-from ranklaunch.restarts.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
+from ranklaunch.restarts.decision import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
