@@ -16,11 +16,10 @@ from ranklaunch.cli.launch import begin
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Ending, Verdict
 
 
 def main() -> int:

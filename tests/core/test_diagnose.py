@@ -9,7 +9,6 @@ import pytest
 
 from ranklaunch.diagnose import suspects
 from ranklaunch.ends.model import (
-    Decided,
     JobFacts,
     MemoryKills,
     NodeEnds,
@@ -22,7 +21,7 @@ from ranklaunch.ends.records import Frame, Process, Raised, Record
 from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import Culprit, Ending, Judgement, KnownError
 
 ENDED = 100.0
 
@@ -39,7 +38,7 @@ def end(code: int | None, *records: Record, signal: int = 0, sent: tuple[Sent, .
 
 def node(ended: RankEnd, *others: OtherProcess) -> NodeEnds:
     job = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (NodeFacts(0, "here", 4, 0),), ("train.py",))
-    return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
+    return NodeEnds(job, Ending(Judgement("failed", 1, ""), ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
 
 
 def child(rank: int | None, *records: Record) -> OtherProcess:
@@ -135,7 +134,7 @@ def waits(index: int) -> NodeEnds:
         index, index, 0, 100 + index, 1, f"rank {index}", "rank", None, 6 if hangs else 256, 134 if hangs else 1, 6 if hangs else 0,
         12.0 if hangs else 10.0 + index / 10, sent, output="step 7\n" if hangs else TIMED_OUT,
     )  # fmt: skip
-    ending = Decided("failed", 1, "", 12.0, None if hangs else 100 + index, from_elsewhere=hangs)
+    ending = Ending(Judgement("failed", 1, ""), 12.0, None if hangs else 100 + index, from_elsewhere=hangs)
     return NodeEnds(facts, ending, None, MemoryKills(), ends=(ended,))
 
 
@@ -162,6 +161,6 @@ def test_a_cause_goes_before_the_rank_that_others_waited_for() -> None:
 def test_a_daemon_fails_only_before_ranklaunch_ends_the_node(later_s: float, names: list[str]) -> None:
     """ranklaunch kills the daemons that carried another node's ranks here when it has been killed itself."""
     daemon = RankEnd(0, None, None, 9, None, "orted", "daemon", None, 9, 137, 9, ENDED + later_s)
-    alone = replace(node(daemon), ending=Decided("failed", 137, "", ENDED, killed=True), ends=(daemon,))
+    alone = replace(node(daemon), ending=Ending(Judgement("failed", 137, ""), ENDED, killed=True), ends=(daemon,))
     known = Catalogue(helpers.plan(helpers.local()))
     assert [each.culprit and each.culprit.name for each in suspects.diagnose(alone, known)] == names

@@ -21,14 +21,14 @@ from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.ending import Circumstances, Ending
+from ranklaunch.supervise.ending import Circumstances
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import Culprit, Ending
 
-FAILED = Ending("failed", 1, "")
+FAILED = Ending(Judgement("failed", 1, ""))
 HEAD = "Traceback (most recent call last):\n"
 
 
@@ -89,7 +89,7 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
     failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
     unseen.by_itself = seen.by_itself = caught.by_itself = False
     child.below = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
-    ending, common = replace(FAILED, child=child), Judgement("failed", 1, "")
+    ending, common = replace(FAILED, pid=child.identity.pid), Judgement("failed", 1, "")
     found = ending_of_node.verdict_of(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]
 
@@ -105,7 +105,9 @@ def test_victims_of_a_launcher_are_its_ranks() -> None:
     child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
     child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
     common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
-    found = ending_of_node.verdict_of(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(
+        plan, common, Ending(Judgement("failed", 3, ""), from_elsewhere=True), [child], circumstances(), ""
+    ).victims
     assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
         ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
     ]  # fmt: skip
@@ -116,7 +118,7 @@ def test_a_culprit_is_no_victim() -> None:
     child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
     child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
     common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
-    found = ending_of_node.verdict_of(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
+    found = ending_of_node.verdict_of(plan, common, replace(FAILED, pid=child.identity.pid), [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 

@@ -16,8 +16,8 @@ from ranklaunch.hangs.pace import Pacing
 from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
 from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict.model import Ending, Judgement
 from testbench.jobs.job import Starter
 from testbench.judges import formats
 from testbench.judges.events import misfits
@@ -43,7 +43,7 @@ class Node:
         self._folder = job.folder / f"node_{index}"
         self.attended = companions.attended(
             plan, self._folder, job.loop, self.said.append, nodes=nodes, slow=self.hooks.append,
-            ending=lambda: Ending("failed", 1, "over") if self.over else None,
+            ending=lambda: Ending(Judgement("failed", 1, "over")) if self.over else None,
         )  # fmt: skip
         self.slowness = Slowness(self.attended)
 

@@ -68,7 +68,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
     session = Session(signals, nested.unmarked(given.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
-    return session.run(start).exit_code
+    return session.run(start).judgement.exit_code
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
     """Yield ranklaunch's own end: asked to stop, in vain waiting, killed."""
     ending, index = node.ending, node.job.node_index
     if ending.pid is None and not ending.from_elsewhere:
-        own = Suspect(index, ending.at, ending.outcome, ending.exit_code, ending.reason, ending.culprit, because=ending.because)
+        own = blame.suspect_of(ending, index, ending.at)
         several = len(node.job.nodes) + len(node.job.idle) > 1
         yield blame.of_ranklaunch(own, host_of(index, node), several=several, killed=ending.killed, hung=ending.hung)
 

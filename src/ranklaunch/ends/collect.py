@@ -15,7 +15,6 @@ from ranklaunch.ends.model import (
     BELOW,
     DAEMON,
     MOST_RECORDS,
-    Decided,
     JobFacts,
     Launcher,
     MemoryKills,
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from ranklaunch.processes.child import Child
     from ranklaunch.processes.child_ranks import Watched
     from ranklaunch.processes.children import Daemon
-    from ranklaunch.supervise.ending import Circumstances, Ending
+    from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.system.memory import Memory
-    from ranklaunch.verdict.model import Failure
+    from ranklaunch.verdict.model import Ending, Failure
 
 RECORDS_S = 1.0  # for reading records; those that are left then are left out
 
@@ -64,7 +63,7 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
     stop, memory = circumstances.stop, circumstances.memory
     return NodeEnds(
         job=_job(plan),
-        ending=_decided(ending, wall),
+        ending=_by_wall(ending, wall),
         stop=Stop(stop[0], wall(stop[1])) if stop else None,
         memory=memory_kills(memory),
         ends=tuple(collector.ends(ended)),
@@ -89,12 +88,10 @@ def memory_kills(memory: Memory) -> MemoryKills:
     return MemoryKills(memory.kills, memory.peak, memory.limit, memory.counted, memory.seen)
 
 
-def _decided(ending: Ending, wall: Wall) -> Decided:
-    child = ending.child
-    return Decided(
-        ending.outcome, ending.exit_code, errors.reason(ending.reason), wall(ending.at), child.identity.pid if child else None,
-        ending.culprit, ending.killed, ending.hung, ending.from_elsewhere, ending.because,
-    )  # fmt: skip
+def _by_wall(ending: Ending, wall: Wall) -> Ending:
+    """Return the ending of a node as ends.json has it: its time by node 0's clock, its reason without secrets."""
+    judgement = replace(ending.judgement, reason=errors.reason(ending.judgement.reason))
+    return replace(ending, judgement=judgement, at=wall(ending.at))
 
 
 def _job(plan: Plan) -> JobFacts:

@@ -26,9 +26,9 @@ from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.child import UNJUDGED, Child
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict.model import Ending
 
 if TYPE_CHECKING:
     from ranklaunch.plan.model import Plan
@@ -175,10 +175,11 @@ class Taking(Companion):
 
     def _suspicious(self, ending: Ending) -> str:
         """Return why another rank may be to blame, by the output of the rank that failed first; "" if the output blames nobody."""
-        child = ending.child
+        children = (*self._attended.running.values(), *reversed(self._attended.ended))
+        child = next((each for each in children if each.identity.pid == ending.pid), None)
         if not child or child.role in UNJUDGED:
             return ""
-        failed = ending.rank or next(iter(child.below.failed if child.below else ()), None)
+        failed = next(iter(child.below.failed if child.below else ()), None)
         return self._error_in(child, failed) or ("" if failed else self._error_in_any())
 
     def _error_in(self, child: Child, failed: Watched | None) -> str:

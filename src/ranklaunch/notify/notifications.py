@@ -22,7 +22,7 @@ from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import blame, folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Judgement, Verdict
 
 EVERY_S = 15.0
 POST_S, POST_LIMIT_S = 30.0, 15.0
@@ -77,8 +77,7 @@ class Telling(Teller):
         if not self._command:
             return
         job = self._seen.attended().plan().job
-        verdict = Verdict("failed", 0, "", None, (), "", "")
-        host = blame.host_to_avoid(verdict, [node.host for node in job.everyone], said)
+        host = blame.host_to_avoid(Judgement("failed", 0, ""), [node.host for node in job.everyone], said)
         self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
 
     def slow(self, event: Mapping[str, Any]) -> None:
@@ -115,9 +114,9 @@ class Telling(Teller):
 
     def _end(self, verdict: Verdict, path: str) -> None:
         self._over = True
-        self._write(verdict.exit_code)
+        self._write(verdict.judgement.exit_code)
         self.all_done()
-        self._post_status(done=verdict.outcome == "succeeded")
+        self._post_status(done=verdict.judgement.outcome == "succeeded")
         if self._command and self._left_s() < LEAST_S:
             self._say(f"after the stop request no time is left for {' '.join(without_secrets(self._command))}")
         elif self._command:

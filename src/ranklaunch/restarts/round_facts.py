@@ -13,10 +13,11 @@ from typing import Any
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.hangs.steps import Steps
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.ending import Ending, placed, stopped_by
+from ranklaunch.supervise.ending import placed, stopped_by
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import within
 from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Ending
 
 TAIL = 64 * 1024  # bytes of a rank's log, at its end
 MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak

@@ -17,13 +17,13 @@ from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan
 from ranklaunch.restarts import decision
-from ranklaunch.supervise.ending import Circumstances, Ending, first_word, placed
+from ranklaunch.supervise.ending import Circumstances, placed
 from ranklaunch.system import bounded, disk, tree
 from ranklaunch.system.bounded import Apart
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.verdict import blame, endings, folders
 from ranklaunch.verdict.blame import Judgement, Suspect
-from ranklaunch.verdict.model import WHOLE, KnownError, Note
+from ranklaunch.verdict.model import WHOLE, Ending, KnownError, Note
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds, RankEnd
@@ -37,7 +37,7 @@ def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart
     file systems, begun before."""
     if ending.outcome == "succeeded":
         return ()
-    own = [placed(plan, errors.reason(ending.reason))] if ending.culprit and ending.hung else []
+    own = [placed(plan, errors.reason(ending.judgement.reason))] if ending.judgement.culprit and ending.hung else []
     return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, found))), *_together(plan, found))
 
 
@@ -75,14 +75,14 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
         yield from filter(None, [behind.hint(plan.job.program)])
 
 
-def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, wall: Callable[[float], float]) -> list[Suspect]:
+def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, first: Callable[[], Suspect]) -> list[Suspect]:
     """Return everything on this node that failed by itself, whoever is to blame first. node: its ends; None if they could not be read: then
-    only the ending itself counts."""
+    `first` alone counts, the suspect of the ending."""
     if ending.outcome == "succeeded":
         return []
     if node:
         return diagnosed.diagnose(node, Catalogue(plan))
-    return [] if ending.from_elsewhere else [first_word(plan, ending, wall)]
+    return [] if ending.from_elsewhere else [first()]
 
 
 def look_at_disks(plan: Plan) -> Apart | None:

@@ -25,7 +25,7 @@ from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
-from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.ending import failed
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.system import tree
 from ranklaunch.verdict import folders
@@ -68,7 +68,7 @@ class Placing(Companion):
         self._is_whole = self._is_whole or rules.is_whole(node, self._job)
         problem = self._problem(node, living)
         if problem:
-            self._of.fail(Ending("failed", ConfigError.exit_code, problem))
+            self._of.fail(failed(ConfigError.exit_code, problem))
         else:
             self._of.loop.after(SOON_S if self._looks < SOON else LATER_S, self._look)
 
@@ -153,7 +153,7 @@ class Placing(Companion):
                 text = self._same_place(
                     f"{ranks} of nodes {min(other, node)} and {max(other, node)}", same.first, same.world, same.master, same.port
                 )
-                self._of.fail(Ending("failed", ConfigError.exit_code, text))
+                self._of.fail(failed(ConfigError.exit_code, text))
                 return
 
     # Twice

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import Child
-from ranklaunch.supervise.ending import Ending, Explain
+from ranklaunch.supervise.ending import Explain
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.verdict.model import Ending
 
 if TYPE_CHECKING:
     from ranklaunch.output.pipe import Output

@@ -23,12 +23,12 @@ from ranklaunch.system import tree
 from ranklaunch.system.bounded import Apart
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import SuspectHost
-from ranklaunch.verdict.model import Note, Verdict
+from ranklaunch.verdict.model import Ending, Note
 
 if TYPE_CHECKING:
     from ranklaunch.ends.model import NodeEnds
     from ranklaunch.supervise.attempt import Attempt
-    from ranklaunch.supervise.ending import Circumstances, Ending
+    from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.verdict.blame import Judgement, Suspect
 
 KEEPERS = ("sleep", "sshd", "tail", "tini", "dumb-init")  # names of programs that do nothing themselves
@@ -107,7 +107,7 @@ class Running:
         return judge.look_at_disks(self._attempt.plan)
 
     def suspects(self, node: NodeEnds | None) -> Sequence[Suspect]:
-        return judge.suspects(self._attempt.plan, self._ending, node, self._attempt.nodes.wall)
+        return judge.suspects(self._attempt.plan, self._ending, node, self._attempt.first_suspect)
 
     def notes_of_failure(self, node: NodeEnds | None, suspects: Sequence[Suspect]) -> tuple[Note, ...]:
         attempt, ending = self._attempt, self._ending
@@ -130,9 +130,9 @@ class Running:
         )
         return {**state, **round_facts.asked(attempt.plan, ending, attempt.around.asked())}
 
-    def host_to_avoid(self, verdict: Verdict, facts: Mapping[str, Any]) -> SuspectHost | None:
+    def host_to_avoid(self, judgement: Judgement, facts: Mapping[str, Any]) -> SuspectHost | None:
         hosts = [node.host for node in self._attempt.plan.job.everyone]
-        return blame.host_to_avoid(verdict, hosts, facts.get("hang"), self._attempt.start.after.restarts)
+        return blame.host_to_avoid(judgement, hosts, facts.get("hang"), self._attempt.start.after.restarts)
 
     def exceptions(self, node: NodeEnds) -> Iterator[str]:
         return judge.exceptions_despite_success(self._attempt.plan, node)

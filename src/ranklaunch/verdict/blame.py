@@ -25,13 +25,13 @@ from ranklaunch.verdict.model import (
     YES,
     Because,
     Culprit,
+    Ending,
     Finish,
     Judgement,
     KnownError,
     Note,
     Of,
     Suspect,
-    Verdict,
     tells_why,
 )
 
@@ -170,6 +170,12 @@ def _is_clear(suspect: Suspect) -> bool:
     if culprit.error:
         return tells_why(culprit.error) and culprit.error.name not in AFTERMATHS
     return (culprit.signal or culprit.exit_code) not in OF_PEERS
+
+
+def suspect_of(ending: Ending, node: int, at: float) -> Suspect:
+    """Return the ending of a node as a suspect. at: seconds since 1970 by node 0's clock."""
+    judged = ending.judgement
+    return Suspect(node, at, judged.outcome, judged.exit_code, judged.reason, judged.culprit, because=judged.because)
 
 
 def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung: bool) -> Suspect:
@@ -354,30 +360,30 @@ class SuspectHost:
 
 
 def host_to_avoid(
-    verdict: Verdict, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
+    judgement: Judgement, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
 ) -> SuspectHost | None:
     """Return the host to leave out, None if nothing speaks of one. hosts: of the job's nodes, in order. hang: the hang that stood at the
     end, as in verdict.json. restarts: what ended earlier rounds, as there."""
-    if verdict.outcome == "succeeded":
+    if judgement.outcome == "succeeded":
         return None
-    found = _by_error(verdict) or _by_silence(verdict) or _by_hang(hang or {}, restarts, len(hosts))
+    found = _by_error(judgement) or _by_silence(judgement) or _by_hang(hang or {}, restarts, len(hosts))
     if not found or not 0 <= found[0] < len(hosts) or not hosts[found[0]]:
         return None
     return SuspectHost(hosts[found[0]], *found)
 
 
-def _by_error(verdict: Verdict) -> tuple[int, str] | None:
+def _by_error(judgement: Judgement) -> tuple[int, str] | None:
     """One that is known to need another host."""
-    error = verdict.culprit.error if verdict.culprit else None
-    if not verdict.culprit or not error or error.retry != ELSEWHERE:
+    error = judgement.culprit.error if judgement.culprit else None
+    if not judgement.culprit or not error or error.retry != ELSEWHERE:
         return None
-    return verdict.culprit.node, f"{error.name}: {error.meaning}"
+    return judgement.culprit.node, f"{error.name}: {error.meaning}"
 
 
-def _by_silence(verdict: Verdict) -> tuple[int, str] | None:
+def _by_silence(judgement: Judgement) -> tuple[int, str] | None:
     """A node that was lost, or node 0, where it was cut off from all others."""
-    found = None if verdict.culprit else SILENT.match(verdict.reason)
-    return (int(found["node"]), verdict.reason) if found else None
+    found = None if judgement.culprit else SILENT.match(judgement.reason)
+    return (int(found["node"]), judgement.reason) if found else None
 
 
 def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:

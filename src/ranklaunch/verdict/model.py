@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ranklaunch.fields import as_dict
+from ranklaunch.fields import as_dict, from_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 MOST_RULES = 8  # of a verdict
@@ -93,25 +93,6 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
-    did not decide. because: rules that decided, in their order. notes: what else is worth knowing. more: what companions of the attempt
-    have to say, by key. victims and more are this node's; all but them, started and ended is the same on every node of the job."""
-
-    outcome: str
-    exit_code: int
-    reason: str
-    culprit: Culprit | None
-    victims: tuple[Victim, ...]
-    started: str
-    ended: str
-    failures: tuple[Culprit, ...] = ()
-    notes: tuple[str, ...] = ()
-    because: tuple[Because, ...] = ()
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Failure:
     """What a launcher's own output says of the rank that failed first.
 
@@ -163,7 +144,11 @@ class Finish:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is the same in the verdicts of all nodes."""
+    """How a job ended and why: the same in the verdicts of all nodes.
+
+    outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and did not decide. notes: texts worth
+    knowing. because: rules that decided, in their order.
+    """
 
     outcome: str
     exit_code: int
@@ -174,6 +159,64 @@ class Judgement:
     because: tuple[Because, ...] = ()
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What decided on a node; nothing that follows changes it.
+
+    judgement: of the node at that moment. Its reason is "" where the end of a process says it, and its culprit None where a process of
+    this node decided. Its rules are those that named suspects of a hang.
+    at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child whose end decided. killed: ranklaunch itself
+    was killed. hung: the job hung. from_elsewhere: another node decided.
+    """
+
+    judgement: Judgement
+    at: float = 0.0
+    pid: int | None = None
+    killed: bool = False
+    hung: bool = False
+    from_elsewhere: bool = False
+
+    @property
+    def outcome(self) -> str:
+        return self.judgement.outcome
+
+    @property
+    def exit_code(self) -> int:
+        return self.judgement.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry of ends.json."""
+        judgement = as_dict(self.judgement)
+        return {
+            **{name: judgement[name] for name in ("outcome", "exit_code", "reason")},
+            "at": self.at,
+            "pid": self.pid,
+            "culprit": judgement["culprit"],
+            "killed": self.killed,
+            "hung": self.hung,
+            "from_elsewhere": self.from_elsewhere,
+            "because": judgement["because"],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Ending:
+        """Read an entry of ends.json. Raises ValueError."""
+        own = {name: data[name] for name in ("at", "pid", "killed", "hung", "from_elsewhere") if name in data}
+        return cls(from_dict(Judgement, data), **own)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node. started, ended: UTC, ISO 8601. more: keys
+    that plugins of the attempt add. victims, started, ended and more are this node's."""
+
+    judgement: Judgement
+    victims: tuple[Victim, ...]
+    started: str
+    ended: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
 def tells_why(error: KnownError) -> bool:
     """True if an error is the reason itself, not the mark of another rank's failure."""
     return error.kind != CONSEQUENCE or error.name in OF_ITS_OWN
@@ -181,6 +224,8 @@ def tells_why(error: KnownError) -> bool:
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Contract-bound JSON (schema ranklaunch.verdict/1): keys are only ever added."""
-    said = as_dict(verdict)
-    more = said.pop("more")
-    return {"schema": SCHEMA, **said, **more}
+    judgement = as_dict(verdict.judgement)
+    first = {name: judgement.pop(name) for name in ("outcome", "exit_code", "reason", "culprit")}
+    of_node = as_dict(verdict)
+    more, _ = of_node.pop("more"), of_node.pop("judgement")
+    return {"schema": SCHEMA, **first, **of_node, **judgement, **more}
