@@ -11,11 +11,14 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ranklaunch import errors
 from ranklaunch.ends.host_lines import names_of, of_hosts
 from ranklaunch.ends.model import BELOW, DAEMON, JobFacts, NodeEnds, RankEnd
 from ranklaunch.showing import with_returns_told
+from ranklaunch.system.signals import name_of
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import LINES
-from ranklaunch.verdict.model import Failure
+from ranklaunch.verdict.model import Culprit, Failure, Suspect
 
 RANK, EXPERIMENT = "rank", "experiment"  # roles of children
 ANNOUNCED = "announced"  # in Launcher.watched: it names the pid of each rank
@@ -29,30 +32,63 @@ _BY_OTHERS = (*map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SI
 
 @dataclass(frozen=True)
 class Failed:
-    """A process that failed, or may have.
+    """A process that failed, or may have, with the output that explains its end.
 
-    node, pid: None where only a launcher's report tells of the process. at: seconds since 1970 by node 0's clock. job_code: exit code of
-    the job if this failure is the first. output: the last lines of the process, as far as they are known apart. lines: those for people.
-    shared: other ranks write into the same output. by_itself: nobody had told the process to end. only_cause: nobody knows whether the
-    process failed, so it counts only if its output names a cause. only_known: the cause must be an entry of its own in the catalogue.
+    suspect: the process as the culprit, without a reason. output: its last lines, as far as they
+    are known apart. shared: other ranks write into the same output. by_itself: nobody had signalled
+    the process. only_cause: nobody knows whether the process failed, so it counts only if its
+    output names a cause. only_known: the cause must be an entry of its own in the catalogue.
     launcher: the launcher that reports the process, or whose output is searched.
     """
 
-    node: int | None
-    rank: int | None
-    pid: int | None
-    name: str
-    exit_code: int
-    signal: int
-    at: float
-    job_code: int
+    suspect: Suspect
     output: str = ""
-    lines: str = ""
     shared: bool = False
     by_itself: bool = True
     only_cause: bool = False
     only_known: bool = False
     launcher: RankEnd | None = None
+
+    @property
+    def culprit(self) -> Culprit:
+        assert self.suspect.culprit
+        return self.suspect.culprit
+
+
+def suspect_of(end: RankEnd | Failure, node: NodeEnds, at: float, lines: str = "", job_code: int | None = None) -> Suspect:
+    """Return a failed process as the culprit of a suspect, without a reason.
+
+    end: as the end was seen, or as a launcher reports it. at: seconds since 1970 by node 0's
+    clock. lines: output for people. job_code: exit code of the job if this failure is the first;
+    None: that of the process.
+    """
+    index = node_of(end.rank, node) if end.node is None else end.node
+    code = end.exit_code or 0
+    culprit = Culprit(
+        node=index,
+        rank=end.rank,
+        pid=end.pid,
+        exit_code=code,
+        signal=name_of(end.signal) if end.signal else None,
+        out_of_memory=False,
+        last_lines=errors.quoted(last_lines(lines)),
+        name=end.name,
+        host=host_of(index, node),
+        time=blame.iso(at),
+    )
+    return Suspect(index, at, "failed", code if job_code is None else job_code, "", culprit)
+
+
+def node_of(rank: int | None, node: NodeEnds) -> int:
+    """Return the node of a rank, which may be another one; None: this node."""
+    own = node.job.node_index
+    return own if rank is None else next((n.index for n in node.job.nodes if n.first_rank <= rank < n.first_rank + n.slots), own)
+
+
+def host_of(index: int, node: NodeEnds) -> str:
+    """Return the host of a node, "" on a job of one node."""
+    everyone = (*node.job.nodes, *node.job.idle)
+    return next((each.host for each in everyone if each.index == index), "") if len(everyone) > 1 else ""
 
 
 def failed(node: NodeEnds) -> Iterator[Failed]:
@@ -60,7 +96,7 @@ def failed(node: NodeEnds) -> Iterator[Failed]:
     for end in node.ends:
         if end.role in (BELOW, DAEMON, EXPERIMENT) or not failure_code(end, node):
             continue
-        yield from _of_launcher(end, node) if end.launcher else _of_child(end)
+        yield from _of_launcher(end, node) if end.launcher else _of_child(end, node)
 
 
 def failure_code(end: RankEnd, node: NodeEnds) -> int:
@@ -72,37 +108,33 @@ def failure_code(end: RankEnd, node: NodeEnds) -> int:
     return next(filter(None, codes), int(launcher.ends_ranks))
 
 
-def _of_child(end: RankEnd) -> Iterator[Failed]:
-    """Yield the failure of a child; none of one that ended as it was told to, by the signal or with its exit code."""
+def _of_child(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
+    """Yield the failure of a child. A child that ended by a signal that it was sent, or with the exit code of one, did not fail."""
     sent = {each.signal for each in end.sent}
     output = at_stop(end) if end.role == RANK or sent else end.output or ""
-    code = end.exit_code or 0
     by_itself = not sent or (end.signal == _SIGKILL and _SIGKILL not in sent)
-    if by_itself or not (end.signal or code - 128 in sent):
-        yield Failed(
-            end.node, end.rank, end.pid, end.name, code, end.signal, end.at or 0.0, code, output, output, by_itself=not sent,
-            only_cause=not by_itself,
-        )  # fmt: skip
+    if by_itself or not (end.signal or (end.exit_code or 0) - 128 in sent):
+        suspect = suspect_of(end, node, end.at or 0.0, output)
+        yield Failed(suspect, output, by_itself=not sent, only_cause=not by_itself)
 
 
 # Ranks of a launcher
 
 
 def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
-    """Yield the ranks that a launcher reports, the ranks below it, and the launcher itself if nothing else tells of a failure."""
+    """Yield the ranks that a launcher reports, the ranks below it, and the launcher itself if nothing else shows a failure."""
     reports = _reports(end, node)
-    report = reports[0] if reports else None
+    first = reports[0] if reports else None
     ranks = [rank for rank in _below(end, node) if rank.at is not None]
     seen = [rank for rank in ranks if _failed_for_sure(rank, end)]
-    by_itself = not end.sent or bool(report and _had_reported(end) and report.exit_code != _TERMINATED)
-    for i, each in enumerate(reports):
-        failed = _reported(each, end, node)
-        yield replace(failed, at=failed.at + i * AFTER_S, by_itself=by_itself, only_cause=not by_itself)
-    if not report and not seen:
+    by_itself = not end.sent or bool(first and _had_reported(end) and first.exit_code != _TERMINATED)
+    for i, report in enumerate(reports):
+        yield replace(_reported(report, end, node, i * AFTER_S), by_itself=by_itself, only_cause=not by_itself)
+    if not first and not seen:
         yield _itself(end, node, by_itself=by_itself)
-    unreported = [rank for rank in ranks if not report or rank.rank != report.rank]
+    unreported = [rank for rank in ranks if not first or rank.rank != first.rank]
     yield from (_seen(rank, end, node) for rank in unreported if rank in seen)
-    yield from _with_a_cause(end, [rank for rank in unreported if rank not in seen], report, node)
+    yield from _with_a_cause(end, [rank for rank in unreported if rank not in seen], first, node)
 
 
 def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
@@ -121,18 +153,14 @@ def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
     return launcher.launcher.ends_ranks and rank.signal not in (_SIGTERM, _SIGKILL)
 
 
-def _rank(rank: RankEnd, code: int, number: int, at: float) -> Failed:
-    output = rank.output or ""
-    return Failed(rank.node, rank.rank, rank.pid, rank.name, code, number, at, code, output, output)
-
-
 def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
     """Return the failure of a rank below a launcher, with the launcher's output where the rank's own is not known apart."""
-    found = _rank(rank, rank.exit_code or 1, rank.signal, rank.at or launcher.at or 0.0)
-    if found.output or node.job.outputs:
-        return found
-    words = output_of_rank(words_of(launcher), Failure(rank.rank, found.exit_code, rank.signal), node.job)
-    return replace(found, output=words, lines=words, shared=True, launcher=launcher)
+    rank = replace(rank, exit_code=rank.exit_code or 1)
+    at = rank.at or launcher.at or 0.0
+    if rank.output or node.job.outputs:
+        return Failed(suspect_of(rank, node, at, rank.output or ""), rank.output or "")
+    output = output_of_rank(words_of(launcher), Failure(rank.rank, rank.exit_code or 1, rank.signal), node.job)
+    return Failed(suspect_of(rank, node, at, output), output, shared=True, launcher=launcher)
 
 
 def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None, node: NodeEnds) -> Iterator[Failed]:
@@ -143,10 +171,10 @@ def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None
     for rank in filter(_may_have_failed, (*ranks, *_never_seen(end, report, node))):
         if not node.stop or (rank.at or 0.0) >= node.stop.at - TELLS_S:  # else the launcher would have acted on a failure
             at = (rank.at if is_seen else None) or (end.at or 0.0) + AFTER_S
-            failed = _rank(rank, rank.exit_code or usual or 1, rank.signal, at)
-            yield replace(
-                failed, by_itself=not report and not end.sent, only_cause=True, only_known=rank.exit_code is None and bool(report)
-            )
+            output = rank.output or ""
+            suspect = suspect_of(replace(rank, exit_code=rank.exit_code or usual or 1), node, at, output)
+            is_unknown = rank.exit_code is None and bool(report)
+            yield Failed(suspect, output, by_itself=not report and not end.sent, only_cause=True, only_known=is_unknown)
 
 
 def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[RankEnd]:
@@ -165,26 +193,39 @@ def _may_have_failed(rank: RankEnd) -> bool:
 def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
     """Return the failure of a launcher that names no rank."""
     assert end.launcher
-    code = failure_code(end, node)
-    output = words_of(end)
+    code, output = failure_code(end, node), words_of(end)
     job_code = code if end.signal else end.launcher.fails_as or code
-    return Failed(
-        end.node, end.rank, end.pid, end.name, end.exit_code or 0, end.signal, end.launcher.reported_at or end.at or 0.0, job_code,
-        "" if end.signal in _BY_OTHERS else output, output, shared=True, by_itself=by_itself, only_cause=not by_itself,
-    )  # fmt: skip
+    suspect = suspect_of(end, node, end.launcher.reported_at or end.at or 0.0, output, job_code)
+    searched = "" if end.signal in _BY_OTHERS else output
+    return Failed(suspect, searched, shared=True, by_itself=by_itself, only_cause=not by_itself)
 
 
-def _reported(report: Failure, end: RankEnd, node: NodeEnds) -> Failed:
-    """Return the rank that a launcher reports, with its own output where that is known apart."""
-    local = next((each.output for each in node.ends if each.role == BELOW and report.rank is not None and each.rank == report.rank), "")
-    apart = node.job.outputs and report.rank in node.job.outputs.ranks
-    is_itself = report.pid == end.pid and report.signal in _BY_OTHERS
-    output = local or ("" if apart or is_itself else output_of_rank(words_of(end), report, node.job))
-    at = report.at or (end.launcher.reported_at if end.launcher else None) or end.at or 0.0
-    return Failed(
-        report.node, report.rank, report.pid, report.name or end.name, report.exit_code, report.signal, at, report.exit_code, output,
-        output if apart else output or words_of(end), not local, launcher=end,
-    )  # fmt: skip
+def _reported(report: Failure, end: RankEnd, node: NodeEnds, later_s: float) -> Failed:
+    """Return the rank that a launcher reports, with its own output where that is known apart. later_s: keeps the order of several."""
+    local = _output_of_its_own(report.rank, node)
+    is_apart = bool(node.job.outputs and report.rank in node.job.outputs.ranks)
+    output = local or ("" if is_apart else _output_before_report(report, end, node.job))
+    lines = output if is_apart else output or words_of(end)
+    suspect = suspect_of(replace(report, name=report.name or end.name), node, _time_of(report, end) + later_s, lines)
+    return Failed(suspect, output, shared=not local, launcher=end)
+
+
+def _output_of_its_own(rank: int | None, node: NodeEnds) -> str:
+    """Return the output of a rank below a launcher; "" where ranks share one."""
+    if rank is None:
+        return ""
+    return next((end.output for end in node.ends if end.role == BELOW and end.rank == rank), None) or ""
+
+
+def _output_before_report(report: Failure, end: RankEnd, job: JobFacts) -> str:
+    """Return the reported rank's lines in the output of its launcher; "" if a signal from outside ended the launcher."""
+    is_killed = report.pid == end.pid and report.signal in _BY_OTHERS
+    return "" if is_killed else output_of_rank(words_of(end), report, job)
+
+
+def _time_of(report: Failure, end: RankEnd) -> float:
+    reported_at = end.launcher.reported_at if end.launcher else None
+    return report.at or reported_at or end.at or 0.0
 
 
 def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:

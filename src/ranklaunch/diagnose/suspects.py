@@ -47,16 +47,10 @@ class Evidence(NamedTuple):
     """What explains a failure. exception, error: the exception that the process recorded, and the catalogue's word of it."""
 
     failed: Failed
-    culprit: Culprit
     node: NodeEnds
     known: Known
     exception: Explanation | None = None
     error: KnownError | None = None
-
-    @property
-    def suspect(self) -> Suspect:
-        """The failure without a reason."""
-        return Suspect(self.culprit.node, self.failed.at, "failed", self.failed.job_code, "", self.culprit)
 
     @property
     def text(self) -> str:
@@ -68,8 +62,7 @@ def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
     exceptions = _exceptions(node, known)
     found = [*_own(node), *_daemons(node)]
     for failed in failures.failed(node):
-        culprit = _culprit(failed, node)
-        evidence = Evidence(failed, culprit, node, known, *next((each for end, *each in exceptions if _is_of(culprit, end)), ()))
+        evidence = Evidence(failed, node, known, *next((each for end, *each in exceptions if _is_of(failed.culprit, end)), ()))
         suspect = next(filter(None, (rule(evidence) for rule in REASONS)), None)
         if suspect:  # else it may have been told to end, and names no cause
             found += [_of_named(suspect, evidence), *waited_for(suspect, evidence)]
@@ -87,16 +80,14 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
     if ending.pid is None and not ending.from_elsewhere:
         own = blame.suspect_of(ending, index, ending.at)
         several = len(node.job.nodes) + len(node.job.idle) > 1
-        yield blame.of_ranklaunch(own, host_of(index, node), several=several, killed=ending.killed, hung=ending.hung)
+        yield blame.of_ranklaunch(own, failures.host_of(index, node), several=several, killed=ending.killed, hung=ending.hung)
 
 
 def _daemons(node: NodeEnds) -> Iterator[Suspect]:
     """Yield daemons here that carried another node's ranks and were killed. The launcher on that node cannot know why."""
     for end in node.ends:
         if end.role == DAEMON and (end.at or 0.0) < node.ending.at:
-            code, at = end.exit_code or 0, end.at or 0.0
-            culprit = _culprit(Failed(end.node, None, end.pid, end.name, code, end.signal, at, code), node)
-            yield Suspect(end.node, at, "failed", code, "", culprit)
+            yield failures.suspect_of(end, node, end.at or 0.0)
 
 
 # Reasons
@@ -114,11 +105,18 @@ def by_output(of: Evidence) -> Suspect | None:
     does for another.
     """
     failed, error = of.failed, _in_output(of.failed, of.known)
-    if not error or (failed.only_known and not error.meaning) or (error.kind not in blame.OF_NO_OTHER and (failed.only_cause or of.error)):
+    if not error or (failed.only_known and not error.meaning):
         return None
-    if failed.shared and failed.rank is not None and failed.exit_code not in _OF_PEERS and not blame.tells_why(error):
+    if error.kind not in blame.OF_NO_OTHER and (failed.only_cause or of.error):
+        return None
+    if failed.shared and not blame.tells_why(error) and _ended_alone(failed.culprit):
         return _among_all(of, _shown(error).line)
-    return _with_report(of, error, failed.at)
+    return _with_report(of, error, failed.suspect.at)
+
+
+def _ended_alone(culprit: Culprit) -> bool:
+    """True for a rank that ended as no rank does that has lost another one."""
+    return culprit.rank is not None and culprit.exit_code not in _OF_PEERS
 
 
 def by_exception_about_another(of: Evidence) -> Suspect | None:
@@ -132,7 +130,7 @@ def by_exit_status(of: Evidence) -> Suspect | None:
         return None
     if of.failed.shared and of.failed.launcher:
         return _among_all(of, showing.printable(showing.last_line(failures.last_lines(of.failed.output))).strip())
-    return of.suspect
+    return of.failed.suspect
 
 
 REASONS: tuple[Callable[[Evidence], Suspect | None], ...] = (by_exception, by_output, by_exception_about_another, by_exit_status)
@@ -141,22 +139,23 @@ REASONS: tuple[Callable[[Evidence], Suspect | None], ...] = (by_exception, by_ou
 def _recorded(of: Evidence) -> Suspect | None:
     if not of.exception or not of.error:
         return None
-    at = min(of.failed.at, of.exception.at) if of.exception.sure else of.failed.at
+    ended_at = of.failed.suspect.at
+    at = min(ended_at, of.exception.at) if of.exception.sure else ended_at
     return replace(_with_report(of, of.error, at), because=(of.exception.because,))
 
 
 def _among_all(of: Evidence, line: str) -> Suspect:
     """Return a suspect with a line that may be another rank's, since all write into one output."""
-    words = blame.sentence(replace(of.culprit, last_lines=()))
-    return replace(of.suspect, reason=f"{words}{_OF_ALL}{line[: blame.SEEN]}" if line else words)
+    words = blame.sentence(replace(of.failed.culprit, last_lines=()))
+    return replace(of.failed.suspect, reason=f"{words}{_OF_ALL}{line[: blame.SEEN]}" if line else words)
 
 
 def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
     """Return a suspect with an error; for a consequence, with the report of a launcher that the program has started itself."""
     is_report = error.kind == blame.CONSEQUENCE and blame.TIMEOUT not in error.name
     report = failures.inner_report(of.failed.output) if is_report else ""
-    reason = f"{blame.sentence(replace(of.culprit, last_lines=()))}: {report}" if report else ""
-    return replace(of.suspect, at=at, reason=reason, culprit=_with_error(of.culprit, error, at))
+    reason = f"{blame.sentence(replace(of.failed.culprit, last_lines=()))}: {report}" if report else ""
+    return replace(of.failed.suspect, at=at, reason=reason, culprit=_with_error(of.failed.culprit, error, at))
 
 
 def waited_for(suspect: Suspect, of: Evidence) -> Iterator[Suspect]:
@@ -188,15 +187,15 @@ def _named(culprit: Culprit, rank: int, node: NodeEnds) -> Culprit | None:
     """Return a culprit as another rank; None for itself, and for no rank of the job."""
     if culprit.rank == rank or rank >= sum(each.slots for each in node.job.nodes):
         return None
-    index = node_of(rank, node)
-    return replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=host_of(index, node))
+    index = failures.node_of(rank, node)
+    return replace(culprit, node=index, rank=rank, pid=None, name=f"rank {rank}", host=failures.host_of(index, node))
 
 
 def _in_output(failed: Failed, known: Known) -> KnownError | None:
     """Return the known error in a rank's output, or else a cause in the launcher's report, such as a wrong call of MPI."""
     output = failed.output
-    error = known(output, by_itself=failed.by_itself, shared=failed.shared, code=failed.exit_code) if output else None
-    if error or not failed.launcher or failed.signal:
+    error = known(output, by_itself=failed.by_itself, shared=failed.shared, code=failed.culprit.exit_code) if output else None
+    if error or not failed.launcher or failed.culprit.signal:
         return error
     error = known(failures.words_of(failed.launcher).removeprefix(output))
     return error if error and error.kind == blame.CAUSE and error.meaning else None
@@ -246,9 +245,9 @@ def _raised_first(
         counts = exception.sure and (blame.tells_why(error) or blame.TIMEOUT in error.name)
         if known or not counts or exception.at > _told_at(end, first):
             continue
-        failed = Failed(end.node, end.rank, end.pid, end.name, UNCAUGHT, 0, exception.at, UNCAUGHT, lines=exception.text)
-        culprit = _with_error(_culprit(failed, node), error, exception.at)
-        yield Suspect(culprit.node, exception.at, "failed", UNCAUGHT, "", culprit, because=(exception.because,))
+        suspect = failures.suspect_of(replace(end, exit_code=UNCAUGHT, signal=0), node, exception.at, exception.text)
+        culprit = suspect.culprit and _with_error(suspect.culprit, error, exception.at)
+        yield replace(suspect, culprit=culprit, because=(exception.because,))
 
 
 def _told_at(end: RankEnd, first: float) -> float:
@@ -301,7 +300,7 @@ def _unseen(node: NodeEnds) -> Iterator[Suspect]:
     """Yield a rank that another node has started here: its end is seen there, the kernel's count here."""
     if not any(end.role in ("rank", "launcher") for end in node.ends):
         at, index = node.ending.at, node.job.node_index
-        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", host_of(index, node), blame.iso(at))
+        culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", failures.host_of(index, node), blame.iso(at))
         yield Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
 
 
@@ -318,26 +317,6 @@ def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
 
 
 # Values
-
-
-def _culprit(failed: Failed, node: NodeEnds) -> Culprit:
-    index = failed.node if failed.node is not None else node_of(failed.rank, node)
-    return Culprit(
-        index, failed.rank, failed.pid, failed.exit_code, name_of(failed.signal) if failed.signal else None, False,
-        errors.quoted(failures.last_lines(failed.lines)), failed.name, host_of(index, node), blame.iso(failed.at),
-    )  # fmt: skip
-
-
-def node_of(rank: int | None, node: NodeEnds) -> int:
-    """Return the node of a rank, which may be another one; None: this node."""
-    own = node.job.node_index
-    return own if rank is None else next((n.index for n in node.job.nodes if n.first_rank <= rank < n.first_rank + n.slots), own)
-
-
-def host_of(index: int, node: NodeEnds) -> str:
-    """Return the host of a node, "" on a job of one node."""
-    everyone = (*node.job.nodes, *node.job.idle)
-    return next((each.host for each in everyone if each.index == index), "") if len(everyone) > 1 else ""
 
 
 def _with_error(culprit: Culprit, error: KnownError, at: float) -> Culprit:
@@ -522,29 +501,34 @@ MOST_WAITING = 4  # ranks that had said something before
 
 
 def notes_of_stop(
-    node: NodeEnds, suspects: Sequence[Suspect], known: Known, heard: Callable[[RankEnd], bool], log_of: Callable[[int], str]
+    node: NodeEnds, suspects: Sequence[Suspect], known: Known, handles: Callable[[RankEnd], bool], log_of: Callable[[int], str]
 ) -> list[Note]:
     """Return a note for each such rank.
 
-    suspects: those of this node, whoever is to blame first. heard: True for a process that had a handler for the signal; another process
-    that ended with a code of its own had done so before the signal came. log_of: name of the log of a rank.
+    suspects: those of this node, whoever is to blame first. handles: True for a process that had a handler for the signal; another process
+    that ended with a code of its own had ended before the signal came. log_of: name of the log of a rank.
     """
-    asked, elsewhere = node.ending.outcome == "stopped", node.ending.from_elsewhere
-    first = None if elsewhere or not suspects else suspects[0]
-    ends = [end for end in node.ends if _was_told(end) and not _is_first(end, first, node)]
-    failed = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or heard(end)}
-    found = [Note(_failed_text(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(failed.items()) if code]
-    if asked or elsewhere or (first and first.is_consequence):
-        before = ((end, _before(end, node, known, asked=asked)) for end in ends if not failed.get(end.rank or 0))
-        told = (Note(_still_there(end.rank, node, text), WAITING, end.rank) for end, text in before if text)
-        found += islice(told, MOST_WAITING)
-    return blame.few(found)
+    first = None if node.ending.from_elsewhere or not suspects else suspects[0]
+    ends = [end for end in node.ends if _was_signalled(end) and not _is_first(end, first, node)]
+    codes = {end.rank or 0: _own_code(end, known) for end in ends if end.signal or end.role == BELOW or handles(end)}
+    failed = (Note(_failed_text(rank, code, node, log_of(rank)), LATE, rank) for rank, code in sorted(codes.items()) if code)
+    remaining = [end for end in ends if not codes.get(end.rank or 0)]
+    return blame.few([*failed, *_notes_of_waiting(remaining, first, node, known)])
 
 
-def _was_told(end: RankEnd) -> bool:
-    """True for a rank that was told to end."""
-    was_told = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
-    return was_told and end.rank is not None
+def _notes_of_waiting(ends: Sequence[RankEnd], first: Suspect | None, node: NodeEnds, known: Known) -> Iterator[Note]:
+    """Yield notes of ranks that had failed without ending, if the end of the job may have come of that."""
+    asked = node.ending.outcome == "stopped"
+    if asked or node.ending.from_elsewhere or (first and first.is_consequence):
+        texts = ((end.rank, _before(end, node, known, asked=asked)) for end in ends)
+        notes = (Note(_still_there(rank, node, text), WAITING, rank) for rank, text in texts if text)
+        yield from islice(notes, MOST_WAITING)
+
+
+def _was_signalled(end: RankEnd) -> bool:
+    """True for a rank that was sent a signal, by ranklaunch or by its launcher."""
+    is_signalled = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
+    return is_signalled and end.rank is not None
 
 
 def _is_first(end: RankEnd, first: Suspect | None, node: NodeEnds) -> bool:
@@ -580,8 +564,8 @@ def _place(rank: int | None, node: NodeEnds) -> str:
     """Return the node of a rank, with a blank before it; "" on a job of one node."""
     if len(node.job.nodes) + len(node.job.idle) < 2:
         return ""
-    index = node_of(rank, node)
-    return f" on {blame.place(index, host_of(index, node))}"
+    index = failures.node_of(rank, node)
+    return f" on {blame.place(index, failures.host_of(index, node))}"
 
 
 def _failed_text(rank: int, code: int, node: NodeEnds, log: str) -> str:
