@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ranklaunch import errors
@@ -109,13 +109,18 @@ def failure_code(end: RankEnd, node: NodeEnds) -> int:
 
 
 def _of_child(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
-    """Yield the failure of a child. A child that ended by a signal that it was sent, or with the exit code of one, did not fail."""
+    """Yield the failure of a child, unless the child ended by a signal that it was sent."""
     sent = {each.signal for each in end.sent}
     output = at_stop(end) if end.role == RANK or sent else end.output or ""
     by_itself = not sent or (end.signal == _SIGKILL and _SIGKILL not in sent)
-    if by_itself or not (end.signal or (end.exit_code or 0) - 128 in sent):
+    if by_itself or not _ended_as_signalled(end, sent):
         suspect = suspect_of(end, node, end.at or 0.0, output)
         yield Failed(suspect, output, by_itself=not sent, only_cause=not by_itself)
+
+
+def _ended_as_signalled(end: RankEnd, sent: Collection[int]) -> bool:
+    """True for an end by a signal, or with the exit code of one that was sent."""
+    return bool(end.signal) or (end.exit_code or 0) - 128 in sent
 
 
 # Ranks of a launcher
@@ -133,7 +138,9 @@ def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
     if not first and not seen:
         yield _itself(end, node, by_itself=by_itself)
     unreported = [rank for rank in ranks if not first or rank.rank != first.rank]
-    yield from (_seen(rank, end, node) for rank in unreported if rank in seen)
+    for rank in unreported:
+        if rank in seen:
+            yield _seen(rank, end, node)
     yield from _with_a_cause(end, [rank for rank in unreported if rank not in seen], first, node)
 
 
@@ -164,17 +171,40 @@ def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
 
 
 def _with_a_cause(end: RankEnd, ranks: Sequence[RankEnd], report: Failure | None, node: NodeEnds) -> Iterator[Failed]:
-    """Yield ranks that failed only if their output names a cause: the launcher ended them, or fetched their end before anybody saw it."""
-    assert end.launcher
-    usual = 1 if end.exit_code in (None, 0, *OF_SIGNALS) else end.exit_code
-    is_seen = end.launcher.watched == ANNOUNCED or end.sent
-    for rank in filter(_may_have_failed, (*ranks, *_never_seen(end, report, node))):
-        if not node.stop or (rank.at or 0.0) >= node.stop.at - TELLS_S:  # else the launcher would have acted on a failure
-            at = (rank.at if is_seen else None) or (end.at or 0.0) + AFTER_S
-            output = rank.output or ""
-            suspect = suspect_of(replace(rank, exit_code=rank.exit_code or usual or 1), node, at, output)
-            is_unknown = rank.exit_code is None and bool(report)
-            yield Failed(suspect, output, by_itself=not report and not end.sent, only_cause=True, only_known=is_unknown)
+    """Yield ranks that failed only if their output names a cause.
+
+    Their launcher ended them, or fetched their exit status before ranklaunch saw the end.
+    """
+    for rank in (*ranks, *_never_seen(end, report, node)):
+        if not _may_have_failed(rank) or _is_long_before_stop(rank, node):
+            continue
+        output = rank.output or ""
+        coded = replace(rank, exit_code=rank.exit_code or _code_for_ranks(end))
+        yield Failed(
+            suspect_of(coded, node, _time_of_rank(rank, end), output),
+            output,
+            by_itself=not report and not end.sent,
+            only_cause=True,
+            only_known=rank.exit_code is None and bool(report),
+        )
+
+
+def _code_for_ranks(launcher: RankEnd) -> int:
+    """Return the exit code of a launcher's ranks whose own is unknown."""
+    code = launcher.exit_code
+    return 1 if not code or code in OF_SIGNALS else code
+
+
+def _time_of_rank(rank: RankEnd, launcher: RankEnd) -> float:
+    """Return the time of a rank's end; the launcher's where the end may have been seen late."""
+    assert launcher.launcher
+    is_seen = launcher.launcher.watched == ANNOUNCED or launcher.sent
+    return (rank.at if is_seen else None) or (launcher.at or 0.0) + AFTER_S
+
+
+def _is_long_before_stop(rank: RankEnd, node: NodeEnds) -> bool:
+    """True if the launcher would have acted on a failure of the rank before the stop request."""
+    return node.stop is not None and (rank.at or 0.0) < node.stop.at - TELLS_S
 
 
 def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[RankEnd]:
@@ -322,21 +352,33 @@ _BY_EXCEPTION = (1, 143, 134)  # exit codes of a rank that an exception was endi
 
 
 def output_of_rank(text: str, report: Failure, job: JobFacts) -> str:
-    """Return what the rank that a launcher reports may have written into the launcher's output, up to the report.
+    """Return the lines of a launcher's output, up to its report, that the reported rank may have
+    written.
 
-    Lines of other hosts and lines that are marked as another rank's are left out. srun may report before the last lines have come. A host
-    that pdsh has lost reports nothing, so all its lines count.
+    Lines of other hosts, and lines that are marked as another rank's, are left out.
+    """
+    before = _before_report_of_host(text, report, job)
+    marks = _marks_of_others(report.rank, job)
+    lines = (line for line in before.splitlines(keepends=True) if not _OWN_LINE.search(line))
+    return "".join(line for line in lines if not line.startswith(marks) and _may_be_of(report, line))
+
+
+def _before_report_of_host(text: str, report: Failure, job: JobFacts) -> str:
+    """Return the lines of the reported rank's host up to the report; all lines where the launcher
+    puts no host before them.
+
+    srun may report before the last lines of its ranks have come. A host that pdsh has lost reports
+    nothing, so all its lines count.
     """
     names = [name for name, node in names_of(job.nodes).items() if node == report.node]
     of_host = "".join(of_hosts(text, names).values())
     before = before_report(of_host or text)
     if before is None and any(f": {name}: ssh exited with " in text for name in names):
-        before = of_host
-    elif f"\n{_EARLY_REPORTER[0]}error" in f"\n{text}":
-        before = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(_EARLY_REPORTER))
-    others = _marks_of_others(report.rank, job)
-    lines = [line for line in (before or "").splitlines(keepends=True) if not _OWN_LINE.search(line) and not line.startswith(others)]
-    return "".join(line for line in lines if _may_be_of(report, line))
+        return of_host
+    if f"\n{_EARLY_REPORTER[0]}error" in f"\n{text}":
+        lines = text.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith(_EARLY_REPORTER))
+    return before or ""
 
 
 def inner_report(text: str) -> str:

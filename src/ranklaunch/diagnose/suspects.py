@@ -271,20 +271,37 @@ def _is_silent(culprit: Culprit) -> bool:
 
 
 def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
-    """Mark as many killed processes as the kernel counts kills for memory, the earliest first. A rank that lost a process of its own
-    counts as one."""
+    """Mark as many killed processes as the kernel counts kills for memory, the earliest first."""
     kills, result = node.memory.kills, []
     for suspect in sorted(found, key=attrgetter("at")):
         culprit, lately = suspect.culprit, min(kills, node.memory.lately(suspect.at))
-        if culprit and ((lately and culprit.exit_code == _KILLED) or (kills and _lost_a_process(culprit))):
+        if culprit and _is_counted(culprit, kills, lately):
             kills -= 1
-            culprit = replace(culprit, out_of_memory=True)
-            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{node.memory.described}", because=())
+            result.append(_killed_for_memory(suspect, culprit, node))
         elif culprit and not lately and _may_be_for_memory(culprit, node):
-            reason = f"{suspect.reason or blame.sentence(culprit)}; the kernel killed nothing here for memory"
-            suspect = replace(suspect, reason=f"{reason} then" if node.memory.kills else reason)
-        result.append(suspect)
+            result.append(_killed_for_another_reason(suspect, culprit, node))
+        else:
+            result.append(suspect)
     return [*result, *(_unseen(node) if kills and not found else ())]
+
+
+def _is_counted(culprit: Culprit, kills: int, lately: int) -> bool:
+    """True for a killed process, and for a rank that lost a process of its own. kills: remaining
+    ones of the kernel's count. lately: those at the time of this end."""
+    if lately and culprit.exit_code == _KILLED:
+        return True
+    return kills > 0 and _lost_a_process(culprit)
+
+
+def _killed_for_memory(suspect: Suspect, culprit: Culprit, node: NodeEnds) -> Suspect:
+    culprit = replace(culprit, out_of_memory=True)
+    reason = f"{blame.sentence(culprit)}{node.memory.described}"
+    return replace(suspect, culprit=culprit, reason=reason, because=())
+
+
+def _killed_for_another_reason(suspect: Suspect, culprit: Culprit, node: NodeEnds) -> Suspect:
+    reason = f"{suspect.reason or blame.sentence(culprit)}; the kernel killed nothing here for memory"
+    return replace(suspect, reason=f"{reason} then" if node.memory.kills else reason)
 
 
 def _may_be_for_memory(culprit: Culprit, node: NodeEnds) -> bool:

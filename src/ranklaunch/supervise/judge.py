@@ -132,16 +132,28 @@ def exceptions_despite_success(plan: Plan, node: NodeEnds) -> Iterator[str]:
 
 
 def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, circumstances: Circumstances) -> Judgement:
-    """Return this node's judgement of its end without node 0's. state: as it was to reach node 0. Simulated nodes count if they name the
-    rank whose failure ended them: where one had failed by then, neither a stop nor a lost node decides."""
+    """Return this node's judgement of its end without node 0's. state: as reported to node 0.
+
+    A simulated node's judgement counts if it names the rank whose failure ended the node. Where a
+    rank had failed by then, neither a stop nor a lost node decides.
+    """
     judgements = map(circumstances.told, plan.processes) if own.outcome != "succeeded" else ()
     failed = [each for each in judgements if each and each.outcome == "failed"]
     if own.outcome == "stopped":
         return next(iter(failed), own)
-    if failed and (not own.culprit or own.culprit.rank is None):
+    if failed and not _names_rank(own):
         at = blame.iso(circumstances.wall(ending.at))
-        return next((each for each in failed if each.culprit and each.culprit.rank is not None and each.culprit.time < at), own)
+        return next((each for each in failed if _names_rank(each, before=at)), own)
     return decision.stopped(own, [state]) or own if "stop" in state else own
+
+
+def _names_rank(judgement: Judgement, before: str = "") -> bool:
+    """True if a judgement names a rank. before: the rank must have ended before this time, ISO 8601;
+    "": at any time."""
+    culprit = judgement.culprit
+    if not culprit or culprit.rank is None:
+        return False
+    return not before or culprit.time < before
 
 
 # The catalogue of known errors, asked for a plan: with the user's own entries, and the settings that a remedy is about
