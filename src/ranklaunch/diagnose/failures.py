@@ -1,7 +1,8 @@
 """Processes of one node that failed, each with its own lines of output. Pure.
 
-The kernel comes first: the exit status and the time of the end. A launcher's report counts for ranks whose end nobody saw. Below them
-stand the lines of one rank in an output of several, and the last lines of an output for people.
+The kernel comes first: the exit status and the time of the end. A launcher's report counts for
+ranks with an unseen end. The lines of one rank in an output of several follow below, and the last
+lines of an output for people.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def suspect_of(end: RankEnd | Failure, node: NodeEnds, at: float, lines: str = "
 
 
 def node_of(rank: int | None, node: NodeEnds) -> int:
-    """Return the node of a rank, which may be another one; None: this node."""
+    """Return the node of a rank, this node or another one; this node for None."""
     own = node.job.node_index
     return own if rank is None else next((n.index for n in node.job.nodes if n.first_rank <= rank < n.first_rank + n.slots), own)
 
@@ -92,7 +93,8 @@ def host_of(index: int, node: NodeEnds) -> str:
 
 
 def failed(node: NodeEnds) -> Iterator[Failed]:
-    """Yield the processes of a node that failed, or may have. Daemons are read apart: ranklaunch kills them without a note in `sent`."""
+    """Yield the processes of a node that failed, or may have. Daemons are read apart: ranklaunch
+    kills them without a note in `sent`."""
     for end in node.ends:
         if end.role in (BELOW, DAEMON, EXPERIMENT) or not failure_code(end, node):
             continue
@@ -100,7 +102,8 @@ def failed(node: NodeEnds) -> Iterator[Failed]:
 
 
 def failure_code(end: RankEnd, node: NodeEnds) -> int:
-    """Return the exit code of a child; that of its first rank that failed if the child itself ended with 0 all the same."""
+    """Return the exit code of a child; the code of its first failed rank if the child ended with 0
+    all the same."""
     launcher = end.launcher
     if end.exit_code or not launcher:
         return int(end.exit_code or 0)
@@ -127,7 +130,8 @@ def _ended_as_signalled(end: RankEnd, sent: Collection[int]) -> bool:
 
 
 def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
-    """Yield the ranks that a launcher reports, the ranks below it, and the launcher itself if nothing else shows a failure."""
+    """Yield the ranks in a launcher's report, the ranks below it, and the launcher itself without
+    any failed rank."""
     reports = _reports(end, node)
     first = reports[0] if reports else None
     ranks = [rank for rank in _below(end, node) if rank.at is not None]
@@ -147,8 +151,9 @@ def _of_launcher(end: RankEnd, node: NodeEnds) -> Iterator[Failed]:
 def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
     """True if a rank ended by itself with a failure.
 
-    A launcher that was not signalled may have ended its ranks before anybody saw it. Then only two things are sure: an end while the
-    launcher was stopped, and an exit code while it was known to send nothing but SIGTERM and SIGKILL.
+    A launcher that was not signalled may have ended its ranks unseen. Then only two ends are sure:
+    one while the launcher was stopped, and an exit code while the launcher was known to send
+    nothing but SIGTERM and SIGKILL.
     """
     assert launcher.launcher
     if not rank.by_itself or not rank.exit_code:
@@ -208,20 +213,21 @@ def _is_long_before_stop(rank: RankEnd, node: NodeEnds) -> bool:
 
 
 def _never_seen(end: RankEnd, report: Failure | None, node: NodeEnds) -> list[RankEnd]:
-    """Return the ranks of a launcher that only their output is known of, without the rank that the launcher reports."""
+    """Return the ranks of a launcher with a known output and an unseen process, without the rank of
+    the launcher's report."""
     known = {rank.rank for rank in _below(end, node)} | ({report.rank} if report else set())
     ranks = (each for each in node.ends if each.role == BELOW and each.parent == end.pid and each.pid is None)
     return [each for each in ranks if each.rank is not None and each.rank not in known]
 
 
 def _may_have_failed(rank: RankEnd) -> bool:
-    """False for a rank that succeeded or was told to end."""
+    """False for a rank that succeeded or was ended by its launcher."""
     was_told = rank.signal == _SIGTERM or rank.exit_code == _TERMINATED or (rank.signal == _SIGABRT and not rank.by_itself)
     return rank.exit_code != 0 and not was_told
 
 
 def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
-    """Return the failure of a launcher that names no rank."""
+    """Return the failure of a launcher without a failed rank."""
     assert end.launcher
     code, output = failure_code(end, node), words_of(end)
     job_code = code if end.signal else end.launcher.fails_as or code
@@ -231,7 +237,8 @@ def _itself(end: RankEnd, node: NodeEnds, *, by_itself: bool) -> Failed:
 
 
 def _reported(report: Failure, end: RankEnd, node: NodeEnds, later_s: float) -> Failed:
-    """Return the rank that a launcher reports, with its own output where that is known apart. later_s: keeps the order of several."""
+    """Return the rank in a launcher's report, with its own output if ranks do not share one.
+    later_s: keeps the order of several reports."""
     local = _output_of_its_own(report.rank, node)
     is_apart = bool(node.job.outputs and report.rank in node.job.outputs.ranks)
     output = local or ("" if is_apart else _output_before_report(report, end, node.job))
@@ -259,7 +266,8 @@ def _time_of(report: Failure, end: RankEnd) -> float:
 
 
 def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
-    """Return what a launcher reports, first to last: of each host, if it tells hosts apart, but for ranks that were told to end."""
+    """Return the reports of a launcher, first to last: one for each host, if the launcher marks
+    hosts. Ranks ended by SIGTERM are left out, unless all were."""
     assert end.launcher
     names, report = names_of(node.job.nodes), end.launcher.reported
     if not report:
@@ -272,7 +280,8 @@ def _reports(end: RankEnd, node: NodeEnds) -> list[Failure]:
 
 
 def _marked(report: Failure, end: RankEnd, node: NodeEnds) -> Failure:
-    """Return a report of a node with the rank that has marked the lines of its exception. It failed with code 1, whatever ended it then."""
+    """Return a report of a node with the rank that marked the lines of its exception. Its exit code
+    is 1, whatever signal followed."""
     of = next((each for each in node.job.nodes if report.rank is None and each.index == report.node), None)
     lines = output_of_rank(words_of(end), report, node.job) if of else ""
     rank = marked_rank(lines, range(of.first_rank, of.first_rank + of.slots)) if of else None
@@ -280,7 +289,8 @@ def _marked(report: Failure, end: RankEnd, node: NodeEnds) -> Failure:
 
 
 def _placed(report: Failure, end: RankEnd, node: NodeEnds, names: Mapping[str, int]) -> Failure:
-    """Return a report with the node, and with the number of the rank where its pid tells that, or only one rank can be meant."""
+    """Return a report with the node, and with the number of the rank, if the pid is one rank's or
+    only one rank remains."""
     assert end.launcher
     if report.rank is not None and report.rank >= sum(each.slots for each in node.job.nodes):  # whatever has written that
         report = replace(report, rank=None)
@@ -292,12 +302,13 @@ def _placed(report: Failure, end: RankEnd, node: NodeEnds, names: Mapping[str, i
 
 
 def _below(launcher: RankEnd, node: NodeEnds) -> list[RankEnd]:
-    """Return the ranks of a launcher whose processes were seen, in the order of their ends."""
+    """Return the ranks of a launcher with a seen process, in the order of their ends."""
     return [each for each in node.ends if each.role == BELOW and each.parent == launcher.pid and each.pid is not None]
 
 
 def _had_reported(end: RankEnd) -> bool:
-    """True if a launcher had begun to report a failure before it was told to end, or says when it ends its ranks."""
+    """True if a launcher had begun to report a failure before it was signalled, or announces the
+    end of its ranks."""
     launcher = end.launcher
     assert launcher
     return _had_begun(end) or bool(launcher.says_failing and end.at_stop)
@@ -310,12 +321,13 @@ def _had_begun(end: RankEnd) -> bool:
 
 
 def words_of(end: RankEnd) -> str:
-    """Return the output of a launcher, as it was at the stop unless it had begun to report a failure before."""
+    """Return the output of a launcher: at the stop, unless its report had begun before."""
     return at_stop(end) if (end.sent or end.signal == _SIGKILL) and not _had_begun(end) else end.output or ""
 
 
 def at_stop(end: RankEnd) -> str:
-    """Return the output of a process when it stopped to count; all of it if it always counted."""
+    """Return the output of a process at the moment when it stopped to count; all output if that
+    moment never came."""
     return end.output or "" if not end.at_stop or end.at_stop.text is None else end.at_stop.text
 
 
@@ -382,7 +394,7 @@ def _before_report_of_host(text: str, report: Failure, job: JobFacts) -> str:
 
 
 def inner_report(text: str) -> str:
-    """Return what the last launcher that a program started itself reports of a rank, "" for nothing."""
+    """Return the report of the last launcher that a program started itself, "" for none."""
     found = [(match.end(), match.groupdict(), says) for pattern, says in _INNER for match in re.finditer(pattern, text)]
     if not found:
         return ""
@@ -392,13 +404,14 @@ def inner_report(text: str) -> str:
 
 
 def marked_rank(text: str, ranks: range) -> int | None:
-    """Return the first of some ranks that has marked lines as its own: an exception was ending it."""
+    """Return the first of some ranks with marked lines: an exception was ending this rank."""
     numbers = (int(mark[1]) for mark in map(_MARK.match, text.splitlines()) if mark)
     return next((number for number in numbers if number in ranks), None)
 
 
 def _may_be_of(report: Failure, line: str) -> bool:
-    """False for a line that is marked as another rank's; for every marked line if the rank ended otherwise than by an exception."""
+    """False for a line with another rank's mark; for every marked line if the rank did not end by
+    an exception."""
     mark = _MARK.match(line)
     if not mark:
         return True
@@ -412,8 +425,10 @@ def _marks_of_others(rank: int | None, job: JobFacts) -> tuple[str, ...]:
 
 
 def before_report(text: str) -> str | None:
-    """Return an output up to the line in which a launcher reports an end; None without a report. A report that ends in a box, with
-    another report behind it, is of a launcher that a rank has started."""
+    """Return an output up to the first line of a launcher's report; None without a report.
+
+    A report that ends in a box before another report is from a launcher that a rank has started.
+    """
     reports = [text.rfind("\n", 0, report.start()) + 1 for report in _REPORT_LINES.finditer(text)]
     if not reports:
         return None
@@ -432,8 +447,8 @@ _INDENT = re.compile(rf"{_BEFORE}(\s*)")
 
 
 def last_lines(text: str, most: int = LINES) -> tuple[str, ...]:
-    """Return the last lines of an output that are not empty; of a line that was redrawn, its last state. A traceback that is too long keeps
-    its beginning and leaves out frames in libraries."""
+    """Return the last lines of an output, without empty ones; of a redrawn line, the last state. A
+    long traceback keeps its beginning and leaves out frames in libraries."""
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in with_returns_told(text).replace("\r\n", "\n").split("\n")]
     lines = [line for line in drawn if line.strip()]
     plain = [line for line in lines if not _MARKS.fullmatch(line)]
@@ -447,7 +462,7 @@ def last_lines(text: str, most: int = LINES) -> tuple[str, ...]:
 
 
 def _reaches(rest: Sequence[str], most: int) -> bool:
-    """True if a traceback goes on to the lines that are shown."""
+    """True if a traceback continues up to the shown lines."""
     return all(_depth(line) for line in rest[: max(0, len(rest) - most)])
 
 

@@ -1,7 +1,8 @@
-"""Suspects of one node: the processes that failed, each with the evidence that explains its end. Pure.
+"""Suspects of one node: the failed processes, each with the evidence that explains its end. Pure.
 
-REASONS are tried in their order for each failure, and the first that fits explains it. The kernel's count of kills for memory comes last
-and wins: it needs all failures of the node, in the order of time.
+REASONS are tried in their order for each failure; the first rule that fits explains the failure.
+The kernel's count of kills for memory comes last and wins: it needs all failures of the node, in
+the order of time.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class Known(Protocol):
         """
 
     def peers(self, output: str, kind: str) -> tuple[int, ...]:
-        """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that
-        failed."""
+        """Return the ranks named by the last message of this kind. A consequence names silent
+        ranks, a cause names failed ranks."""
 
 
 class Evidence(NamedTuple):
-    """What explains a failure. exception, error: the exception that the process recorded, and the catalogue's word of it."""
+    """Evidence for a failure. exception, error: the exception that the process recorded, and the
+    catalogue's entry for it."""
 
     failed: Failed
     node: NodeEnds
@@ -75,7 +77,7 @@ def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
 
 
 def _own(node: NodeEnds) -> Iterator[Suspect]:
-    """Yield ranklaunch's own end: asked to stop, in vain waiting, killed."""
+    """Yield ranklaunch's own end: a stop request, a wait in vain, a kill."""
     ending, index = node.ending, node.job.node_index
     if ending.pid is None and not ending.from_elsewhere:
         own = blame.suspect_of(ending, index, ending.at)
@@ -84,7 +86,8 @@ def _own(node: NodeEnds) -> Iterator[Suspect]:
 
 
 def _daemons(node: NodeEnds) -> Iterator[Suspect]:
-    """Yield daemons here that carried another node's ranks and were killed. The launcher on that node cannot know why."""
+    """Yield killed daemons that carried another node's ranks. The launcher on that node cannot know
+    the reason."""
     for end in node.ends:
         if end.role == DAEMON and (end.at or 0.0) < node.ending.at:
             yield failures.suspect_of(end, node, end.at or 0.0)
@@ -115,7 +118,7 @@ def by_output(of: Evidence) -> Suspect | None:
 
 
 def _ended_alone(culprit: Culprit) -> bool:
-    """True for a rank that ended as no rank does that has lost another one."""
+    """True for an end of a rank that the loss of a peer does not produce."""
     return culprit.rank is not None and culprit.exit_code not in _OF_PEERS
 
 
@@ -145,13 +148,14 @@ def _recorded(of: Evidence) -> Suspect | None:
 
 
 def _among_all(of: Evidence, line: str) -> Suspect:
-    """Return a suspect with a line that may be another rank's, since all write into one output."""
+    """Return a suspect with a line of the shared output, maybe written by another rank."""
     words = blame.sentence(replace(of.failed.culprit, last_lines=()))
     return replace(of.failed.suspect, reason=f"{words}{_OF_ALL}{line[: blame.SEEN]}" if line else words)
 
 
 def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
-    """Return a suspect with an error; for a consequence, with the report of a launcher that the program has started itself."""
+    """Return a suspect with an error; for a consequence, with the report of a launcher started by
+    the program."""
     is_report = error.kind == blame.CONSEQUENCE and blame.TIMEOUT not in error.name
     report = failures.inner_report(of.failed.output) if is_report else ""
     reason = f"{blame.sentence(replace(of.failed.culprit, last_lines=()))}: {report}" if report else ""
@@ -174,7 +178,8 @@ def waited_for(suspect: Suspect, of: Evidence) -> Iterator[Suspect]:
 
 
 def _of_named(suspect: Suspect, of: Evidence) -> Suspect:
-    """Return the failed rank that a cause names, where all ranks raise the same exception; else the suspect itself."""
+    """Return the failed rank named by a cause, if all ranks raise the same exception; else the
+    suspect itself."""
     culprit = suspect.culprit
     is_cause = culprit and culprit.error and culprit.error.kind == blame.CAUSE
     for rank in of.known.peers(of.text, blame.CAUSE)[:1] if culprit and is_cause else ():
@@ -202,7 +207,8 @@ def _in_output(failed: Failed, known: Known) -> KnownError | None:
 
 
 def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation, KnownError]]:
-    """Return the recorded exception behind each end, with the known error in it. An exception nearer to the reason goes first."""
+    """Return the recorded exception behind each end, with its known error. The exception nearest to
+    the reason wins."""
     found = []
     for end, fitting in explanations(node) if node.ending.outcome == "failed" else ():
         errors_of = [(each, _of_exception(each, known)) for each in fitting]
@@ -226,7 +232,7 @@ def _of_exception(explanation: Explanation, known: Known) -> KnownError:
 
 
 def _is_of(culprit: Culprit | None, end: RankEnd) -> bool:
-    """True if a culprit is this process; a rank whose process was never seen is known by its number."""
+    """True if a culprit is this process. A rank without a seen process is known by its number."""
     if not culprit or culprit.node != end.node:
         return False
     if culprit.pid is not None and end.pid is not None:
@@ -237,8 +243,8 @@ def _is_of(culprit: Culprit | None, end: RankEnd) -> bool:
 def _raised_first(
     found: Sequence[Suspect], exceptions: Sequence[tuple[RankEnd, Explanation, KnownError]], node: NodeEnds
 ) -> Iterator[Suspect]:
-    """Yield ranks whose uncaught exception came before any signal to them. Their exit code is 1, whatever ended them later. A rank that
-    timed out counts too: its peers fail when it leaves."""
+    """Yield ranks with an uncaught exception before any signal. Their exit code is 1, whatever
+    signal followed. A time-out counts too: the peers fail when this rank leaves."""
     first = min((each.at for each in found if each.culprit), default=0.0)
     for end, exception, error in exceptions:
         known = any(_is_of(each.culprit, end) for each in found)
@@ -314,7 +320,7 @@ def _lost_a_process(culprit: Culprit) -> bool:
 
 
 def _unseen(node: NodeEnds) -> Iterator[Suspect]:
-    """Yield a rank that another node has started here: its end is seen there, the kernel's count here."""
+    """Yield a rank that another node started here: its end is seen there, the kernel's count here."""
     if not any(end.role in ("rank", "launcher") for end in node.ends):
         at, index = node.ending.at, node.job.node_index
         culprit = Culprit(index, None, None, _KILLED, "SIGKILL", True, (), "a process", failures.host_of(index, node), blame.iso(at))
@@ -322,7 +328,8 @@ def _unseen(node: NodeEnds) -> Iterator[Suspect]:
 
 
 def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
-    """Replace ranks that died of the stop request's signal, at its time, by the stop request. Slurm, for one, signals ranks as well."""
+    """Replace ranks that died of the stop request's signal, at its time, by the stop request.
+    Slurm, for one, signals ranks as well."""
     assert node.stop
     name, at = name_of(node.stop.signal), node.stop.at
     stopped = [each for each in found if each.culprit and each.culprit.signal == name and abs(each.at - at) < blame.OF_A_STOP_S]
@@ -357,8 +364,9 @@ UNCAUGHT = 1  # exit code of Python after an exception that nobody caught
 
 @dataclass(frozen=True)
 class Explanation:
-    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line: type and message. text: the exception as
-    Python prints it. sure: the exception alone ends its process, whatever came afterwards."""
+    """An exception behind the end of a process. at: seconds since 1970 by node 0's clock. line:
+    type and message. text: the traceback as Python prints it. sure: the exception alone ends its
+    process, whatever follows."""
 
     at: float
     line: str
@@ -368,14 +376,16 @@ class Explanation:
 
 
 class Ended(NamedTuple):
-    """A process that ended, and other processes of its node that wrote something. alone: it is the only program of the node."""
+    """A process that ended, and the other processes of its node with records. alone: the only
+    program of the node."""
 
     end: RankEnd
     others: Sequence[OtherProcess]
     alone: bool = False
 
     def soon(self, record: Record | None, seconds: float) -> Record | None:
-        """Return a record if the process ended, or was told to end, within so many seconds; also if nobody knows when."""
+        """Return a record if the process ended, or was signalled, within so many seconds; also if
+        the time of the end is unknown."""
         gone = min((sent.at for sent in self.end.sent if sent.at is not None), default=self.end.at)
         return record if record and (gone is None or gone - record.at < seconds) else None
 
@@ -423,7 +433,8 @@ RECORD_RULES: tuple[RecordRule, ...] = (in_main_thread, in_program_of_shell, in_
 
 
 def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
-    """Yield the ends of ranks and programs that exceptions explain, in the order of their ends, with these in the order of the rules."""
+    """Yield the ends of ranks and programs with a recorded exception, in the order of their ends,
+    and their exceptions in the order of the rules."""
     alone = sum(end.rank is not None or not end.launcher for end in node.ends) == 1
     for end in node.ends:
         found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, node, alone=alone)]
@@ -432,7 +443,8 @@ def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
 
 
 def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
-    """Yield ranks that ended with 0 although their program ended by an exception: the rank, and the exception with its place."""
+    """Yield ranks that ended with 0 after an uncaught exception of their program: the rank, and the
+    exception with its place."""
     for end in node.ends:
         if end.rank is not None and end.exit_code == 0 and not end.launcher:
             programs = (process.records for process in _programs(Ended(end, node.others)))
@@ -476,9 +488,11 @@ def _records(processes: Iterable[OtherProcess]) -> list[Record]:
 
 
 def _processes_below(of: Ended) -> Iterator[OtherProcess]:
-    """Yield the processes of a rank besides its own: those whose records name it as their top.
+    """Yield the processes of a rank besides its own: their records name the rank's process as their
+    top.
 
-    Without a top, the rank number of their variables decides; without a number, they belong to the only program of a node.
+    Without a top, the rank number of their variables decides; without a number, they belong to the
+    only program of a node.
     """
     for process in of.others:
         if any(each.kind == records.LAUNCHER for each in process.records):
@@ -498,7 +512,8 @@ def _is_top(end: RankEnd, record: Record) -> bool:
 
 
 def _nested(of: Ended) -> Iterator[OtherProcess]:
-    """Yield the heads of ranks that a launcher below a rank has started. The launcher's own exception names the top of the rank."""
+    """Yield the heads of ranks that a launcher below a rank has started. The launcher's own
+    exception names the top of the rank."""
     launchers = {(process.pid, process.start) for process in of.others if any(_is_top(of.end, record) for record in process.records)}
     for process in of.others:
         if any(each.kind == records.RANK and each.parent and each.parent.key in launchers for each in process.records):
@@ -506,7 +521,7 @@ def _nested(of: Ended) -> Iterator[OtherProcess]:
 
 
 def after_stop(record: Record, end: RankEnd) -> bool:
-    """True if the process raised the exception because somebody told it to end."""
+    """True if the process was signalled before the exception."""
     return any(sent.at is not None and sent.at < record.at for sent in end.sent)
 
 
@@ -522,8 +537,9 @@ def notes_of_stop(
 ) -> list[Note]:
     """Return a note for each such rank.
 
-    suspects: those of this node, whoever is to blame first. handles: True for a process that had a handler for the signal; another process
-    that ended with a code of its own had ended before the signal came. log_of: name of the log of a rank.
+    suspects: of this node, the one to blame first. handles: True for a process with a handler for
+    the signal; without one, an exit code of its own is from before the signal. log_of: name of a
+    rank's log.
     """
     first = None if node.ending.from_elsewhere or not suspects else suspects[0]
     ends = [end for end in node.ends if _was_signalled(end) and not _is_first(end, first, node)]
@@ -534,7 +550,7 @@ def notes_of_stop(
 
 
 def _notes_of_waiting(ends: Sequence[RankEnd], first: Suspect | None, node: NodeEnds, known: Known) -> Iterator[Note]:
-    """Yield notes of ranks that had failed without ending, if the end of the job may have come of that."""
+    """Yield notes of ranks that had failed without ending, if this may have ended the job."""
     asked = node.ending.outcome == "stopped"
     if asked or node.ending.from_elsewhere or (first and first.is_consequence):
         texts = ((end.rank, _before(end, node, known, asked=asked)) for end in ends)
@@ -543,7 +559,7 @@ def _notes_of_waiting(ends: Sequence[RankEnd], first: Suspect | None, node: Node
 
 
 def _was_signalled(end: RankEnd) -> bool:
-    """True for a rank that was sent a signal, by ranklaunch or by its launcher."""
+    """True for a rank with a signal from ranklaunch or from its launcher."""
     is_signalled = end.by_itself is False if end.role == BELOW else end.role == failures.RANK and bool(end.sent)
     return is_signalled and end.rank is not None
 
@@ -554,7 +570,7 @@ def _is_first(end: RankEnd, first: Suspect | None, node: NodeEnds) -> bool:
 
 
 def _own_code(end: RankEnd, known: Known) -> int:
-    """Return the exit code of a rank that failed by an error of its own, 0 for none."""
+    """Return the exit code of a rank with an error of its own, 0 for none."""
     code = end.exit_code or 0
     if not code or end.signal or code in failures.OF_SIGNALS:
         return 0
@@ -564,8 +580,8 @@ def _own_code(end: RankEnd, known: Known) -> int:
 
 
 def _before(end: RankEnd, node: NodeEnds, known: Known, *, asked: bool) -> str:
-    """Return what a rank that had not ended had failed of by then, "" for nothing: an exception that it recorded; an error in its output
-    that it may have caught."""
+    """Return the failure of a rank before the stop, "" for none: a recorded exception, or an error
+    in its output, maybe caught."""
     for record in end.records:
         if record.kind == records.EXCEPTION and record.at < node.ending.at and not after_stop(record, end):
             line = exceptions.shown(exceptions.bare_line_of(record.chain))

@@ -1,4 +1,4 @@
-"""Makes the values of ends.json from what the supervisor knows of its processes, once all of them have ended."""
+"""Makes the values of ends.json from the supervisor's processes, after their ends."""
 
 from __future__ import annotations
 

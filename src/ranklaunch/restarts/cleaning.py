@@ -1,5 +1,5 @@
-"""What a round leaves behind, and what is done until nothing of it is there any more: its files in shared memory, the port of its
-rendezvous, the memory of devices. Its processes have ended before."""
+"""Leftovers of a round, and waits until nothing of them remains: files in shared memory, the port
+of the rendezvous, the memory of devices. The processes of the round have ended before."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Ask = Callable[[tuple[str, ...]], str]  # a program's output; "" where it is not
 
 @dataclass(frozen=True)
 class Held:
-    """What the processes of a round had. pids: theirs. files: in shared memory. before: what was there at their start, by name and
-    number of the inode."""
+    """Resources of the processes of a round. pids: of the processes. files: in shared memory.
+    before: content of shared memory at their start, by name and inode."""
 
     pids: frozenset[int] = frozenset()
     files: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""Node 0's decision after a round that has failed: whether all ranks start again. Pure.
+"""Node 0's decision after a failed round: do all ranks start again? Pure.
 
-To stop for nothing costs without bound, and to try once more for nothing costs one try. So a restart is the answer where nothing speaks
-against it, and each reason to stop is something that was seen.
+A stop without need costs without bound; one more try costs one try. So the ranks start again unless
+a rule stands against a restart, and each rule names something seen in the round.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Place = tuple[int, int]  # epoch and step
 
 @dataclass(frozen=True)
 class Settings:
-    """most: restarts without progress. never: exit codes after which there is none. restarted_outside: the platform starts the job
-    again."""
+    """Settings of restarts. most: restarts without progress. never: exit codes after which there is
+    none. restarted_outside: the platform starts the job again."""
 
     most: int
     never: tuple[int, ...] = ()
@@ -41,11 +41,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
-    hung: RANKLAUNCH_HANG=stop has ended it. finished: a rank had ended with 0 by itself. unable: it could not begin on a node, which
-    can begin no other. began: a step had been seen. place: the highest step in what ranks wrote. mark: the number of the newest checkpoint
-    that this round has made, None where there is none or nobody can tell; marks: it was looked for, and could be read. seconds: from the
-    release to the failure. device_fault: the culprit's known error is one of a device."""
+    """Facts of a failed round.
+
+    launched: its ranks had been started. away: a lost node, or a node without a report of its end.
+    hung: RANKLAUNCH_HANG=stop ended the round. finished: a rank had ended with 0 by itself. unable:
+    a node cannot begin this round or a later one. began: a step was seen. place: highest step in
+    the ranks' output. mark: number of the newest checkpoint of this round; None for none, or if
+    unknown. marks: checkpoint markers could be read. seconds: from the release to the failure.
+    device_fault: the culprit's known error is a fault of a device.
+    """
 
     number: int
     judgement: Judgement
@@ -64,8 +68,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Past:
-    """A round that has ended. signature: which failure it was and where, None where that is not known. best, mark: the highest step and
-    checkpoint so far."""
+    """A past round. signature: the failure and its place; None if unknown. progress: the round made
+    some. best, mark: the highest step and checkpoint so far."""
 
     number: int
     signature: tuple[object, ...] | None
@@ -76,8 +80,8 @@ class Past:
 
 @dataclass(frozen=True)
 class Decision:
-    """again: all start once more, after pause_s seconds. sentence: what was decided, and why. exit_code: of the job, None: the culprit's
-    own."""
+    """Decision after a round. again: all ranks start once more, after pause_s seconds. sentence:
+    the decision with its reason. exit_code: of the job; None: the culprit's own."""
 
     again: bool
     sentence: str
@@ -87,7 +91,7 @@ class Decision:
 
 
 def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
-    """history: the rounds before, the oldest first."""
+    """Return the decision after a round. history: the rounds before, oldest first."""
     last = history[-1] if history else None
     best = max(filter(None, (seen.place, last.best if last else None)), default=None)
     mark = max((each for each in (seen.mark, last.mark if last else None) if each is not None), default=None)
@@ -129,7 +133,8 @@ def _restart(seen: Seen, settings: Settings, past: Past, used: int) -> Decision:
 
 
 def spent(history: Sequence[Past]) -> int:
-    """Restarts without progress that were used before the last of these rounds has ended; each progress gives one back."""
+    """Return the restarts without progress before the last of these rounds. Each progress gives one
+    back."""
     used = 0
     for i, past in enumerate(history):
         used = max(0, used - past.progress) + (i < len(history) - 1)
@@ -137,8 +142,12 @@ def spent(history: Sequence[Past]) -> int:
 
 
 def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
-    """Two failures with the same one are the same failure at the same place. None where nothing tells them apart from others. before: the
-    highest step before this round, which went on from there, where it has come to none: but of a kill, which has no words."""
+    """Return a value that is equal for equal failures at the same place; None if nothing tells this
+    failure from another one.
+
+    before: highest step before this round. The step counts for a round without a step of its own,
+    unless the process was killed: a kill leaves no text.
+    """
     culprit = seen.judgement.culprit
     words = _words(culprit) if culprit else _masked(seen.judgement.reason)
     place = seen.place or (before if words else None)
@@ -146,7 +155,8 @@ def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
 
 
 def _words(culprit: Culprit) -> str:
-    """The line that says why, as the catalogue has it, else the last one; without its numbers. Of a kill there is none."""
+    """Return the line of the culprit's known error, else its last line, without numbers; "" for a
+    kill."""
     error = culprit.error
     line = error.line if error and error.kind in blame.OF_NO_OTHER else ""
     if not line and not culprit.signal:
@@ -175,7 +185,8 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
 
 
 def _forbidden_cause(seen: Seen) -> str:
-    """Return why a known cause would come again in the next round: a full disk, or an entry that says so before any step."""
+    """Return why a known cause would fail the next round: a full disk, or an entry with retry "no"
+    before any step."""
     error = seen.judgement.culprit.error if seen.judgement.culprit else None
     if not error or error.kind != blame.CAUSE:
         return ""
@@ -193,7 +204,7 @@ def _full_disk(judgement: Judgement) -> str:
 
 
 def _progress(seen: Seen, last: Past | None) -> bool:
-    """By checkpoints where these can be read, else by steps, else by time."""
+    """Return True for progress: by checkpoints if markers can be read, else by steps, else by time."""
     if seen.marks:
         return seen.mark is not None and (last is None or last.mark is None or seen.mark > last.mark)
     if seen.place:
@@ -218,7 +229,7 @@ State = Mapping[str, Any]  # of a node, as restarts.round_facts makes it
 
 
 class Decider:
-    """Asked once for each round."""
+    """Decides after each round, with the history of rounds."""
 
     def __init__(self, rounds: Rounds) -> None:
         self._settings = Settings(rounds.most, rounds.never, rounds.restarted_outside)
@@ -241,7 +252,8 @@ class Decider:
 
 
 def stopped(judgement: Judgement, states: Iterable[State]) -> Judgement | None:
-    """The job's, where a node was asked to stop while ranks were being ended to start again. judgement: what they were ended for."""
+    """Return the judgement of a job if a stop request came while ranks were being ended for a
+    restart; None without a request. judgement: reason for the restart."""
     for stop in _each(states, "stop", list):
         code, reason = stop if len(stop) == 2 else (None, None)
         if isinstance(code, int) and 128 < code < 256 and isinstance(reason, str):
@@ -284,7 +296,8 @@ def _is_device_fault(judgement: Judgement) -> bool:
 
 
 def _entry_of_restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[State]) -> dict[str, Any]:
-    """What verdict.json says of it. lost_s: since the round's newest checkpoint, where these are known, else since its start."""
+    """Return the entry of a round in verdict.json. lost_s: seconds since the round's newest
+    checkpoint if known, else since its start."""
     culprit = judgement.culprit
     since = list(_each(states, "since_mark_s", float))
     return {
@@ -306,7 +319,8 @@ def _suspects(judgement: Judgement) -> list[dict[str, Any]]:
 
 
 def _each(states: Iterable[State], name: str, kind: type) -> list[Any]:
-    """What nodes say comes from outside: what is not of its kind says nothing."""
+    """Return the values of a fact from all nodes. A value of another type counts as missing: states
+    come from other nodes."""
     values = [state.get(name) for state in states]
     return [value for value in values if _is(value, kind)]
 

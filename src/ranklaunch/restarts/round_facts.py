@@ -1,4 +1,5 @@
-"""What a node knows of a round that has ended, for whoever decides whether another follows."""
+"""Facts of a round on this node for the decision about another round: steps, checkpoints, a stop
+request."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ MOST_MARKS = 10_000
 def state(
     plan: Plan, kept: Sequence[str], launched_at: float | None, now: float, *, finished: bool, failure: RanklaunchError | None = None
 ) -> Mapping[str, Any]:
-    """As JSON has it. kept: files that the user has ranks write. launched_at and now: monotonic seconds, the first None where no rank was
-    started. finished: a rank has ended with 0 by itself. failure: why this round cannot begin here, and no other one."""
+    """Return the facts of this node as JSON.
+
+    kept: logs that the user keeps. launched_at: None if no rank was started. launched_at and now
+    are monotonic seconds. finished: a rank ended with 0 by itself. failure: reason why this round
+    cannot begin here, and no later one.
+    """
     if launched_at is None:
         return {"launched": False, "unable": bool(failure)}
     place = highest([*logs(plan), *kept])
@@ -46,8 +51,11 @@ def state(
 
 
 def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapping[str, Any]:
-    """What a node says beside that. request: the signal of the first stop request, and when that came: after the failure, or before a
-    launcher had told of it."""
+    """Return the stop request, the hang or the death of ranklaunch on this node.
+
+    request: signal and time of the first stop request. A request counts if its time is after the
+    ending, or if the ending is its result.
+    """
     found: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
     if ending.hung and plan.watch.hang == "stop":
         found["hung"] = True
@@ -57,7 +65,7 @@ def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapp
 
 
 def logs(plan: Plan) -> list[str]:
-    """Of this node's ranks, some of many."""
+    """Return the logs of this node's ranks; of many ranks the first and the last ones."""
     paths = [process.log for process in plan.processes if process.rank is not None]
     paths += [log.log for log in (plan.outputs.logs if plan.outputs else ()) if log.rank is not None]
     paths = paths or [process.log for process in plan.processes]
@@ -66,7 +74,8 @@ def logs(plan: Plan) -> list[str]:
 
 
 def highest(paths: Iterable[str]) -> tuple[int, int] | None:
-    """The highest step in the ends of these logs, behind its epoch. Ranks whose lines say more are believed, and no others."""
+    """Return the epoch and the highest step in the tails of these logs. Only the ranks with the
+    most reliable lines count."""
     found = []
     for path in paths:
         steps = Steps()
@@ -77,8 +86,11 @@ def highest(paths: Iterable[str]) -> tuple[int, int] | None:
 
 
 def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
-    """Whether there are any that can be read; the highest of those that are newer, and when it was made. They may lie on a mount that does
-    not answer, for which nobody waits."""
+    """Return True if any checkpoint marker can be read, then the highest step of the markers newer
+    than `since`, and its time.
+
+    The search runs in a process with a time limit: a mount may not answer.
+    """
     told = within(lambda: json.dumps(_marks(patterns)).encode())
     found = [(number, at) for number, at in json.loads(told or b"[]")]
     newest = max((each for each in found if each[1] >= since), default=(None, None))
@@ -117,20 +129,20 @@ def _made(path: str) -> float | None:
 # - latest (DeepSpeed): the folder's name, global_step1000;
 # - checkpoint-1000 (Hugging Face), step_1000, iter_0001000, epoch=3-step=1000.ckpt: the name itself.
 
-MOST_OF_MARKER = 4096  # of a marker
+MOST_OF_MARKER = 4096  # bytes
 _IN_NAME = re.compile(r"(?:checkpoint|global_?step|step|iter|iteration|ckpt)[-_=]?(\d{1,15})(?!\d)", re.IGNORECASE)
 _UNFINISHED = re.compile(r"(?i)^\.?te?mp[-_.]|[-_.~]te?mp\b|\.(?:part|partial|incomplete|unfinished|inprogress|in_progress|new|swp)$|~$")
 _IN_TEXT = re.compile(r"(\d{1,15})\s*$")
 
 
 def step_in_name(path: str) -> int | None:
-    """The number that the last part of a path has, where it is one of a step."""
+    """Return the step number in the last part of a path; None without one."""
     found = _IN_NAME.findall(_last_part(path))
     return int(found[-1]) if found else None
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether it is called like what is still being written, to be renamed at the end."""
+    """Return True for the name of a file or folder under construction, to be renamed at the end."""
     return bool(_UNFINISHED.search(_last_part(path)))
 
 
@@ -139,6 +151,6 @@ def _last_part(path: str) -> str:
 
 
 def step_in_text(text: str) -> int | None:
-    """The number at the end of what a marker says."""
+    """Return the number at the end of a marker's text."""
     found = _IN_TEXT.search(text[:MOST_OF_MARKER].strip())
     return int(found[1]) if found else None

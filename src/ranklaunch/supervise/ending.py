@@ -27,15 +27,18 @@ Told = Callable[[Process], Optional[Judgement]]
 
 
 def failed(exit_code: int, reason: str = "", pid: int | None = None) -> Ending:
-    """Return the ending of a node that failed. reason: "" where the end of a child says it. pid: of that child."""
+    """Return the ending of a node that failed. reason: "" if the end of a child gives the reason.
+    pid: of this child."""
     return Ending(Judgement("failed", exit_code, reason), pid=pid)
 
 
 def first_suspect(
     plan: Plan, ending: Ending, wall: Callable[[float], float], child: Child | None = None, rank: Watched | None = None
 ) -> Suspect:
-    """Return the suspect of an ending at that moment, before anything is looked into. child: whose end decided. rank: of that child, if the
-    rank's end decided."""
+    """Return the suspect of an ending at once, without a look at outputs and records.
+
+    child: the child whose end decided. rank: a rank of this child, if the rank's end decided.
+    """
     if not child:
         return _of_ranklaunch(plan, ending, wall(ending.at))
     failure, at = Failure(child.process.rank, child.failure_code, 0, child.identity.pid), ending.at
@@ -47,7 +50,7 @@ def first_suspect(
 
 
 def reported_suspect(plan: Plan, child: Child, failure: Failure, at: float) -> Suspect:
-    """Return the suspect by a launcher's report of a rank, before the launcher itself has ended."""
+    """Return the suspect by a launcher's report of a rank, before the launcher has ended."""
     culprit = _culprit(plan, child, failure, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
@@ -80,7 +83,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, at: float) -> Culprit:
 
 
 def _node(plan: Plan, child: Child, failure: Failure) -> int:
-    """Of the rank that failed: with mpirun it may be another node's."""
+    """Return the node of a failed rank; with mpirun another node is possible."""
     told = next((node for node in (failure.node, child.process.node) if node is not None), None)
     if told is not None:
         return told
@@ -91,7 +94,7 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
 
 
 def placed(plan: Plan, text: str) -> str:
-    """A text with the node that it is about, where there are several."""
+    """Return a text with its node in front, on a job of several nodes."""
     return f"{blame.place(plan.job.node_index, plan.job.node.host)}: {text}" if len(plan.job.everyone) > 1 else text
 
 
@@ -111,8 +114,8 @@ def ending_of(child: Child) -> Ending | None:
 
 
 def may_be_stopped(child: Child) -> bool:
-    """Return True if a service may have ended by a stop of the job: a signal to all processes, as Slurm sends it, may reach a service
-    before this process, and sshd then ends with 0."""
+    """Return True if a service may have ended by a stop of the job. A signal to all processes, as
+    Slurm sends it, may reach a service before this process; sshd then ends with 0."""
     return child.role == SERVICE and (not child.ended.code or child.ended.signal in STOPPING)
 
 
@@ -124,18 +127,24 @@ def _left_running(launcher: Child, ranks: Sequence[Watched]) -> str:
 
 
 def is_stop_too(plan: Plan, ending: Ending, end: End | None, number: int, now: float) -> bool:
-    """Return True if an attempt that ends for a failure is stopped by this signal too: no round follows, or the signal went to the ranks as
-    well, as Slurm sends it, and one has died of it first. end: of the child that decided, None while it lives. now: monotonic seconds."""
+    """Return True if a stop request also stops an attempt that ends for a failure: no round
+    follows, or the signal went to the ranks as well (Slurm) and killed one first.
+
+    end: of the child that decided, None while the child lives. now: monotonic seconds.
+    """
     together = end and end.signal == number and now - end.at < blame.OF_A_STOP_S
     return ending.outcome == "failed" and bool(plan.rounds or together)
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
-    explain: which rank failed, by a launcher's own output. told: what a process that is itself a ranklaunch has found. wall: monotonic
-    seconds, as times are, to those since 1970, by node 0's. daemons: those that carried ranks here and were killed. stop:
-    the signal of the first stop request, and when."""
+    """Knowledge of the supervisor besides its processes.
+
+    memory: kills for memory since the start, by the kernel. explain: the rank that failed, by a
+    launcher's output. told: judgement of a process that is a ranklaunch itself. tail_of_rank: last
+    output of a rank. wall: from monotonic seconds to seconds since 1970 by node 0's clock. daemons:
+    killed carriers of other nodes' ranks. stop: signal and time of the first stop request.
+    """
 
     memory: Memory
     explain: Explain
@@ -154,7 +163,8 @@ def judgement(
     circumstances: Circumstances,
     child: Child | None = None,
 ) -> Judgement:
-    """Return this node's own judgement, which is the job's without other nodes. seen: notes(). child: whose end decided."""
+    """Return this node's own judgement: the job's, if there are no other nodes. seen: notes().
+    child: the child whose end decided."""
     told = circumstances.told(child.process) if child else None
     if told and child and told.exit_code == child.ended.code:
         return told
@@ -175,7 +185,7 @@ def verdict_of(
 
 
 def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
-    """Whether a process is the culprit, or plays its node."""
+    """True if a process is the culprit, or simulates the culprit's node."""
     if child.process.node is not None:
         return bool(culprit and child.process.node == culprit.node)
     return bool(culprit and culprit.node == plan.job.node_index and culprit.pid == child.identity.pid)
@@ -197,7 +207,8 @@ def _by_rank(child: Child) -> tuple[bool, int]:
 
 
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[tuple[int, int]]:
-    """Yield rank and signal of the ranks that launchers ended: as their ends were seen, and as the launcher of the ending reports."""
+    """Yield rank and signal of ranks that launchers ended, as seen, and as reported by the launcher
+    whose end decided."""
     for child in ended:
         victims = dict(_seen_victims(child))
         if child.identity.pid == ending.pid and child.ended.code and child.reader and not child.announced:
@@ -207,8 +218,8 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: C
 
 
 def _seen_victims(launcher: Child) -> Iterable[tuple[int, int]]:
-    """Yield rank and signal of each rank that was seen to end by its launcher. Of announced ranks each end is seen, unless the launcher
-    was faster and has fetched the status."""
+    """Yield rank and signal of each rank that ended after its launcher's signal. Ends of announced
+    ranks are all seen, unless the launcher reaped one first."""
     first = launcher.ended.told[0] if launcher.ended.told else signal.SIGTERM  # sent to the launcher, and by it to its ranks
     for end in launcher.below.ended if launcher.below else ():
         if end.rank is not None and not end.by_itself and (not launcher.announced or end.signal or end.status is None):

@@ -33,8 +33,8 @@ MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 
 
 def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart | None = None) -> tuple[Note, ...]:
-    """Return notes on what was seen here and may have to do with a failure. Node 0 notes who had finished before the failure. look: at the
-    file systems, begun before."""
+    """Return notes on conditions of this node that may explain a failure. look: at the file
+    systems, begun before."""
     if ending.outcome == "succeeded":
         return ()
     own = [placed(plan, errors.reason(ending.judgement.reason))] if ending.judgement.culprit and ending.hung else []
@@ -42,9 +42,10 @@ def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart
 
 
 def notes_of_stop(
-    plan: Plan, ending: Ending, node: NodeEnds | None, found: Sequence[Suspect], heard: Callable[[tree.Identity], bool]
+    plan: Plan, ending: Ending, node: NodeEnds | None, found: Sequence[Suspect], handles: Callable[[tree.Identity], bool]
 ) -> Sequence[Note]:
-    """Return notes about ranks that failed during the stop. heard: True for a process that had a handler for the signal."""
+    """Return notes about ranks that failed during the stop. handles: True for a process that had a
+    handler for the signal."""
     if ending.outcome == "succeeded" or not node:
         return ()
     logs = {process.rank: os.path.basename(process.log) for process in plan.processes if process.rank is not None}
@@ -52,14 +53,14 @@ def notes_of_stop(
     def log_of(rank: int) -> str:
         return logs.get(rank) or os.path.basename(folders.rank_log("", rank))
 
-    def had_heard(end: RankEnd) -> bool:
-        return heard(tree.Identity(end.pid or 0, end.start or 0))
+    def had_handler(end: RankEnd) -> bool:
+        return handles(tree.Identity(end.pid or 0, end.start or 0))
 
-    return diagnosed.notes_of_stop(node, found, Catalogue(plan), had_heard, log_of)
+    return diagnosed.notes_of_stop(node, found, Catalogue(plan), had_handler, log_of)
 
 
 def _together(plan: Plan, found: Sequence[Suspect]) -> Iterable[Note]:
-    """Yield what the ends of the ranks of this node say together."""
+    """Yield conclusions from the ends of all ranks of this node."""
     node = plan.job.node
     yield from map(Note, endings.waited_for(found, node.ranks))
     if len(plan.job.nodes) > 1:
@@ -67,7 +68,7 @@ def _together(plan: Plan, found: Sequence[Suspect]) -> Iterable[Note]:
 
 
 def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
-    """Where the program has refused its command line, it may be for an option that was meant for ranklaunch."""
+    """Yield a hint if the program refused an option: the option may have been meant for ranklaunch."""
     culprits = [suspect.culprit for suspect in found if suspect.culprit]
     options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
     named = {word for culprit in culprits for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
@@ -76,8 +77,11 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
 
 
 def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, first: Callable[[], Suspect]) -> list[Suspect]:
-    """Return everything on this node that failed by itself, whoever is to blame first. node: its ends; None if they could not be read: then
-    `first` alone counts, the suspect of the ending."""
+    """Return all failures of this node, the one to blame first.
+
+    node: its ends; None if they could not be read. Then `first` alone counts, the suspect of the
+    ending.
+    """
     if ending.outcome == "succeeded":
         return []
     if node:
@@ -86,7 +90,7 @@ def suspects(plan: Plan, ending: Ending, node: NodeEnds | None, first: Callable[
 
 
 def look_at_disks(plan: Plan) -> Apart | None:
-    """Begin to look at the file systems of the job, in a process of its own: nobody waits for one that does not answer."""
+    """Begin to look at the job's file systems, in a separate process: a mount may not answer."""
     try:
         return Apart(lambda: json.dumps(disk.full((*stored_in(plan), *named_by(plan)))).encode())
     except OSError:  # no process or descriptor left
@@ -94,7 +98,7 @@ def look_at_disks(plan: Plan) -> Apart | None:
 
 
 def full_disks(plan: Plan, look: Apart | None = None) -> Iterable[str]:
-    """Yield file systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason."""
+    """Yield full file systems. The program often cannot write down this cause, for the same reason."""
     look = look or look_at_disks(plan)
     if not look:
         return ()
@@ -107,20 +111,21 @@ def stored_in(plan: Plan) -> tuple[str, ...]:
 
 
 def named_by(plan: Plan) -> tuple[str, ...]:
-    """Folders of RANKLAUNCH_PROGRESS_FILE, and folders that the program's arguments name: mostly that of its checkpoints is among them."""
+    """Return the folders of RANKLAUNCH_PROGRESS_FILE and of the program's arguments; the
+    checkpoints are mostly in one of them."""
     values = (word.partition("=")[2] or word for word in plan.job.program.args[:MOST_ARGUMENTS])
     return (*(os.path.dirname(path) for path in plan.marks), *(value for value in values if value.startswith("/")))
 
 
 def are_full(plan: Plan, found: Iterable[tuple[str, str]]) -> Iterable[str]:
-    """found: as disk.full has it."""
+    """Describe full file systems. found: as from disk.full."""
     for folder, usage in found:
         yield f"{placed(plan, '')}the file system of {folder} is full: {usage}"
 
 
 def exceptions_despite_success(plan: Plan, node: NodeEnds) -> Iterator[str]:
-    """Yield a note for each exception by which programs of ranks ended, although these ended with 0. A shell's pipeline ends with the code
-    of its last command."""
+    """Yield a note for each exception of a program whose rank ended with 0. A shell's pipeline ends
+    with the code of its last command."""
     program = plan.job.program.stands_for or plan.job.program
     by_line: dict[str, list[int]] = {}
     for rank, line in diagnosed.despite_success(node):
@@ -171,10 +176,12 @@ class Catalogue:
         self._plan = plan
 
     def __call__(self, output: str, *, by_itself: bool = True, shared: bool = False, code: int | None = None) -> KnownError | None:
-        """Return the known error that explains the end of the process that wrote this last; None without one.
+        """Return the known error that explains the end of a process with this last output; None
+        without one.
 
-        by_itself: False if the process was told to end: then last words that no entry knows do not count. shared: several ranks write into
-        the output. code: exit code of the process.
+        by_itself: False if the process was signalled: then only entries of the catalogue count, not
+        unknown last lines. shared: several ranks write into the output. code: exit code of the
+        process.
         """
         finding = _search(output, self._plan.known_errors if output else "", by_itself, shared, code)
         if not finding:
@@ -186,17 +193,18 @@ class Catalogue:
         return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
 
     def peers(self, output: str, kind: str) -> tuple[int, ...]:
-        """Return the ranks that the last message of an entry of this kind names."""
+        """Return the ranks named by the last message of an entry of this kind."""
         return catalogue.peers(output, kind)
 
 
 def known_error(tail: bytes, plan: Plan, by_itself: bool = True, shared: bool = False, code: int | None = None) -> KnownError | None:
-    """Return what Catalogue(plan) finds in an output that was not decoded yet."""
+    """Return the known error in an undecoded output."""
     return Catalogue(plan)(tail.decode(errors="replace"), by_itself=by_itself, shared=shared, code=code)
 
 
 def error_of_others(tail: bytes, plan: Plan) -> str:
-    """Return the name of the error if another rank may be to blame for it, else "". A launcher's report of its ranks is none."""
+    """Return the name of the error if another rank may be to blame for the error, else "". A
+    launcher's report of its ranks does not count."""
     error = known_error(tail, plan)
     suspected = error and (not blame.tells_why(error) or _TIMED_OUT.search(error.name))
     is_report = error and any(entry.name == error.name and entry.standing == catalogue.REPORT for entry in catalogue.shipped())
@@ -204,8 +212,12 @@ def error_of_others(tail: bytes, plan: Plan) -> str:
 
 
 def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | None) -> Finding | None:
-    """Search for the user's entries in a process whose time is bounded: a pattern of theirs may take for ever. folder: of the user's
-    entries, "" for none. Entries that took too long are not tried again; those that are shipped count then."""
+    """Search with the user's entries in a process with a time limit: their patterns may take for
+    ever.
+
+    folder: of the user's entries, "" for none. Entries over the limit are not tried again; the
+    shipped entries then count alone.
+    """
     entries = _own_entries(folder) if folder else ()
 
     def call() -> list[object]:
@@ -222,7 +234,7 @@ def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | N
 
 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
-    """Return the present values of the settings that a remedy is about, as far as the plan has them."""
+    """Return the present values of a remedy's settings, as far as the plan has them."""
     found = {reading.name: reading for reading in plan.values}
     now = [found[name] for name in settings if name in found and found[name].value]
     shown = [f"{each.name} {each.value} ({each.source})" if each.value != each.name else f"{each.name} of {each.source}" for each in now]

@@ -1,5 +1,6 @@
-"""Everything that a job needs that lasts or fails. The attempt imports this module once, 0.3 s after its ranks have started and while they
-load, or at an earlier failure: later failures import nothing."""
+"""Parts of an attempt that only a long or a failing job needs. The attempt imports this module
+once, 0.3 s after the launch and while ranks load, or at an earlier failure: later failures import
+nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ SOON_S = 1.0  # a job that ends sooner needs no steps
 
 
 def later(plan: Plan) -> Iterator[tuple[float, Join, str]]:
-    """Yield the plugins of a job that lasts: seconds after the launch, the plugin, and its work for a message if it cannot be made."""
+    """Yield the plugins of a long job: seconds after the launch, the plugin, and its work for a
+    message if it cannot be made."""
     yield SOON_S, Pacing, "follows the steps of its ranks"
     if plan.job.node.slots > 1 or plan.runs == PROGRAM:
         yield 0.0, Placing, "compares its ranks with the plan"
@@ -57,7 +59,7 @@ class Running:
         catalogue.find("RuntimeError: no failure yet\n")
 
     def _join(self) -> None:
-        """Add the plugins of a job that people started: at once, or when the job has lasted for a while."""
+        """Add the plugins of a job that people started: at once, or after some seconds."""
         attempt, plan = self._attempt, self._attempt.plan
         if not attempt.start.has_plugins:
             return
@@ -77,12 +79,13 @@ class Running:
             self._attempt.say(f"nobody {work}: {type(error).__name__}: {error}")
 
     def program_ended(self, go_on: Callable[[], None]) -> None:
-        """Call go_on once the work of a program that ended with 0 is done; fail the job if it was not."""
+        """Call go_on once the work of a program that ended with 0 is done; fail the job for
+        unfinished work."""
         Whole(self._attempt).complete(go_on)
 
     def keeps_node(self) -> str:
-        """Return why this node has succeeded with node 0: only programs that keep it for others run here, as a sleep, or an sshd for the
-        ranks of an mpirun; "" if anything else does."""
+        """Return the reason why this node has succeeded with node 0, "" for none: only programs run
+        here that keep the node for others, such as sleep, or sshd for the ranks of an mpirun."""
         names = set(self._names())
         keepers = sorted(names & {*KEEPERS})
         is_kept = keepers and names <= {*tree.SHELLS, *KEEPERS}

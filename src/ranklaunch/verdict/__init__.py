@@ -1,1 +1,1 @@
-"""What happened: its values, who is to blame, and messages about it between nodes."""
+"""The verdict: its values, its rules (blame), and messages about it between nodes."""

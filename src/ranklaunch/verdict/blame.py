@@ -1,7 +1,8 @@
-"""From everything that went wrong in a job to the one thing that it died of. Pure.
+"""From all suspects of a job to the one that decides. Pure.
 
-A suspect is an ending that nobody had asked for. The first one decides, unless its own output says that it is the consequence of
-another rank's failure: consequences never win over causes, however early they were seen.
+A suspect is an end without a stop request before. The first one decides, unless its output marks a
+consequence of another rank's failure: consequences never win over causes, however early they were
+seen.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
 
 
 def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
-    """Yield what had failed before a stop request. It may have lost a peer that was stopped first."""
+    """Yield the failures before a stop request. Their ranks may have lost a peer that was stopped
+    first."""
     early = [(each, each.culprit) for each in others if each.culprit and each.at < first.at]
     if first.outcome == "stopped" and not first.culprit:
         for suspect, culprit in sorted(early, key=lambda each: each[0].at)[:_MOST_EARLY]:
@@ -91,20 +93,21 @@ def _before_stop(first: Suspect, others: Sequence[Suspect]) -> Iterable[Note]:
 
 
 def _only_waited_for(suspect: Suspect) -> bool:
-    """True for a rank that did not fail as far as is known: another one waited for it in vain."""
+    """True for a rank without a failure of its own: a peer waited for its answer."""
     return suspect.late and bool(suspect.culprit and not suspect.culprit.error)
 
 
 def _noted(notes: Sequence[Note], early: tuple[str, ...], culprit: Culprit | None) -> tuple[str, ...]:
-    """Return the texts of notes. A rank that failed during the stop is no reason of the failure: it comes last, and takes no other's
-    place."""
+    """Return the texts of notes. Ranks that failed during the stop come last, and take no place of
+    other notes."""
     texts = (*dict.fromkeys(note.text for note in notes if note.kind != LATE), *early)[:MOST_NOTES]
     late = [note for note in notes if note.kind == LATE and not (culprit and note.rank is not None and note.rank == culprit.rank)]
     return (*texts, *(note.text for note in few(late, MOST_NOTES - len(texts))))
 
 
 def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
-    """Return the first notes about ranks that failed during the stop, one that counts the others, and all notes of other kinds."""
+    """Return the first notes about ranks that failed during the stop, one note with the number of
+    the rest, and all notes of other kinds."""
     named = [note for note in notes if note.kind == LATE and not note.more]
     more = sum(note.more for note in notes)
     most = max(0, min(MOST_NAMED, room if len(named) <= room and not more else room - 1))
@@ -115,7 +118,8 @@ def few(notes: Sequence[Note], room: int = MOST_NOTES) -> list[Note]:
 
 
 def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
-    """A rank that another node's launcher has seen killed, and what the kernel of its own node says, are one."""
+    """Join the kernel's count of a node with the rank there that another node's launcher saw
+    killed."""
     for proof, counted in [(s, s.culprit) for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
         killed = [(s, s.culprit) for s in suspects if s.culprit and s.culprit.node == counted.node and _is_killed(s.culprit)]
         if killed:
@@ -127,25 +131,29 @@ def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
 
 
 def _without_ended_with_it(suspects: list[Suspect]) -> list[Suspect]:
-    """Drop ranks that ended because ranklaunch on their node was killed: its guard kills them, and another node's launcher reports it."""
+    """Drop ranks that ended because ranklaunch on their node was killed: its guard kills them, and
+    another node's launcher reports them."""
     killed_at = {s.culprit.node: s.at for s in suspects if s.culprit and s.culprit.name == RANKLAUNCH and s.culprit.signal}
     return [s for s in suspects if not (s.culprit and _is_killed(s.culprit) and s.at >= killed_at.get(s.culprit.node, float("inf")))]
 
 
 def _is_same(one: Culprit | None, other: Culprit | None) -> bool:
-    """The same rank, seen once by its process and once by its output."""
+    """True for the same rank, seen by its process and again by its output."""
     return bool(one and other and one.rank is not None and (one.node, one.rank) == (other.node, other.rank))
 
 
 def _is_killed(culprit: Culprit) -> bool:
-    """True for a rank that was killed, and not for memory as far as is known."""
+    """True for a rank killed by SIGKILL, without a count of the kernel for memory."""
     killed = culprit.signal == "SIGKILL" or culprit.exit_code == 128 + signal.SIGKILL  # the latter of a shell, whose program was
     return killed and culprit.rank is not None and not culprit.out_of_memory
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """Whoever is to blame first; of two nodes' lists, one of the two first ones is. One that is late counts where whoever would be to
-    blame without it leaves open why it ended."""
+    """Sort suspects, the one to blame first.
+
+    A merge of two nodes' lists begins with one of their two first suspects. A suspect marked `late`
+    counts only if the first of the rest leaves open why its process ended.
+    """
     suspects = list(suspects)
     first = min((s for s in suspects if not s.late), key=_rank, default=None)
     clear = first is not None and _is_clear(first)
@@ -153,8 +161,12 @@ def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _rank(suspect: Suspect) -> tuple[bool, float]:
-    """Who has waited in vain ends its connections, and others may see that before it has ended itself. So may they of one that has crashed,
-    and have said what they failed of before its end was seen."""
+    """Return the sort key of a suspect: consequences last, then by time.
+
+    Times are corrected by how much earlier peers may notice an end: a rank that timed out closes
+    its connections before its own end, and a crash is noticed by peers before ranklaunch sees the
+    exit.
+    """
     culprit = suspect.culprit
     if suspect.is_consequence:
         return True, suspect.at - (ENDS_S if culprit and culprit.error and TIMEOUT in culprit.error.name else 0.0)
@@ -163,7 +175,8 @@ def _rank(suspect: Suspect) -> tuple[bool, float]:
 
 
 def _is_clear(suspect: Suspect) -> bool:
-    """Whether it says why it ended, or ended as no rank does that has lost another one: by a code of its own, by a crash, interrupted."""
+    """True for an end with a known cause, and for one that the loss of a peer does not produce:
+    another exit code, a crash, an interrupt."""
     culprit = suspect.culprit
     if not culprit or culprit.out_of_memory:
         return True
@@ -179,8 +192,8 @@ def suspect_of(ending: Ending, node: int, at: float) -> Suspect:
 
 
 def of_ranklaunch(own: Suspect, host: str, *, several: bool, killed: bool, hung: bool) -> Suspect:
-    """Return ranklaunch's own end with the place in the reason. several: the job has more than one node. killed: by SIGKILL. hung: the job
-    was; the culprit's own end is the reason then."""
+    """Return ranklaunch's own end with the place in the reason. several: the job has more than one
+    node. killed: by SIGKILL. hung: the job hung; the reason is then the culprit's own end."""
     culprit = Culprit(own.node, None, None, 137, "SIGKILL", False, (), RANKLAUNCH, host, iso(own.at)) if killed else own.culprit
     where = f"{place(own.node, host)}: " if several else ""
     return replace(
@@ -241,8 +254,8 @@ def _advice(error: KnownError, host: str) -> Iterable[str]:
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
-    """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of. One that was leaving may have
-    ended after these."""
+    """Yield notes about ranks and nodes that ended with 0 before the failure, or around its time:
+    they look like successes, and others may have failed of their end."""
     for finish in sorted(finishes, key=lambda f: f.at):
         text = _finished(first, first.at - finish.at, is_node=finish.rank is None)
         if text:
@@ -250,7 +263,8 @@ def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
 
 
 def _finished(first: Suspect, seconds: float, *, is_node: bool) -> str:
-    """Describe a node or a rank that ended with 0 so many seconds before the first suspect failed; "" for nothing of interest."""
+    """Describe a node or a rank that ended with 0 so many seconds before the first suspect failed;
+    "" for nothing of interest."""
     failed = first.outcome == "failed"
     if failed and seconds > 0:
         lost = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
@@ -362,8 +376,9 @@ class SuspectHost:
 def host_to_avoid(
     judgement: Judgement, hosts: Sequence[str], hang: Mapping[str, Any] | None = None, restarts: Sequence[Mapping[str, Any]] = ()
 ) -> SuspectHost | None:
-    """Return the host to leave out, None if nothing speaks of one. hosts: of the job's nodes, in order. hang: the hang that stood at the
-    end, as in verdict.json. restarts: what ended earlier rounds, as there."""
+    """Return the host to leave out, None without evidence against one. hosts: of the job's nodes,
+    in order. hang: the last hang, as in verdict.json. restarts: ends of earlier rounds, as there.
+    """
     if judgement.outcome == "succeeded":
         return None
     found = _by_error(judgement) or _by_silence(judgement) or _by_hang(hang or {}, restarts, len(hosts))
@@ -373,7 +388,7 @@ def host_to_avoid(
 
 
 def _by_error(judgement: Judgement) -> tuple[int, str] | None:
-    """One that is known to need another host."""
+    """Return the culprit's node if its known error needs another host."""
     error = judgement.culprit.error if judgement.culprit else None
     if not judgement.culprit or not error or error.retry != ELSEWHERE:
         return None
@@ -381,13 +396,14 @@ def _by_error(judgement: Judgement) -> tuple[int, str] | None:
 
 
 def _by_silence(judgement: Judgement) -> tuple[int, str] | None:
-    """A node that was lost, or node 0, where it was cut off from all others."""
+    """Return a lost node, or node 0 if its network to all other nodes was down."""
     found = None if judgement.culprit else SILENT.match(judgement.reason)
     return (int(found["node"]), judgement.reason) if found else None
 
 
 def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:
-    """Return the one node of all suspects of a hang, if a hang of an earlier round had suspects there as well, and not by their stacks."""
+    """Return the node of all suspects of a hang, if a hang of an earlier round had suspects on the
+    same node, and not by their stacks."""
     suspects = hang.get("suspects", ())
     node = _node_of(suspects)
     before = [each.get("round") for each in restarts if _node_of(each.get("suspects", ())) == node]
@@ -398,6 +414,7 @@ def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nod
 
 
 def _node_of(suspects: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the node of all these suspects, None for several, and where a rule may speak of the program."""
+    """Return the node of all these suspects; None for several nodes, and for rules about the
+    program."""
     found = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
     return found.pop() if len(found) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None

@@ -1,4 +1,5 @@
-"""What an exit code or a signal says where the words of a process say nothing, and what several ranks' ends say together. Pure."""
+"""Meaning of exit codes and signals without a message, and conclusions from the ends of several
+ranks. Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ SILENT = re.compile(r"node (?P<node>[0-9]{1,7})(?: \([^)]*\))? (?:does not answe
 
 
 def meaning(culprit: Culprit) -> str:
-    """ "" where nothing can be said, or where the words say it. Of one that ran out of memory, what to do: its words are about something
-    else."""
+    """Return the meaning of an exit code or signal, or the remedy for a process killed for memory;
+    "" for none, and if the output names an error."""
     if culprit.out_of_memory:
         return OF_MEMORY
     if culprit.error:
@@ -62,8 +63,9 @@ def _name_of(number: int) -> str:
 
 
 def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Note]:
-    """Yield the notes of nodes, then what suspects say together. A rank that had failed without ending counts only if the first suspect may
-    have lost it. suspects: whoever is to blame first."""
+    """Yield the notes of nodes, then conclusions from all suspects. A rank that failed without
+    ending counts only if the first suspect may have lost this rank. suspects: the one to blame
+    first."""
     lost, notes = suspects[0].is_consequence or suspects[0].outcome == "stopped", list(notes)
     whole = [note for note in notes if note.kind == WHOLE]
     apart = len(whole) == 1 and len({each.node for each in suspects}) == 1
@@ -74,8 +76,8 @@ def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Not
 
 
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
-    """The same error on ranks of several hosts is no host's, unless it is one that hosts have, or there is something else that the job
-    failed of, such as a hang."""
+    """Yield a note if all ranks ended with the same error. On several hosts the cause is not one
+    host, unless the error is one of hosts, or the job failed of something else, such as a hang."""
     found = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
     culprits = [*{(culprit.node, culprit.rank): culprit for culprit in reversed(found)}.values()][::-1]  # of whom others may have told too
     said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
@@ -98,7 +100,8 @@ def of_whole_node(suspects: Sequence[Suspect], ranks: Collection[int], place: st
 
 
 def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:
-    """Where all but one died of another's failure, they point to that one. ranks: those of the node."""
+    """Yield a note if all ranks of a node but one failed as a consequence: they may have waited for
+    that one."""
     culprits = [suspect.culprit for suspect in suspects if suspect.culprit and suspect.is_consequence and suspect.culprit.rank is not None]
     left = sorted(set(ranks) - {culprit.rank for culprit in culprits})
     if len(culprits) == len(suspects) >= _FEWEST and len(left) == 1:
@@ -106,7 +109,7 @@ def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[
 
 
 def _said(culprit: Culprit) -> str:
-    """Without what differs from rank to rank. "" where that is no cause."""
+    """Return the error of a culprit without numbers; "" unless the error is a cause in the program."""
     error = culprit.error
     of_program = error and error.kind in ("cause", "unknown") and error.retry != ELSEWHERE
     return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and of_program else ""

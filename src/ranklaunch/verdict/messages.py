@@ -1,6 +1,6 @@
 """Suspects and judgements as messages between nodes. Pure.
 
-Whatever another node sends, of whatever version, becomes a value here, or ValueError is raised.
+A message from another node, of any version, becomes a value here, or ValueError is raised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def as_message(value: Suspect | Finish | Judgement | Note) -> dict[str, Any]:
 
 
 def clipped(value: _Message) -> _Message:
-    """With texts short enough for a frame, and on one line each."""
+    """Return a value with short texts of one line each."""
     return cast("_Message", _clipped(value))
 
 
@@ -64,7 +64,7 @@ def _clip_fields(value: Any) -> Any:
 
 
 def heard(judgement: Judgement) -> Judgement:
-    """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
+    """Return another node's judgement, cut like ours and without text like a secret."""
     fit = clipped(judgement)
     return replace(
         fit, reason=errors.reason(fit.reason),
@@ -80,13 +80,13 @@ def _without_secrets(culprit: Culprit) -> Culprit:
 
 
 def brief(suspect: Suspect) -> Suspect:
-    """One that cannot decide, because another of its node comes before it."""
+    """Return a suspect without output lines, for suspects after the first one of a node."""
     culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
     return replace(suspect, reason=suspect.reason[: blame.LINE], culprit=culprit)
 
 
 def code_of(outcome: str, code: int) -> int:
-    """What failed does not end with 0, and what was stopped ends as by a signal, whatever a node says."""
+    """Return a valid exit code for an outcome: 128+N if stopped, not 0 if failed."""
     if outcome == "stopped":
         return code if 128 < code <= 192 else 128 + signal.SIGTERM
     return code or int(outcome != "succeeded")
@@ -96,20 +96,21 @@ def code_of(outcome: str, code: int) -> int:
 
 
 def suspect(data: Any) -> Suspect:
-    """Raises ValueError where the data are not one, as with a success: it would end what others have failed of with 0."""
+    """Read a suspect. Raises ValueError. A success is refused: its 0 would become the exit code of
+    a failed job."""
     found = from_dict(Suspect, data)
     _check_end(found.outcome, found.exit_code, found.culprit, "failed", "stopped")
     return replace(clipped(found), at=_time(found.at))
 
 
 def finish(data: Any) -> Finish:
-    """Raises ValueError where the data are not one."""
+    """Read a Finish. Raises ValueError."""
     found = from_dict(Finish, data)
     return replace(found, at=_time(found.at))
 
 
 def judgement(data: Any) -> Judgement:
-    """Raises ValueError where the data are not one."""
+    """Read a judgement. Raises ValueError."""
     found = from_dict(Judgement, data)
     for culprit in (found.culprit, *found.failures):
         _check_end(found.outcome, found.exit_code, culprit, "failed", "stopped", "succeeded")
@@ -117,7 +118,7 @@ def judgement(data: Any) -> Judgement:
 
 
 def notes(data: Any) -> Iterator[Note]:
-    """Yield the notes of a message; leave out what is none. Older versions send texts."""
+    """Yield the valid notes of a message. Older versions send texts."""
     found = data.get("notes", ())
     for each in found[: blame.MOST_NOTES] if isinstance(found, list) else ():
         if isinstance(each, str):
@@ -140,7 +141,7 @@ def _check_end(outcome: str, code: int, culprit: Culprit | None, *outcomes: str)
 
 
 def _time(at: float) -> float:
-    """Return a time that a calendar has."""
+    """Return a time within the years of a calendar. Raises ValueError."""
     if not 0 <= at <= _LATEST:
         msg = f"at {at!r:.80}"
         raise ValueError(msg)
