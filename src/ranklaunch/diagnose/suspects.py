@@ -62,15 +62,15 @@ class Evidence(NamedTuple):
 def diagnose(node: NodeEnds, known: Known) -> list[Suspect]:
     """Return the suspects of a node, whoever is to blame first."""
     exceptions = _exceptions(node, known)
-    found = [*_own(node), *_daemons(node)]
+    suspects = [*_own(node), *_daemons(node)]
     for failed in failures.failed(node):
         evidence = Evidence(failed, node, known, *next((each for end, *each in exceptions if _is_of(failed.culprit, end)), ()))
         suspect = next(filter(None, (rule(evidence) for rule in REASONS)), None)
         if suspect:  # else it may have been told to end, and names no cause
-            found += [_of_named(suspect, evidence), *waited_for(suspect, evidence)]
-    found += _raised_first(found, exceptions, node)
-    found = _with_memory(_silent_last(found), node)
-    return blame.ordered(_without_stopped(found, node) if node.stop else found)
+            suspects += [_of_named(suspect, evidence), *waited_for(suspect, evidence)]
+    suspects += _raised_first(suspects, exceptions, node)
+    suspects = _with_memory(_silent_last(suspects), node)
+    return blame.ordered(_without_stopped(suspects, node) if node.stop else suspects)
 
 
 # Failures that no process of a rank tells
@@ -209,11 +209,11 @@ def _in_output(failed: Failed, known: Known) -> KnownError | None:
 def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation, KnownError]]:
     """Return the recorded exception behind each end, with its known error. The exception nearest to
     the reason wins."""
-    found = []
+    explained = []
     for end, fitting in explanations(node) if node.ending.outcome == "failed" else ():
         errors_of = [(each, _of_exception(each, known)) for each in fitting]
-        found.append((end, *min(errors_of, key=lambda each: _distance(each[1]))))
-    return found
+        explained.append((end, *min(errors_of, key=lambda each: _distance(each[1]))))
+    return explained
 
 
 def _distance(error: KnownError) -> int:
@@ -241,13 +241,13 @@ def _is_of(culprit: Culprit | None, end: RankEnd) -> bool:
 
 
 def _raised_first(
-    found: Sequence[Suspect], exceptions: Sequence[tuple[RankEnd, Explanation, KnownError]], node: NodeEnds
+    suspects: Sequence[Suspect], exceptions: Sequence[tuple[RankEnd, Explanation, KnownError]], node: NodeEnds
 ) -> Iterator[Suspect]:
     """Yield ranks with an uncaught exception before any signal. Their exit code is 1, whatever
     signal followed. A time-out counts too: the peers fail when this rank leaves."""
-    first = min((each.at for each in found if each.culprit), default=0.0)
+    first = min((each.at for each in suspects if each.culprit), default=0.0)
     for end, exception, error in exceptions:
-        known = any(_is_of(each.culprit, end) for each in found)
+        known = any(_is_of(each.culprit, end) for each in suspects)
         counts = exception.sure and (blame.tells_why(error) or blame.TIMEOUT in error.name)
         if known or not counts or exception.at > _told_at(end, first):
             continue
@@ -265,21 +265,21 @@ def _told_at(end: RankEnd, first: float) -> float:
     return min(times, default=end.at if end.at is not None else first)
 
 
-def _silent_last(found: Sequence[Suspect]) -> list[Suspect]:
+def _silent_last(suspects: Sequence[Suspect]) -> list[Suspect]:
     """Order a launcher without a rank and without an error behind its ranks with an error."""
-    known = (each.at for each in found if each.culprit and each.culprit.rank is not None and each.culprit.error)
+    known = (each.at for each in suspects if each.culprit and each.culprit.rank is not None and each.culprit.error)
     after = max(known, default=0.0) + AFTER_S
-    return [replace(each, at=max(each.at, after)) if each.culprit and _is_silent(each.culprit) else each for each in found]
+    return [replace(each, at=max(each.at, after)) if each.culprit and _is_silent(each.culprit) else each for each in suspects]
 
 
 def _is_silent(culprit: Culprit) -> bool:
     return culprit.rank is None and not culprit.error and not culprit.signal
 
 
-def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
+def _with_memory(suspects: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
     """Mark as many killed processes as the kernel counts kills for memory, the earliest first."""
     kills, result = node.memory.kills, []
-    for suspect in sorted(found, key=attrgetter("at")):
+    for suspect in sorted(suspects, key=attrgetter("at")):
         culprit, lately = suspect.culprit, min(kills, node.memory.lately(suspect.at))
         if culprit and _is_counted(culprit, kills, lately):
             kills -= 1
@@ -288,7 +288,7 @@ def _with_memory(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
             result.append(_killed_for_another_reason(suspect, culprit, node))
         else:
             result.append(suspect)
-    return [*result, *(_unseen(node) if kills and not found else ())]
+    return [*result, *(_unseen(node) if kills and not suspects else ())]
 
 
 def _is_counted(culprit: Culprit, kills: int, lately: int) -> bool:
@@ -327,17 +327,17 @@ def _unseen(node: NodeEnds) -> Iterator[Suspect]:
         yield Suspect(index, at, "failed", _KILLED, f"{blame.sentence(culprit)}{node.memory.described}", culprit)
 
 
-def _without_stopped(found: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
+def _without_stopped(suspects: Sequence[Suspect], node: NodeEnds) -> list[Suspect]:
     """Replace ranks that died of the stop request's signal, at its time, by the stop request.
     Slurm, for one, signals ranks as well."""
     assert node.stop
     name, at = name_of(node.stop.signal), node.stop.at
-    stopped = [each for each in found if each.culprit and each.culprit.signal == name and abs(each.at - at) < blame.OF_A_STOP_S]
+    stopped = [each for each in suspects if each.culprit and each.culprit.signal == name and abs(each.at - at) < blame.OF_A_STOP_S]
     if not stopped:
-        return [*found]
+        return [*suspects]
     first = min(at, *(each.at for each in stopped))
     request = Suspect(node.job.node_index, first, "stopped", 128 + node.stop.signal, f"stopped by {name}")
-    return [request, *(each for each in found if each not in stopped and each.outcome != "stopped")]
+    return [request, *(each for each in suspects if each not in stopped and each.outcome != "stopped")]
 
 
 # Values
@@ -437,9 +437,9 @@ def explanations(node: NodeEnds) -> Iterator[tuple[RankEnd, list[Explanation]]]:
     and their exceptions in the order of the rules."""
     alone = sum(end.rank is not None or not end.launcher for end in node.ends) == 1
     for end in node.ends:
-        found = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, node, alone=alone)]
-        if found:
-            yield end, found
+        fitting = [] if end.launcher or end.exit_code == 0 else [*_fitting(end, node, alone=alone)]
+        if fitting:
+            yield end, fitting
 
 
 def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
@@ -477,9 +477,9 @@ def _explanation(record: Record, rule: RecordRule, end: RankEnd, node: int) -> E
     )
 
 
-def last_exception(found: Iterable[Record], *sources: str) -> Record | None:
+def last_exception(written: Iterable[Record], *sources: str) -> Record | None:
     """Return the last exception record from main, thread or process, as `sources` name them."""
-    raised = [each for each in found if each.kind == records.EXCEPTION and each.chain and each.where in sources]
+    raised = [each for each in written if each.kind == records.EXCEPTION and each.chain and each.where in sources]
     return raised[-1] if raised else None
 
 

@@ -75,12 +75,12 @@ def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
     from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
-    found: dict[tuple[int, int], list[Record]] = {}
+    by_process: dict[tuple[int, int], list[Record]] = {}
     for record in sorted(own, key=records.order):
-        kept = found.setdefault(record.process, [])
+        kept = by_process.setdefault(record.process, [])
         if len(kept) < MOST_RECORDS and time.monotonic() < until:  # hiding secrets takes longer than reading
             kept.append(records.hidden(replace(record, at=wall(record.monotonic))))
-    return with_records(node, {process: each for process, each in found.items() if each})
+    return with_records(node, {process: each for process, each in by_process.items() if each})
 
 
 def memory_kills(memory: Memory) -> MemoryKills:
@@ -141,23 +141,23 @@ class _Collector:
 
     def ends(self, ended: Sequence[Child]) -> Iterator[RankEnd]:
         """Children in the order of their ends, the ranks below them, ranks of which only the output is known, and daemons."""
-        found = [*map(self._of_child, ended)]
+        ends = [*map(self._of_child, ended)]
         for child in ended:
             if child.below:
-                found += [self._of_watched(child, rank) for rank in (*child.below.ended, *getattr(child.below, "alive", ()))]
-        known = {end.rank for end in found if end.role == BELOW}
+                ends += [self._of_watched(child, rank) for rank in (*child.below.ended, *getattr(child.below, "alive", ()))]
+        known = {end.rank for end in ends if end.role == BELOW}
         launcher = next((child for child in ended if child.launcher.starts_ranks), None)
         if launcher:
-            found += [end for rank in self._numbers(found) - known if (end := self._unseen(launcher, rank))]
-        yield from found
+            ends += [end for rank in self._numbers(ends) - known if (end := self._unseen(launcher, rank))]
+        yield from ends
         yield from map(self._of_daemon, self._circumstances.daemons)
 
-    def _numbers(self, found: Sequence[RankEnd]) -> set[int]:
+    def _numbers(self, ends: Sequence[RankEnd]) -> set[int]:
         """Ranks that may have an output, whether their processes were seen or not."""
-        reported = [end.launcher.reported for end in found if end.launcher and end.launcher.reported]
+        reported = [end.launcher.reported for end in ends if end.launcher and end.launcher.reported]
         named = {failure.rank for failure in reported if failure.rank is not None}
         keys = [each.keys for each in (self._plan.outputs, self._plan.kept) if each]
-        own = {end.rank for end in found if end.role != BELOW}
+        own = {end.rank for end in ends if end.role != BELOW}
         return {*named, *self._plan.job.node.ranks, *(rank for each in keys for rank in each)} - own
 
     def _of_child(self, child: Child) -> RankEnd:

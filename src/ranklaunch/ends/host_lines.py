@@ -13,12 +13,12 @@ _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 
 def of_hosts(text: str, hosts: Iterable[str]) -> Mapping[str, str]:
     """Return the lines of each host by its name, without pdsh's mark."""
-    found: dict[str, list[str]] = {host: [] for host in hosts}
+    by_host: dict[str, list[str]] = {host: [] for host in hosts}
     for line in text.splitlines(keepends=True):
         host, _, rest = line.partition(": ")
-        if host in found:
-            found[host].append(rest)
-    return {host: "".join(lines) for host, lines in found.items() if lines}
+        if host in by_host:
+            by_host[host].append(rest)
+    return {host: "".join(lines) for host, lines in by_host.items() if lines}
 
 
 def names_of(nodes: Sequence[NodeFacts]) -> dict[str, int]:
@@ -26,5 +26,5 @@ def names_of(nodes: Sequence[NodeFacts]) -> dict[str, int]:
     common domain."""
     short = [(node.host.partition(".")[0], node.index) for node in nodes if not _ADDRESS.fullmatch(node.host)]
     times = Counter(name for name, _ in short)
-    found = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
-    return {name: index for name, index in found.items() if name and times[name] <= 1}
+    indices = {**{node.host: node.index for node in nodes}, **{name: index for name, index in short if times[name] == 1}}
+    return {name: index for name, index in indices.items() if name and times[name] <= 1}

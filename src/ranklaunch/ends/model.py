@@ -236,11 +236,11 @@ def with_records(node: NodeEnds, records: Mapping[tuple[int, int], Sequence[Reco
 
 def _heads(processes: Iterable[tuple[int, int]], records: Mapping[tuple[int, int], Sequence[Record]]) -> dict[int | None, tuple[int, int]]:
     """Return the head of each rank that a launcher placed, by rank; leave out ranks with several."""
-    found: dict[int | None, list[tuple[int, int]]] = {}
+    by_rank: dict[int | None, list[tuple[int, int]]] = {}
     for process in processes:
         if any(each.kind == recorded.RANK and each.launcher for each in records[process]):
-            found.setdefault(_rank_of(records[process]), []).append(process)
-    return {rank: several[0] for rank, several in found.items() if len(several) == 1 and rank is not None}
+            by_rank.setdefault(_rank_of(records[process]), []).append(process)
+    return {rank: several[0] for rank, several in by_rank.items() if len(several) == 1 and rank is not None}
 
 
 _OF_ENDS = (recorded.EXCEPTION, recorded.EXIT)

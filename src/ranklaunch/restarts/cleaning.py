@@ -153,8 +153,8 @@ def _port(plan: Plan) -> int:
     """Port of the rendezvous, where that is on this node; 0 where ranks meet by MPI and may leave the port to others."""
     if plan.method in BY_MPI:
         return 0
-    said = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
-    return int(said) if said.isdecimal() and plan.job.node_index == 0 else 0
+    value = next((reading.value for reading in plan.values if reading.name == "master_port"), "")
+    return int(value) if value.isdecimal() and plan.job.node_index == 0 else 0
 
 
 def _wait_for_port(port: int, loop: Loop, over: Callable[[], bool]) -> None:

@@ -199,8 +199,8 @@ def _forbidden_cause(seen: Seen) -> str:
 
 
 def _full_disk(judgement: Judgement) -> str:
-    found = next(filter(None, (re.search(_FULL_DISK, note) for note in judgement.notes)), None)
-    return found[0] if found else ""
+    match = next(filter(None, (re.search(_FULL_DISK, note) for note in judgement.notes)), None)
+    return match[0] if match else ""
 
 
 def _progress(seen: Seen, last: Past | None) -> bool:

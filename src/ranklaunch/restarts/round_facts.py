@@ -56,12 +56,12 @@ def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapp
     request: signal and time of the first stop request. A request counts if its time is after the
     ending, or if the ending is its result.
     """
-    found: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
+    facts: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
     if ending.hung and plan.watch.hang == "stop":
-        found["hung"] = True
+        facts["hung"] = True
     if request and (request[1] >= ending.at or ending.outcome == "stopped"):
-        found["stop"] = [128 + request[0], placed(plan, stopped_by(request[0]))]
-    return found
+        facts["stop"] = [128 + request[0], placed(plan, stopped_by(request[0]))]
+    return facts
 
 
 def logs(plan: Plan) -> list[str]:
@@ -76,13 +76,13 @@ def logs(plan: Plan) -> list[str]:
 def highest(paths: Iterable[str]) -> tuple[int, int] | None:
     """Return the epoch and the highest step in the tails of these logs. Only the ranks with the
     most reliable lines count."""
-    found = []
+    last_steps = []
     for path in paths:
         steps = Steps()
         steps.feed(disk.end_of(path, TAIL) + b"\n", 0.0)
-        found += [steps.last] if steps.last else []
-    surest = min((step.weight for step in found), default=0)
-    return max(((step.place.epoch, step.place.step) for step in found if step.weight == surest), default=None)
+        last_steps += [steps.last] if steps.last else []
+    surest = min((step.weight for step in last_steps), default=0)
+    return max(((step.place.epoch, step.place.step) for step in last_steps if step.weight == surest), default=None)
 
 
 def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
@@ -91,10 +91,10 @@ def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, floa
 
     The search runs in a process with a time limit: a mount may not answer.
     """
-    told = within(lambda: json.dumps(_marks(patterns)).encode())
-    found = [(number, at) for number, at in json.loads(told or b"[]")]
-    newest = max((each for each in found if each[1] >= since), default=(None, None))
-    return bool(found), *newest
+    answer = within(lambda: json.dumps(_marks(patterns)).encode())
+    numbers = [(number, at) for number, at in json.loads(answer or b"[]")]
+    newest = max((each for each in numbers if each[1] >= since), default=(None, None))
+    return bool(numbers), *newest
 
 
 def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
@@ -102,8 +102,8 @@ def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
 
 
 def _paths(patterns: Sequence[str]) -> list[str]:
-    found = (path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS])
-    return [path for path in found if not is_unfinished(path)]
+    paths = (path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS])
+    return [path for path in paths if not is_unfinished(path)]
 
 
 def _number(path: str) -> int | None:
@@ -137,8 +137,8 @@ _IN_TEXT = re.compile(r"(\d{1,15})\s*$")
 
 def step_in_name(path: str) -> int | None:
     """Return the step number in the last part of a path; None without one."""
-    found = _IN_NAME.findall(_last_part(path))
-    return int(found[-1]) if found else None
+    numbers = _IN_NAME.findall(_last_part(path))
+    return int(numbers[-1]) if numbers else None
 
 
 def is_unfinished(path: str) -> bool:
@@ -152,5 +152,5 @@ def _last_part(path: str) -> str:
 
 def step_in_text(text: str) -> int | None:
     """Return the number at the end of a marker's text."""
-    found = _IN_TEXT.search(text[:MOST_OF_MARKER].strip())
-    return int(found[1]) if found else None
+    match = _IN_TEXT.search(text[:MOST_OF_MARKER].strip())
+    return int(match[1]) if match else None

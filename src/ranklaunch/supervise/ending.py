@@ -84,9 +84,9 @@ def _culprit(plan: Plan, child: Child, failure: Failure, at: float) -> Culprit:
 
 def _node(plan: Plan, child: Child, failure: Failure) -> int:
     """Return the node of a failed rank; with mpirun another node is possible."""
-    told = next((node for node in (failure.node, child.process.node) if node is not None), None)
-    if told is not None:
-        return told
+    known = next((node for node in (failure.node, child.process.node) if node is not None), None)
+    if known is not None:
+        return known
     job = plan.job
     if failure.rank is None or child.process.rank is not None or failure.rank in job.node.ranks:
         return job.node_index
@@ -165,9 +165,9 @@ def judgement(
 ) -> Judgement:
     """Return this node's own judgement: the job's, if there are no other nodes. seen: notes().
     child: the child whose end decided."""
-    told = circumstances.told(child.process) if child else None
-    if told and child and told.exit_code == child.ended.code:
-        return told
+    inner = circumstances.told(child.process) if child else None
+    if inner and child and inner.exit_code == child.ended.code:
+        return inner
     own = ending.judgement
     if ending.outcome == "succeeded":
         return Judgement(own.outcome, own.exit_code, own.reason)

@@ -32,17 +32,17 @@ MOST_EXCEPTIONS = 4  # different ones of ranks that succeeded
 MOST_ARGUMENTS = 1000  # of the program, that are looked at for folders
 
 
-def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = (), look: Apart | None = None) -> tuple[Note, ...]:
+def notes(plan: Plan, ending: Ending, local: Sequence[Suspect] = (), look: Apart | None = None) -> tuple[Note, ...]:
     """Return notes on conditions of this node that may explain a failure. look: at the file
     systems, begun before."""
     if ending.outcome == "succeeded":
         return ()
     own = [placed(plan, errors.reason(ending.judgement.reason))] if ending.judgement.culprit and ending.hung else []
-    return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, found))), *_together(plan, found))
+    return (*map(Note, (*own, *full_disks(plan, look), *_of_arguments(plan, local))), *_together(plan, local))
 
 
 def notes_of_stop(
-    plan: Plan, ending: Ending, node: NodeEnds | None, found: Sequence[Suspect], handles: Callable[[tree.Identity], bool]
+    plan: Plan, ending: Ending, node: NodeEnds | None, local: Sequence[Suspect], handles: Callable[[tree.Identity], bool]
 ) -> Sequence[Note]:
     """Return notes about ranks that failed during the stop. handles: True for a process that had a
     handler for the signal."""
@@ -56,20 +56,20 @@ def notes_of_stop(
     def had_handler(end: RankEnd) -> bool:
         return handles(tree.Identity(end.pid or 0, end.start or 0))
 
-    return diagnosed.notes_of_stop(node, found, Catalogue(plan), had_handler, log_of)
+    return diagnosed.notes_of_stop(node, local, Catalogue(plan), had_handler, log_of)
 
 
-def _together(plan: Plan, found: Sequence[Suspect]) -> Iterable[Note]:
+def _together(plan: Plan, local: Sequence[Suspect]) -> Iterable[Note]:
     """Yield conclusions from the ends of all ranks of this node."""
     node = plan.job.node
-    yield from map(Note, endings.waited_for(found, node.ranks))
+    yield from map(Note, endings.waited_for(local, node.ranks))
     if len(plan.job.nodes) > 1:
-        yield from (Note(text, WHOLE) for text in endings.of_whole_node(found, node.ranks, blame.place(node.index, node.host)))
+        yield from (Note(text, WHOLE) for text in endings.of_whole_node(local, node.ranks, blame.place(node.index, node.host)))
 
 
-def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
+def _of_arguments(plan: Plan, local: Sequence[Suspect]) -> Iterable[str]:
     """Yield a hint if the program refused an option: the option may have been meant for ranklaunch."""
-    culprits = [suspect.culprit for suspect in found if suspect.culprit]
+    culprits = [suspect.culprit for suspect in local if suspect.culprit]
     options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
     named = {word for culprit in culprits for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
     if options & named or (options and any(culprit.exit_code == errors.USAGE for culprit in culprits)):
@@ -117,9 +117,9 @@ def named_by(plan: Plan) -> tuple[str, ...]:
     return (*(os.path.dirname(path) for path in plan.marks), *(value for value in values if value.startswith("/")))
 
 
-def are_full(plan: Plan, found: Iterable[tuple[str, str]]) -> Iterable[str]:
-    """Describe full file systems. found: as from disk.full."""
-    for folder, usage in found:
+def are_full(plan: Plan, usages: Iterable[tuple[str, str]]) -> Iterable[str]:
+    """Describe full file systems. usages: as from disk.full."""
+    for folder, usage in usages:
         yield f"{placed(plan, '')}the file system of {folder} is full: {usage}"
 
 
@@ -226,8 +226,8 @@ def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | N
 
     if entries and folder not in _too_slow:
         try:
-            found = bounded.call(call, folder)
-            return Finding(entries[found[0]], *found[1:]) if found else None
+            answer = bounded.call(call, folder)
+            return Finding(entries[answer[0]], *answer[1:]) if answer else None
         except RanklaunchError:
             _too_slow.add(folder)
     return catalogue.find(text, (), by_itself, shared, code)
@@ -235,8 +235,8 @@ def _search(text: str, folder: str, by_itself: bool, shared: bool, code: int | N
 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
     """Return the present values of a remedy's settings, as far as the plan has them."""
-    found = {reading.name: reading for reading in plan.values}
-    now = [found[name] for name in settings if name in found and found[name].value]
+    readings = {reading.name: reading for reading in plan.values}
+    now = [readings[name] for name in settings if name in readings and readings[name].value]
     shown = [f"{each.name} {each.value} ({each.source})" if each.value != each.name else f"{each.name} of {each.source}" for each in now]
     return f" Now: {', '.join(shown)}." if shown else ""
 

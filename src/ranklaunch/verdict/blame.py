@@ -346,8 +346,8 @@ def rules_that_decided(first: Suspect, others: Sequence[Suspect]) -> tuple[Becau
     evidence = [(rule, says) for rule in EVIDENCE if (says := rule(first))]
     order = [(rule, says) for rule in ORDER if (says := rule(first, others))]
     own = () if evidence[0][0] is out_of_memory else first.because
-    found = own or (_because(*evidence[0], of),)
-    return (*found, _because(*order[0], of))
+    explained = own or (_because(*evidence[0], of),)
+    return (*explained, _because(*order[0], of))
 
 
 def _because(rule: Evidence | Order, says: str, of: Of) -> Because:
@@ -381,10 +381,10 @@ def host_to_avoid(
     """
     if judgement.outcome == "succeeded":
         return None
-    found = _by_error(judgement) or _by_silence(judgement) or _by_hang(hang or {}, restarts, len(hosts))
-    if not found or not 0 <= found[0] < len(hosts) or not hosts[found[0]]:
+    evidence = _by_error(judgement) or _by_silence(judgement) or _by_hang(hang or {}, restarts, len(hosts))
+    if not evidence or not 0 <= evidence[0] < len(hosts) or not hosts[evidence[0]]:
         return None
-    return SuspectHost(hosts[found[0]], *found)
+    return SuspectHost(hosts[evidence[0]], *evidence)
 
 
 def _by_error(judgement: Judgement) -> tuple[int, str] | None:
@@ -397,8 +397,8 @@ def _by_error(judgement: Judgement) -> tuple[int, str] | None:
 
 def _by_silence(judgement: Judgement) -> tuple[int, str] | None:
     """Return a lost node, or node 0 if its network to all other nodes was down."""
-    found = None if judgement.culprit else SILENT.match(judgement.reason)
-    return (int(found["node"]), judgement.reason) if found else None
+    match = None if judgement.culprit else SILENT.match(judgement.reason)
+    return (int(match["node"]), judgement.reason) if match else None
 
 
 def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nodes: int) -> tuple[int, str] | None:
@@ -416,5 +416,5 @@ def _by_hang(hang: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]], nod
 def _node_of(suspects: Sequence[Mapping[str, Any]]) -> int | None:
     """Return the node of all these suspects; None for several nodes, and for rules about the
     program."""
-    found = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
-    return found.pop() if len(found) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None
+    nodes = {each["node"] for each in suspects if each.get("rule") in OF_MACHINE}
+    return nodes.pop() if len(nodes) == 1 and all(each.get("rule") in OF_MACHINE for each in suspects) else None

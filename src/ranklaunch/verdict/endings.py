@@ -78,17 +78,28 @@ def notes_of(suspects: Sequence[Suspect], notes: Iterable[Note]) -> Iterator[Not
 def _together(suspects: Sequence[Suspect]) -> Iterable[str]:
     """Yield a note if all ranks ended with the same error. On several hosts the cause is not one
     host, unless the error is one of hosts, or the job failed of something else, such as a hang."""
-    found = [suspect.culprit for suspect in suspects if suspect.culprit] if suspects[0].culprit else []
-    culprits = [*{(culprit.node, culprit.rank): culprit for culprit in reversed(found)}.values()][::-1]  # of whom others may have told too
-    said = [_said(culprit) for culprit in culprits if culprit.rank is not None]  # launchers of several nodes may share a broken image
-    if len(said) < _FEWEST or len(said) != len(culprits) or not said[0] or len(set(said)) > 1:
+    culprits = _distinct_culprits(suspects) if suspects[0].culprit else []
+    texts = [_cause_of(culprit) for culprit in culprits]
+    if len(texts) < _FEWEST or not texts[0] or len(set(texts)) > 1:
         return
-    if said[0].partition(": ")[0] in OF_COLLECTIVES:
-        yield f"{len(said)} ranks ended with the same error, which is that they differ: the rank that is named need not be the wrong one"
+    same = f"{len(texts)} ranks ended with the same error"
+    of_one_host = f"{len(texts)} ranks of one host ended with the same error"
+    if texts[0].partition(": ")[0] in OF_COLLECTIVES:
+        yield f"{same}, which is that they differ: the rank that is named need not be the wrong one"
     elif len({culprit.node for culprit in culprits}) > 1:
-        yield f"{len(said)} ranks ended with the same error: it is not one rank's or host's, but the program's or of what they share"
+        yield f"{same}: it is not one rank's or host's, but the program's or of what they share"
     else:
-        yield f"{len(said)} ranks of one host ended with the same error: it is not one rank's, but the program's or the host's"
+        yield f"{of_one_host}: it is not one rank's, but the program's or the host's"
+
+
+def _distinct_culprits(suspects: Sequence[Suspect]) -> list[Culprit]:
+    """Return the culprit of each rank once; [] if a launcher is among them: launchers of several
+    nodes may share a broken image."""
+    by_rank: dict[tuple[int, int | None], Culprit] = {}
+    for culprit in (suspect.culprit for suspect in suspects if suspect.culprit):
+        by_rank.setdefault((culprit.node, culprit.rank), culprit)
+    culprits = [*by_rank.values()]
+    return [] if any(culprit.rank is None for culprit in culprits) else culprits
 
 
 def of_whole_node(suspects: Sequence[Suspect], ranks: Collection[int], place: str) -> Iterable[str]:
@@ -108,7 +119,7 @@ def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[
         yield f"rank {left[0]} had not failed when the others of its node did: they may have waited for it"
 
 
-def _said(culprit: Culprit) -> str:
+def _cause_of(culprit: Culprit) -> str:
     """Return the error of a culprit without numbers; "" unless the error is a cause in the program."""
     error = culprit.error
     of_program = error and error.kind in ("cause", "unknown") and error.retry != ELSEWHERE

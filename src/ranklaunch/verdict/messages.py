@@ -98,29 +98,29 @@ def code_of(outcome: str, code: int) -> int:
 def suspect(data: Any) -> Suspect:
     """Read a suspect. Raises ValueError. A success is refused: its 0 would become the exit code of
     a failed job."""
-    found = from_dict(Suspect, data)
-    _check_end(found.outcome, found.exit_code, found.culprit, "failed", "stopped")
-    return replace(clipped(found), at=_time(found.at))
+    value = from_dict(Suspect, data)
+    _check_end(value.outcome, value.exit_code, value.culprit, "failed", "stopped")
+    return replace(clipped(value), at=_time(value.at))
 
 
 def finish(data: Any) -> Finish:
     """Read a Finish. Raises ValueError."""
-    found = from_dict(Finish, data)
-    return replace(found, at=_time(found.at))
+    value = from_dict(Finish, data)
+    return replace(value, at=_time(value.at))
 
 
 def judgement(data: Any) -> Judgement:
     """Read a judgement. Raises ValueError."""
-    found = from_dict(Judgement, data)
-    for culprit in (found.culprit, *found.failures):
-        _check_end(found.outcome, found.exit_code, culprit, "failed", "stopped", "succeeded")
-    return clipped(found)
+    value = from_dict(Judgement, data)
+    for culprit in (value.culprit, *value.failures):
+        _check_end(value.outcome, value.exit_code, culprit, "failed", "stopped", "succeeded")
+    return clipped(value)
 
 
 def notes(data: Any) -> Iterator[Note]:
     """Yield the valid notes of a message. Older versions send texts."""
-    found = data.get("notes", ())
-    for each in found[: blame.MOST_NOTES] if isinstance(found, list) else ():
+    texts = data.get("notes", ())
+    for each in texts[: blame.MOST_NOTES] if isinstance(texts, list) else ():
         if isinstance(each, str):
             yield Note(showing.one_line(each)[: blame.LINE])
             continue
