@@ -166,7 +166,8 @@ def _failed_for_sure(rank: RankEnd, launcher: RankEnd) -> bool:
 
 
 def _seen(rank: RankEnd, launcher: RankEnd, node: NodeEnds) -> Failed:
-    """Return the failure of a rank below a launcher, with the launcher's output where the rank's own is not known apart."""
+    """Return the failure of a rank below a launcher, with the launcher's output where the rank's
+    own is not known apart."""
     rank = replace(rank, exit_code=rank.exit_code or 1)
     at = rank.at or launcher.at or 0.0
     if rank.output or node.job.outputs:
@@ -255,7 +256,8 @@ def _output_of_its_own(rank: int | None, node: NodeEnds) -> str:
 
 
 def _output_before_report(report: Failure, end: RankEnd, job: JobFacts) -> str:
-    """Return the reported rank's lines in the output of its launcher; "" if a signal from outside ended the launcher."""
+    """Return the reported rank's lines in the output of its launcher; "" if a signal from outside
+    ended the launcher."""
     is_killed = report.pid == end.pid and report.signal in _BY_OTHERS
     return "" if is_killed else output_of_rank(words_of(end), report, job)
 
@@ -334,7 +336,8 @@ def at_stop(end: RankEnd) -> str:
 # Lines of one rank in an output of several
 
 _MARK = re.compile(r"\[rank([0-9]{1,7})\]: ")  # of PyTorch, before each line of an uncaught exception
-# First lines of what launchers report of an end: torchrun, DeepSpeed, srun (also of our own program, below MPICH), mpirun, msrun.
+# First lines of what launchers report of an end: torchrun, DeepSpeed, srun (also of our own
+# program, below MPICH), mpirun, msrun.
 _REPORT_LINES = re.compile(
     r"^.*(?:failed \(exitcode: -?\d+\) local_rank: \d|closing signal SIGTERM)"
     r"|\[launch\.py:\d{1,5}:sigkill_handler\] |exits with return code = "
@@ -344,7 +347,8 @@ _REPORT_LINES = re.compile(
     re.MULTILINE,
 )
 _END_OF_BOX = re.compile(r"^={20,}\n", re.MULTILINE)
-# Reports of launchers that a rank, or a script, has started itself, and what they say. Groups: code, negative for a signal; or signal.
+# Reports of launchers that a rank, or a script, has started itself, and what they say. Groups:
+# code, negative for a signal; or signal.
 _INNER = (
     (
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)",

@@ -35,7 +35,8 @@ class Known(Protocol):
     def __call__(self, output: str, *, by_itself: bool = True, shared: bool = False, code: int | None = None) -> KnownError | None:
         """Return the known error in the last lines of an output, None for none.
 
-        by_itself: nobody had told the process to end. shared: several ranks write into the output. code: exit code of the process, None
+        by_itself: nobody had told the process to end. shared: several ranks write into the output.
+        code: exit code of the process, None
         where nobody knows it.
         """
 
@@ -97,14 +98,17 @@ def _daemons(node: NodeEnds) -> Iterator[Suspect]:
 
 
 def by_exception(of: Evidence) -> Suspect | None:
-    """The process recorded an exception that tells why it ended. The time of the failure is the time of the exception."""
+    """The process recorded an exception that tells why it ended. The time of the failure is the
+    time of the exception."""
     return None if not of.error or _distance(of.error) else _recorded(of)
 
 
 def by_output(of: Evidence) -> Suspect | None:
-    """A known error stands in the last lines of the process. A recorded exception about another failure gives way to a cause alone.
+    """A known error stands in the last lines of the process. A recorded exception about another
+    failure gives way to a cause alone.
 
-    Words of a lost peer in an output of several ranks are another's if the launcher names this rank as the first, and it ended as nobody
+    Words of a lost peer in an output of several ranks are another's if the launcher names this rank
+    as the first, and it ended as nobody
     does for another.
     """
     failed, error = of.failed, _in_output(of.failed, of.known)
@@ -123,7 +127,8 @@ def _ended_alone(culprit: Culprit) -> bool:
 
 
 def by_exception_about_another(of: Evidence) -> Suspect | None:
-    """The process recorded an exception that only tells of another failure: of a peer, a worker, or a command."""
+    """The process recorded an exception that only tells of another failure: of a peer, a worker, or
+    a command."""
     return None if of.failed.only_cause else _recorded(of)
 
 
@@ -163,7 +168,8 @@ def _with_report(of: Evidence, error: KnownError, at: float) -> Suspect:
 
 
 def waited_for(suspect: Suspect, of: Evidence) -> Iterator[Suspect]:
-    """The last message of a failed rank names a rank that did not answer. That rank counts if no other failure names a cause."""
+    """The last message of a failed rank names a rank that did not answer. That rank counts if no
+    other failure names a cause."""
     culprit = suspect.culprit
     if not culprit or not culprit.error or culprit.error.kind != blame.CONSEQUENCE:
         return
@@ -197,7 +203,8 @@ def _named(culprit: Culprit, rank: int, node: NodeEnds) -> Culprit | None:
 
 
 def _in_output(failed: Failed, known: Known) -> KnownError | None:
-    """Return the known error in a rank's output, or else a cause in the launcher's report, such as a wrong call of MPI."""
+    """Return the known error in a rank's output, or else a cause in the launcher's report, such as
+    a wrong call of MPI."""
     output = failed.output
     error = known(output, by_itself=failed.by_itself, shared=failed.shared, code=failed.culprit.exit_code) if output else None
     if error or not failed.launcher or failed.culprit.signal:
@@ -217,7 +224,8 @@ def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation
 
 
 def _distance(error: KnownError) -> int:
-    """Return how far an exception is from the reason. 0: it is the reason. 1: a process or a command of the rank failed. 2: another rank
+    """Return how far an exception is from the reason. 0: it is the reason. 1: a process or a
+    command of the rank failed. 2: another rank
     failed."""
     if error.kind == blame.CAUSE and error.name not in blame.LOST_CHILDREN:
         return 0
@@ -257,7 +265,8 @@ def _raised_first(
 
 
 def _told_at(end: RankEnd, first: float) -> float:
-    """Return the time of the first signal to a process, or of its end without one. first: time of the first failure, used for a rank of a
+    """Return the time of the first signal to a process, or of its end without one. first: time of
+    the first failure, used for a rank of a
     launcher: nobody sees the launcher's signals."""
     if end.by_itself is False:
         return first
@@ -353,9 +362,10 @@ def _shown(error: KnownError) -> KnownError:
 
 # Exceptions that processes recorded (ranklaunch.rankside)
 #
-# RECORD_RULES are tried in their order. The first that finds an exception decides; an exception about another failure gives way to one
-# that a later rule finds. A record alone proves nothing: the exit status must fit, and the exception must be the last one of its process.
-# The time of the failure is the time of the exception.
+# RECORD_RULES are tried in their order. The first that finds an exception decides; an exception
+# about another failure gives way to one that a later rule finds. A record alone proves nothing: the
+# exit status must fit, and the exception must be the last one of its process. The time of the
+# failure is the time of the exception.
 
 SOON_S = 10.0  # from an exception to the end of its process, where the exit status alone does not say that the exception ended it
 CHILD_S = 5.0  # from the exception of a child to the end of its rank
@@ -400,31 +410,37 @@ RecordRule = Callable[[Ended], Optional[Record]]
 def in_main_thread(of: Ended) -> Record | None:
     """The main thread of the rank raised an exception that nobody caught.
 
-    Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook, an atexit handler or a signal that came
-    while Python was ending the program. An exit code of the program's own must follow within seconds: a console goes on after exceptions.
+    Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook,
+    an atexit handler or a signal that came
+    while Python was ending the program. An exit code of the program's own must follow within
+    seconds: a console goes on after exceptions.
     """
     record = last_exception(of.end.records, "main")
     return record if of.end.signal or of.end.exit_code == UNCAUGHT else of.soon(record, SOON_S)
 
 
 def in_program_of_shell(of: Ended) -> Record | None:
-    """The program that the rank's shell script runs raised an exception that nobody caught, and the script ended within seconds."""
+    """The program that the rank's shell script runs raised an exception that nobody caught, and the
+    script ended within seconds."""
     return of.soon(last_exception(_records(_programs(of)), "main"), SOON_S)
 
 
 def in_other_thread(of: Ended) -> Record | None:
-    """Another thread of the rank raised an exception, and the rank ended by itself within seconds, as by os._exit or a main thread that
+    """Another thread of the rank raised an exception, and the rank ended by itself within seconds,
+    as by os._exit or a main thread that
     notices."""
     return of.soon_by_itself(last_exception(of.end.records, "thread"), SOON_S)
 
 
 def in_child(of: Ended) -> Record | None:
-    """A process below the rank raised an exception, and the rank ended by itself within seconds: the Python below a shell, a worker."""
+    """A process below the rank raised an exception, and the rank ended by itself within seconds:
+    the Python below a shell, a worker."""
     return of.soon_by_itself(last_exception(_records(_processes_below(of)), "main", "process"), CHILD_S)
 
 
 def in_nested_rank(of: Ended) -> Record | None:
-    """A rank of a launcher that the rank had started raised an exception, and the rank ended by itself within seconds."""
+    """A rank of a launcher that the rank had started raised an exception, and the rank ended by
+    itself within seconds."""
     raised = filter(None, (last_exception(process.records, "main") for process in _nested(of)))
     return of.soon_by_itself(min(raised, key=attrgetter("at"), default=None), CHILD_S)
 
@@ -454,7 +470,8 @@ def despite_success(node: NodeEnds) -> Iterator[tuple[int, str]]:
 
 
 def _fitting(end: RankEnd, node: NodeEnds, *, alone: bool) -> Iterator[Explanation]:
-    """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of its node."""
+    """Yield the exceptions that fit an end, in the order of the rules. alone: the only program of
+    its node."""
     for rule in RECORD_RULES:
         record = rule(Ended(end, node.others, alone))
         if record and not after_stop(record, end):
@@ -527,7 +544,8 @@ def after_stop(record: Record, end: RankEnd) -> bool:
 
 # Ranks that failed during the stop, or had failed without ending when it came
 #
-# The failure that decided came before. So these ranks are victims, but they did not do what a rank does then, such as saving its work.
+# The failure that decided came before. So these ranks are victims, but they did not do what a rank
+# does then, such as saving its work.
 
 MOST_WAITING = 4  # ranks that had said something before
 

@@ -51,7 +51,8 @@ Wall = Callable[[float], float]
 
 
 def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = ()) -> NodeEnds:
-    """Return all ends of this node, with what processes wrote unless the job succeeded. failing: pids of launchers that end their ranks
+    """Return all ends of this node, with what processes wrote unless the job succeeded. failing:
+    pids of launchers that end their ranks
     after a failure."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
 
@@ -71,7 +72,8 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
 
 
 def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
-    """Add what processes of this node wrote down of themselves. folder: where their records are; what cannot be read is left out. wall:
+    """Add what processes of this node wrote down of themselves. folder: where their records are;
+    what cannot be read is left out. wall:
     from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
@@ -89,7 +91,8 @@ def memory_kills(memory: Memory) -> MemoryKills:
 
 
 def _by_wall(ending: Ending, wall: Wall) -> Ending:
-    """Return the ending of a node as ends.json has it: its time by node 0's clock, its reason without secrets."""
+    """Return the ending of a node as ends.json has it: its time by node 0's clock, its reason
+    without secrets."""
     judgement = replace(ending.judgement, reason=errors.reason(ending.judgement.reason))
     return replace(ending, judgement=judgement, at=wall(ending.at))
 
@@ -140,7 +143,8 @@ class _Collector:
         self._shown = functools.cache(shown)  # most outputs are the same at their end and at the stop
 
     def ends(self, ended: Sequence[Child]) -> Iterator[RankEnd]:
-        """Children in the order of their ends, the ranks below them, ranks of which only the output is known, and daemons."""
+        """Children in the order of their ends, the ranks below them, ranks of which only the output
+        is known, and daemons."""
         ends = [*map(self._of_child, ended)]
         for child in ended:
             if child.below:
@@ -194,7 +198,8 @@ class _Collector:
         )
 
     def _by_host(self, child: Child, output: bytes) -> Iterator[Failure]:
-        """Yield what the lines of each host report, where the launcher puts the host's name before them."""
+        """Yield what the lines of each host report, where the launcher puts the host's name before
+        them."""
         names = host_lines.names_of([*map(_node, self._plan.job.nodes)]) if len(self._plan.job.nodes) > 1 else {}
         for name, lines in host_lines.of_hosts(output.decode(errors="replace"), names).items():
             reported = self._reported(child, lines.encode())
@@ -231,14 +236,16 @@ class _Collector:
         )  # fmt: skip
 
     def _place(self, rank: int | None) -> tuple[int, int | None, int | None]:
-        """Return the node of a rank, which may be another one with mpirun, the rank, and its number on the node."""
+        """Return the node of a rank, which may be another one with mpirun, the rank, and its number
+        on the node."""
         job = self._plan.job
         node = next((node for node in job.nodes if rank is not None and rank in node.ranks), None)
         return (job.node_index, rank, None) if node is None or rank is None else (node.index, rank, rank - node.first_rank)
 
 
 def shown(tail: bytes | None) -> str | None:
-    """An output without secrets. A line whose beginning is missing may be the end of a secret, and is left out."""
+    """An output without secrets. A line whose beginning is missing may be the end of a secret, and
+    is left out."""
     if tail is None:
         return None
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)

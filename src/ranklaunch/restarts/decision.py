@@ -101,7 +101,8 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
 
 
 def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used: int) -> Decision | None:
-    """Return the decision against another round, None if one may follow. last: the round before this one. used: restarts without
+    """Return the decision against another round, None if one may follow. last: the round before
+    this one. used: restarts without
     progress."""
     why = _forbidden(seen, settings)
     if why:
@@ -313,7 +314,8 @@ def _entry_of_restart(judgement: Judgement, seen: Seen, decision: Decision, stat
 
 
 def _suspects(judgement: Judgement) -> list[dict[str, Any]]:
-    """Return the suspects of a hang that ended the round, as verdict.json has them. The last rule of a judgement is about their order."""
+    """Return the suspects of a hang that ended the round, as verdict.json has them. The last rule
+    of a judgement is about their order."""
     hung = judgement.because[:-1] if not judgement.culprit else ()
     return [{"rank": each.of.rank, "node": each.of.node, "rule": each.rule} for each in hung if each.of.rank is not None]
 

@@ -127,7 +127,8 @@ def _made(path: str) -> float | None:
 #
 # - latest_checkpointed_iteration.txt (Megatron): the iteration, or the word release;
 # - latest (DeepSpeed): the folder's name, global_step1000;
-# - checkpoint-1000 (Hugging Face), step_1000, iter_0001000, epoch=3-step=1000.ckpt: the name itself.
+# - checkpoint-1000 (Hugging Face), step_1000, iter_0001000, epoch=3-step=1000.ckpt: the name
+# itself.
 
 MOST_OF_MARKER = 4096  # bytes
 _IN_NAME = re.compile(r"(?:checkpoint|global_?step|step|iter|iteration|ckpt)[-_=]?(\d{1,15})(?!\d)", re.IGNORECASE)

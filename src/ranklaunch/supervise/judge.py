@@ -153,7 +153,8 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
 
 
 def _names_rank(judgement: Judgement, before: str = "") -> bool:
-    """True if a judgement names a rank. before: the rank must have ended before this time, ISO 8601;
+    """True if a judgement names a rank. before: the rank must have ended before this time, ISO
+    8601;
     "": at any time."""
     culprit = judgement.culprit
     if not culprit or culprit.rank is None:
@@ -161,11 +162,13 @@ def _names_rank(judgement: Judgement, before: str = "") -> bool:
     return not before or culprit.time < before
 
 
-# The catalogue of known errors, asked for a plan: with the user's own entries, and the settings that a remedy is about
+# The catalogue of known errors, asked for a plan: with the user's own entries, and the settings
+# that a remedy is about
 
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
-# On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python for an exception in a group.
+# On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python for an
+# exception in a group.
 _LINE_PREFIX = re.compile(r"^(?:\[(?:rank ?)?[0-9]+\]:? *)?(?:\| *)*")
 
 

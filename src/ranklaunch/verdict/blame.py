@@ -56,8 +56,8 @@ TIMEOUT = "timeout"  # in the name of a known error
 WAITED_FOR = "waited-for"  # rule by which a time-out message names the rank that did not answer
 OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that the same sender signalled
 ENDS_S = 2.0  # for a rank to end, with its traceback, after it has timed out
-# Seconds by which a crash is seen later than its peers may notice it, and write what they fail of. The end of a peer kills nobody by
-# SIGKILL, and some libraries crash of it.
+# Seconds by which a crash is seen later than its peers may notice it, and write what they fail of.
+# The end of a peer kills nobody by SIGKILL, and some libraries crash of it.
 _SEEN_AFTER_S = {"SIGKILL": 0.1, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), 0.05)}
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
@@ -282,8 +282,8 @@ def iso(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-# Rules that decided, for `because` in verdict.json: EVIDENCE explains the end of the culprit, ORDER puts the culprit before the other
-# suspects. In both lists the first rule that matches is named.
+# Rules that decided, for `because` in verdict.json: EVIDENCE explains the end of the culprit, ORDER
+# puts the culprit before the other suspects. In both lists the first rule that matches is named.
 
 Evidence = Callable[[Suspect], Optional[str]]
 Order = Callable[[Suspect, Sequence[Suspect]], Optional[str]]
@@ -296,13 +296,15 @@ def out_of_memory(suspect: Suspect) -> str | None:
 
 
 def known_error(suspect: Suspect) -> str | None:
-    """An entry of the catalogue of known errors matches the last output, which no record of an exception explains."""
+    """An entry of the catalogue of known errors matches the last output, which no record of an
+    exception explains."""
     error = suspect.culprit.error if suspect.culprit else None
     return f"{error.name} ({error.kind}): {error.line}" if error else None
 
 
 def exit_status(suspect: Suspect) -> str | None:
-    """The process ended with a signal or an exit code, and neither a record nor a known error says why."""
+    """The process ended with a signal or an exit code, and neither a record nor a known error says
+    why."""
     culprit = suspect.culprit
     if not culprit:
         return None
@@ -340,7 +342,8 @@ ORDER: tuple[Order, ...] = (only_consequences, before_consequences, first_in_tim
 
 
 def rules_that_decided(first: Suspect, others: Sequence[Suspect]) -> tuple[Because, ...]:
-    """Return the rules that decided: the evidence for the end of the first suspect, then its place before the others."""
+    """Return the rules that decided: the evidence for the end of the first suspect, then its place
+    before the others."""
     culprit = first.culprit
     of = Of(culprit.node if culprit else first.node, culprit.rank if culprit else None)
     evidence = [(rule, says) for rule in EVIDENCE if (says := rule(first))]
@@ -354,10 +357,11 @@ def _because(rule: Evidence | Order, says: str, of: Of) -> Because:
     return Because(rule.__name__.replace("_", "-"), says, of)
 
 
-# The host to leave out when the job is started again. Only what speaks of the machine counts: a program's own failure would find it
-# anywhere.
+# The host to leave out when the job is started again. Only what speaks of the machine counts: a
+# program's own failure would find it anywhere.
 
-# Rules of ranklaunch.hangs.suspicion that may speak of a machine. A stack or an exception speaks of the program.
+# Rules of ranklaunch.hangs.suspicion that may speak of a machine. A stack or an exception speaks of
+# the program.
 OF_MACHINE = (
     "missing-in-collective", "behind-in-collectives", "named-by-timeouts", "stopped-or-stuck", "gone", "unlike-in-cpu", "behind-in-steps",
     "recorder-without-answer",

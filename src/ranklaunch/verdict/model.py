@@ -10,7 +10,8 @@ from ranklaunch.fields import as_dict, from_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 MOST_RULES = 8  # of a verdict
-# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by then; all ranks of a node failed.
+# Kinds of notes: a rank that failed during the stop; one that had failed, and had not ended by
+# then; all ranks of a node failed.
 LATE, WAITING, WHOLE = "late", "waiting", "whole"
 NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
 CAUSE, CONSEQUENCE, STOPPED, UNKNOWN = "cause", "consequence", "stopped", "unknown"  # an error's kind
@@ -21,9 +22,12 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 
 @dataclass(frozen=True)
 class KnownError:
-    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's failure,
-    "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line. source: where that can be read. retry:
-    whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
+    """What the catalogue of known errors says of a line that a process wrote. kind: "cause",
+    "consequence" of another rank's failure,
+    "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line.
+    source: where that can be read. retry:
+    whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on
+    other hosts), "" where nobody knows."""
 
     name: str
     kind: str
@@ -36,7 +40,8 @@ class KnownError:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it. rank: None for a launcher, a preparing
+    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it.
+    rank: None for a launcher, a preparing
     step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
 
     node: int
@@ -64,7 +69,8 @@ class Victim:
 
 @dataclass(frozen=True)
 class Of:
-    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's code; "" and 0 where nobody knows."""
+    """What a rule looked at. rank: None for a process that is no rank. file, line: in the user's
+    code; "" and 0 where nobody knows."""
 
     node: int
     rank: int | None
@@ -83,7 +89,8 @@ class Because:
 
 @dataclass(frozen=True)
 class Note:
-    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more: further ranks of the kind that have no
+    """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more:
+    further ranks of the kind that have no
     note."""
 
     text: str
@@ -96,8 +103,10 @@ class Note:
 class Failure:
     """What a launcher's own output says of the rank that failed first.
 
-    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the
-    launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is no rank, and not the launcher itself.
+    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank,
+    signal) of those that the
+    launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is
+    no rank, and not the launcher itself.
     host: of the node, as the launcher calls it, where it does not say which of the job's that is.
     """
 
@@ -114,8 +123,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Suspect:
-    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text for people, "" for a sentence about the
-    culprit. late: the process was told to end, and may have caught the exception that it shows. because: rules that explained it by
+    """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text
+    for people, "" for a sentence about the
+    culprit. late: the process was told to end, and may have caught the exception that it shows.
+    because: rules that explained it by
     records; () where those of verdict.blame do."""
 
     node: int
@@ -146,7 +157,8 @@ class Finish:
 class Judgement:
     """How a job ended and why: the same in the verdicts of all nodes.
 
-    outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and did not decide. notes: texts worth
+    outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and
+    did not decide. notes: texts worth
     knowing. because: rules that decided, in their order.
     """
 
@@ -163,9 +175,11 @@ class Judgement:
 class Ending:
     """What decided on a node; nothing that follows changes it.
 
-    judgement: of the node at that moment. Its reason is "" where the end of a process says it, and its culprit None where a process of
+    judgement: of the node at that moment. Its reason is "" where the end of a process says it, and
+    its culprit None where a process of
     this node decided. Its rules are those that named suspects of a hang.
-    at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child whose end decided. killed: ranklaunch itself
+    at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child
+    whose end decided. killed: ranklaunch itself
     was killed. hung: the job hung. from_elsewhere: another node decided.
     """
 
@@ -207,7 +221,8 @@ class Ending:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node. started, ended: UTC, ISO 8601. more: keys
+    """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node.
+    started, ended: UTC, ISO 8601. more: keys
     that plugins of the attempt add. victims, started, ended and more are this node's."""
 
     judgement: Judgement
