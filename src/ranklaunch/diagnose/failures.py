@@ -59,9 +59,9 @@ class Failed:
 def suspect_of(end: RankEnd | Failure, node: NodeEnds, at: float, lines: str = "", job_code: int | None = None) -> Suspect:
     """Return a failed process as the culprit of a suspect, without a reason.
 
-    end: as the end was seen, or as a launcher reports it. at: seconds since 1970 by node 0's
-    clock. lines: output for people. job_code: exit code of the job if this failure is the first;
-    None: that of the process.
+    end: as the end was seen, or as a launcher reports it. at: seconds since 1970 by node 0's clock.
+    lines: output for people. job_code: exit code of the job if this failure is the first; None:
+    that of the process.
     """
     index = node_of(end.rank, node) if end.node is None else end.node
     code = end.exit_code or 0

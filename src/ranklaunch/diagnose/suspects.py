@@ -36,8 +36,7 @@ class Known(Protocol):
         """Return the known error in the last lines of an output, None for none.
 
         by_itself: nobody had told the process to end. shared: several ranks write into the output.
-        code: exit code of the process, None
-        where nobody knows it.
+        code: exit code of the process, None where nobody knows it.
         """
 
     def peers(self, output: str, kind: str) -> tuple[int, ...]:
@@ -108,8 +107,7 @@ def by_output(of: Evidence) -> Suspect | None:
     failure gives way to a cause alone.
 
     Words of a lost peer in an output of several ranks are another's if the launcher names this rank
-    as the first, and it ended as nobody
-    does for another.
+    as the first, and it ended as nobody does for another.
     """
     failed, error = of.failed, _in_output(of.failed, of.known)
     if not error or (failed.only_known and not error.meaning):
@@ -225,8 +223,7 @@ def _exceptions(node: NodeEnds, known: Known) -> list[tuple[RankEnd, Explanation
 
 def _distance(error: KnownError) -> int:
     """Return how far an exception is from the reason. 0: it is the reason. 1: a process or a
-    command of the rank failed. 2: another rank
-    failed."""
+    command of the rank failed. 2: another rank failed."""
     if error.kind == blame.CAUSE and error.name not in blame.LOST_CHILDREN:
         return 0
     return 1 if blame.tells_why(error) else 2
@@ -266,8 +263,7 @@ def _raised_first(
 
 def _told_at(end: RankEnd, first: float) -> float:
     """Return the time of the first signal to a process, or of its end without one. first: time of
-    the first failure, used for a rank of a
-    launcher: nobody sees the launcher's signals."""
+    the first failure, used for a rank of a launcher: nobody sees the launcher's signals."""
     if end.by_itself is False:
         return first
     times = [sent.at for sent in end.sent if sent.at is not None]
@@ -411,9 +407,8 @@ def in_main_thread(of: Ended) -> Record | None:
     """The main thread of the rank raised an exception that nobody caught.
 
     Such an exception ends a Python program with code 1. Another code or a signal fits too: a hook,
-    an atexit handler or a signal that came
-    while Python was ending the program. An exit code of the program's own must follow within
-    seconds: a console goes on after exceptions.
+    an atexit handler or a signal that came while Python was ending the program. An exit code of the
+    program's own must follow within seconds: a console goes on after exceptions.
     """
     record = last_exception(of.end.records, "main")
     return record if of.end.signal or of.end.exit_code == UNCAUGHT else of.soon(record, SOON_S)
@@ -427,8 +422,7 @@ def in_program_of_shell(of: Ended) -> Record | None:
 
 def in_other_thread(of: Ended) -> Record | None:
     """Another thread of the rank raised an exception, and the rank ended by itself within seconds,
-    as by os._exit or a main thread that
-    notices."""
+    as by os._exit or a main thread that notices."""
     return of.soon_by_itself(last_exception(of.end.records, "thread"), SOON_S)
 
 

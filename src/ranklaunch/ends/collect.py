@@ -52,8 +52,7 @@ Wall = Callable[[float], float]
 
 def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, failing: Collection[int] = ()) -> NodeEnds:
     """Return all ends of this node, with what processes wrote unless the job succeeded. failing:
-    pids of launchers that end their ranks
-    after a failure."""
+    pids of launchers that end their ranks after a failure."""
     began = circumstances.wall(0.0)  # asked once, so that all times of a node have one offset
 
     def wall(at: float) -> float:
@@ -73,8 +72,7 @@ def of_node(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: C
 
 def of_records(node: NodeEnds, folder: str, wall: Wall) -> NodeEnds:
     """Add what processes of this node wrote down of themselves. folder: where their records are;
-    what cannot be read is left out. wall:
-    from the monotonic clock of this host to node 0's."""
+    what cannot be read is left out. wall: from the monotonic clock of this host to node 0's."""
     until = time.monotonic() + RECORDS_S
     own = (record for record in Records(folder).new(seconds=RECORDS_S) if record.node == node.job.node_index)
     by_process: dict[tuple[int, int], list[Record]] = {}

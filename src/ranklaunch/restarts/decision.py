@@ -102,8 +102,7 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
 
 def _refusal(seen: Seen, settings: Settings, last: Past | None, past: Past, used: int) -> Decision | None:
     """Return the decision against another round, None if one may follow. last: the round before
-    this one. used: restarts without
-    progress."""
+    this one. used: restarts without progress."""
     why = _forbidden(seen, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)

@@ -154,8 +154,7 @@ def alone(own: Judgement, state: Mapping[str, Any], plan: Plan, ending: Ending, 
 
 def _names_rank(judgement: Judgement, before: str = "") -> bool:
     """True if a judgement names a rank. before: the rank must have ended before this time, ISO
-    8601;
-    "": at any time."""
+    8601; "": at any time."""
     culprit = judgement.culprit
     if not culprit or culprit.rank is None:
         return False

@@ -23,11 +23,10 @@ OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 @dataclass(frozen=True)
 class KnownError:
     """What the catalogue of known errors says of a line that a process wrote. kind: "cause",
-    "consequence" of another rank's failure,
-    "stopped": somebody told the process to end, or "unknown": no entry of its own knows the line.
-    source: where that can be read. retry:
-    whether the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on
-    other hosts), "" where nobody knows."""
+    "consequence" of another rank's failure, "stopped": somebody told the process to end, or
+    "unknown": no entry of its own knows the line. source: where that can be read. retry: whether
+    the job may go well when it is started again as it is: "no", "yes", "elsewhere" (on other
+    hosts), "" where nobody knows."""
 
     name: str
     kind: str
@@ -41,8 +40,8 @@ class KnownError:
 @dataclass(frozen=True)
 class Culprit:
     """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it.
-    rank: None for a launcher, a preparing
-    step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
+    rank: None for a launcher, a preparing step or ranklaunch itself. time: when it ended, UTC by
+    node 0's clock."""
 
     node: int
     rank: int | None
@@ -90,8 +89,7 @@ class Because:
 @dataclass(frozen=True)
 class Note:
     """A note for a verdict. kind: LATE, WAITING, WHOLE, or "". rank: of the first two kinds. more:
-    further ranks of the kind that have no
-    note."""
+    further ranks of the kind that have no note."""
 
     text: str
     kind: str = ""
@@ -104,10 +102,9 @@ class Failure:
     """What a launcher's own output says of the rank that failed first.
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank,
-    signal) of those that the
-    launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is
-    no rank, and not the launcher itself.
-    host: of the node, as the launcher calls it, where it does not say which of the job's that is.
+    signal) of those that the launcher ended. at: monotonic seconds, where it is known when the rank
+    ended. name: of what is no rank, and not the launcher itself. host: of the node, as the launcher
+    calls it, where it does not say which of the job's that is.
     """
 
     rank: int | None
@@ -124,10 +121,9 @@ class Failure:
 @dataclass(frozen=True)
 class Suspect:
     """An end that may be the job's failure. at: seconds since 1970 by node 0's clock. reason: text
-    for people, "" for a sentence about the
-    culprit. late: the process was told to end, and may have caught the exception that it shows.
-    because: rules that explained it by
-    records; () where those of verdict.blame do."""
+    for people, "" for a sentence about the culprit. late: the process was told to end, and may have
+    caught the exception that it shows. because: rules that explained it by records; () where those
+    of verdict.blame do."""
 
     node: int
     at: float
@@ -158,8 +154,7 @@ class Judgement:
     """How a job ended and why: the same in the verdicts of all nodes.
 
     outcome: succeeded, failed or stopped. failures: other processes that ended by themselves and
-    did not decide. notes: texts worth
-    knowing. because: rules that decided, in their order.
+    did not decide. notes: texts worth knowing. because: rules that decided, in their order.
     """
 
     outcome: str
@@ -176,11 +171,10 @@ class Ending:
     """What decided on a node; nothing that follows changes it.
 
     judgement: of the node at that moment. Its reason is "" where the end of a process says it, and
-    its culprit None where a process of
-    this node decided. Its rules are those that named suspects of a hang.
-    at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the child
-    whose end decided. killed: ranklaunch itself
-    was killed. hung: the job hung. from_elsewhere: another node decided.
+    its culprit None where a process of this node decided. Its rules are those that named suspects
+    of a hang. at: monotonic seconds; in ends.json seconds since 1970 by node 0's clock. pid: of the
+    child whose end decided. killed: ranklaunch itself was killed. hung: the job hung.
+    from_elsewhere: another node decided.
     """
 
     judgement: Judgement
@@ -222,8 +216,8 @@ class Ending:
 @dataclass(frozen=True)
 class Verdict:
     """How an attempt ended, as one node's verdict.json has it. judgement: the same on every node.
-    started, ended: UTC, ISO 8601. more: keys
-    that plugins of the attempt add. victims, started, ended and more are this node's."""
+    started, ended: UTC, ISO 8601. more: keys that plugins of the attempt add. victims, started,
+    ended and more are this node's."""
 
     judgement: Judgement
     victims: tuple[Victim, ...]
