@@ -36,7 +36,7 @@ def main() -> int:
     if "COMPANION" in env:
         start = replace(start, companions=(lambda attended: Company(attended, float(env["COMPANION"])),))
     count_descriptors()
-    return Session(signals, inherited, guard).run(start, following).exit_code
+    return Session(signals, inherited, guard).run(start, following).judgement.exit_code
 
 
 class Company(Companion):
