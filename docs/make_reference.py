@@ -20,7 +20,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.adapters.platforms.shared.row import names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
-from ranklaunch.diagnose import raised, suspects
+from ranklaunch.diagnose import suspects
 from ranklaunch.env import features, settings, tuning
 from ranklaunch.env.reader import Variable
 from ranklaunch.errors import EXIT_CODES
@@ -28,7 +28,7 @@ from ranklaunch.hangs import suspicion
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
-from ranklaunch.verdict import events, reasons
+from ranklaunch.verdict import blame, events
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
@@ -271,8 +271,8 @@ def _field(field: events.Field) -> str:
 
 
 def _rules() -> str:
-    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in raised.RULES]
-    more = (suspects.waited_for, *reasons.EVIDENCE, *reasons.ORDER)
+    rows = [(f"`exception-{each.__name__.replace('_', '-')}`", _docstring(each)) for each in suspects.RECORD_RULES]
+    more = (suspects.waited_for, *blame.EVIDENCE, *blame.ORDER)
     rows += [(f"`{each.__name__.replace('_', '-')}`", _docstring(each)) for each in more]
     return _table(("rule", "it matches if"), rows)
 

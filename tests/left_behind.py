@@ -13,12 +13,12 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.diagnose import outputs
+from ranklaunch.diagnose.failures import inner_report
 from ranklaunch.plan.model import as_json
-from ranklaunch.supervise import diagnosis, record
+from ranklaunch.supervise import judge, record
 from ranklaunch.supervise.record import Record
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Culprit, Verdict
+from ranklaunch.verdict.model import Culprit, Judgement, Verdict
 
 BEGAN = 1_790_000_000.0  # seconds since 1970
 DOWN_S = 5_000.0  # that the machine had been up
@@ -113,7 +113,8 @@ def _verdict(outcome: str, code: int, reason: str, more: Mapping[str, Any]) -> V
     given = dict(more)
     culprit = given.pop("culprit", None)
     failures, notes, victims = given.pop("failures", ()), given.pop("notes", ()), given.pop("victims", ())
-    return Verdict(outcome, code, reason, culprit, victims, record.now(), record.now(), failures, notes, more=given)
+    judgement = Judgement(outcome, code, reason, culprit, failures, notes)
+    return Verdict(judgement, victims, record.now(), record.now(), given)
 
 
 def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
@@ -124,5 +125,5 @@ def culprit(rank: int = 1, node: int = 0, **more: Any) -> Culprit:
 def told(text: str, code: int, program: str = "./train.sh", ranks: int = 1) -> tuple[str, str]:
     """The line of the entry that explains it, and what its own launcher says where that is the reason."""
     plan = helpers.plan(helpers.local(ranks), method="plain" if ranks == 1 else "spawn", program=program)
-    error = diagnosis.known(text.encode(), plan, code=code)
-    return (error.line if error else ""), outputs.inner_report(text)
+    error = judge.known_error(text.encode(), plan, code=code)
+    return (error.line if error else ""), inner_report(text)

@@ -31,7 +31,7 @@ WITH_EFFECTS = (
     *(f"muster/{name}.py" for name in ("dialler", "door", "driver", "nodes")),
     *(f"notify/{name}.py" for name in ("endpoint", "hook", "metrics", "notifications")),
     "report/reading.py", "tune/experiments",
-    "restarts/cleaning.py", "restarts/decision.py", "restarts/round_facts.py",
+    "restarts/cleaning.py", "restarts/round_facts.py",
 )  # fmt: skip
 STARTING = (
     "control",

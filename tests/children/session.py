@@ -16,11 +16,10 @@ from ranklaunch.cli.launch import begin
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Ending, Verdict
 
 
 def main() -> int:
@@ -37,7 +36,7 @@ def main() -> int:
     if "COMPANION" in env:
         start = replace(start, companions=(lambda attempt: Company(attempt, float(env["COMPANION"])),))
     count_descriptors()
-    return Session(signals, inherited, guard).run(start, following).exit_code
+    return Session(signals, inherited, guard).run(start, following).judgement.exit_code
 
 
 class Company(Companion):

@@ -9,13 +9,13 @@ import helpers
 
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import liveness
-from ranklaunch.verdict import avoid
-from ranklaunch.verdict.model import Culprit, KnownError, Verdict
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Culprit, Judgement, KnownError
 
 HOSTS = ("h0", "h1", "h2")
 ERROR = KnownError("ecc", "cause", "a line", "memory of the device is broken", "replace it", "a source", "elsewhere")
 CULPRIT = Culprit(1, 4, 12, 1, None, False, (), "rank 4", "h1", "", ERROR)
-FAILED = Verdict("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT, (), "", "")
+FAILED = Judgement("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT)
 LOST = replace(FAILED, culprit=None, reason=liveness.suspect(2, "h2", True, 0.0, " for 30 s").reason)
 CUT_OFF = replace(FAILED, culprit=None, reason=liveness.cut_off(0, "h0", 2, 0.0, 1.0, 20.0).reason)
 KILLED = replace(FAILED, reason=liveness.suspect(2, "h2", False, 0.0).reason, culprit=liveness.suspect(2, "h2", False, 0.0).culprit)
@@ -58,8 +58,8 @@ CASES = {
 
 
 def test_which_host_is_left_out() -> None:
-    def check(verdict: Verdict, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None, restarts: Any = ()) -> None:
-        found = avoid.suspect(verdict, hosts, hang, restarts)
+    def check(judgement: Judgement, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None, restarts: Any = ()) -> None:
+        found = blame.host_to_avoid(judgement, hosts, hang, restarts)
         assert (found and (found.host, found.node, found.why)) == told
 
     helpers.check_each(check, CASES)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.catalogue import shipped
 from ranklaunch.muster import liveness, wire
-from ranklaunch.verdict import blame, endings, model, reading
+from ranklaunch.verdict import blame, endings, messages, model
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import LATE, WAITING, Culprit, KnownError, Note
 
@@ -370,15 +370,15 @@ LETTERS = ["x", "é", "训", "🚀", "\0", '"', "\\", "\udce9", "\u2028"]
 def test_the_largest_suspect_and_judgement_fit_in_a_frame(letter: str) -> None:
     big = letter * 100_000
     culprit_ = huge(letter, known(letter))
-    assert fits(blame.as_message(Suspect(10**9, 4e10, "succeeded", 255, big, culprit_)), "suspect") < wire.MOST
+    assert fits(messages.as_message(Suspect(10**9, 4e10, "succeeded", 255, big, culprit_)), "suspect") < wire.MOST
     judgement = Judgement("succeeded", 255, big, culprit_, (culprit_,) * 100, (big,) * 100)
-    assert fits(blame.as_message(judgement), "judgement") < wire.MOST
+    assert fits(messages.as_message(judgement), "judgement") < wire.MOST
 
 
 def test_every_text_is_cut() -> None:
     big = "x" * 100_000
     culprit_ = replace(huge("x", KnownError(*[big] * 6)), signal=big, time=big)
-    value = blame.as_message(Suspect(0, 1.0, "failed", 1, big, culprit_))
+    value = messages.as_message(Suspect(0, 1.0, "failed", 1, big, culprit_))
     assert len(json.dumps(value)) < wire.MOST
 
 
@@ -386,10 +386,10 @@ def test_every_text_is_cut() -> None:
 def test_the_largest_report_fits_in_a_frame(letter: str) -> None:
     """As muster/nodes.py makes it: the first with its lines, the others without."""
     one = Suspect(10**9, 4e10, "succeeded", 255, letter * 100_000, huge(letter, known(letter)))
-    bare = blame.brief(one)
+    bare = messages.brief(one)
     codec = wire.Codec(b"key", b"", b"", hub=False)
-    told = [blame.as_message(each) for each in [one, *[bare] * blame.MOST_FAILURES]]
-    finishes = [blame.as_message(Finish(10**9, 10**9, 4e10))] * blame.MOST_NOTES
+    told = [messages.as_message(each) for each in [one, *[bare] * blame.MOST_FAILURES]]
+    finishes = [messages.as_message(Finish(10**9, 10**9, 4e10))] * blame.MOST_NOTES
     codec.frame({"type": "report", "suspects": told, "finishes": finishes})
 
 
@@ -411,35 +411,35 @@ JUDGEMENT = st.builds(
 
 
 def sent(value: Any) -> Any:
-    return json.loads(json.dumps(blame.as_message(value)))
+    return json.loads(json.dumps(messages.as_message(value)))
 
 
 @settings(max_examples=40)
 @given(SUSPECT)
 def test_a_suspect_arrives_as_it_was_cut(value: Suspect) -> None:
-    assert reading.suspect(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+    assert messages.suspect(sent(value)) == messages.clipped(value) == messages.clipped(messages.clipped(value))
 
 
 @settings(max_examples=30)
 @given(JUDGEMENT)
 def test_a_judgement_arrives_as_it_was_cut(value: Judgement) -> None:
-    assert reading.judgement(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+    assert messages.judgement(sent(value)) == messages.clipped(value) == messages.clipped(messages.clipped(value))
 
 
 @given(FINISH)
 def test_a_finish_arrives_as_it_was(value: Finish) -> None:
-    assert reading.finish(sent(value)) == value
+    assert messages.finish(sent(value)) == value
 
 
 def test_cutting_keeps_the_last_lines_and_the_beginning_of_each() -> None:
-    value = blame.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(last_lines=tuple(f"{n} " + "x" * 999 for n in range(50)))))
+    value = messages.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(last_lines=tuple(f"{n} " + "x" * 999 for n in range(50)))))
     assert [line.split()[0] for line in value.culprit.last_lines] == [str(n) for n in range(30, 50)]
     assert {len(line) for line in value.culprit.last_lines} == {blame.LINE}
 
 
 def test_the_longest_name_of_a_host_arrives_whole() -> None:
     host = "x" * 63 + "." + "y" * 189
-    value = blame.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(host=host)))
+    value = messages.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(host=host)))
     assert value.culprit.host == host
 
 
@@ -448,7 +448,7 @@ ANY = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-READERS = {"suspect": (reading.suspect, SUSPECT), "finish": (reading.finish, FINISH), "judgement": (reading.judgement, JUDGEMENT)}
+READERS = {"suspect": (messages.suspect, SUSPECT), "finish": (messages.finish, FINISH), "judgement": (messages.judgement, JUDGEMENT)}
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -473,7 +473,7 @@ def test_damaged_messages_are_value_errors(kind: str, data: st.DataObject) -> No
         value = read(message)
     except ValueError:
         return
-    assert blame.as_message(value) is not None  # what is taken can be told on
+    assert messages.as_message(value) is not None  # what is taken can be told on
     if isinstance(value, Suspect):
         assert math.isfinite(value.at)
         assert blame.iso(value.at)
@@ -489,52 +489,52 @@ def test_anything_is_a_value_error(read: Any, value: Any) -> None:
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 4.1e10, "1", None, True, []])
 def test_a_time_that_no_calendar_has_is_refused(at: Any) -> None:
     with pytest.raises(ValueError):
-        reading.suspect({**sent(suspect(1.0)), "at": at})
+        messages.suspect({**sent(suspect(1.0)), "at": at})
 
 
 def test_a_time_of_four_hundred_digits_is_a_value_error() -> None:
     with pytest.raises(ValueError):
-        reading.suspect({**sent(suspect(1.0)), "at": 10**400})
+        messages.suspect({**sent(suspect(1.0)), "at": 10**400})
 
 
 def test_another_nodes_word_is_shown_short_and_without_secrets() -> None:
     error = replace(CAUSE, line="ValueError: --token=hunter2")
     bad = culprit(last_lines=(*["x" * 999] * 99, "HF_TOKEN=hunter2"), error=error)
     word = Judgement("failed", 3, "login --password=hunter2 failed", bad, (bad,) * 99, ("a note with --token=hunter2",) * 99)
-    heard = blame.heard(word)
+    heard = messages.heard(word)
     assert "hunter2" not in repr(heard)
     assert heard.reason == "login --password=*** failed"
     assert heard.culprit
     assert (len(heard.culprit.last_lines), len(heard.failures), len(heard.notes)) == (20, 8, 8)
     plain = Judgement("failed", 3, "rank 1 on node 0 (h) exited with code 3: boom", culprit(error=CAUSE), (), ("node 1 had ended with 0",))
-    assert blame.heard(plain) == plain
+    assert messages.heard(plain) == plain
 
 
 def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
     told = {**sent(suspect(1.0)), "reason": "bad\nranklaunch: succeeded\x1b[2J"}
-    assert reading.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
+    assert messages.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143)])
 def test_what_a_node_tells_of_a_rank_is_no_end_with_0(outcome: str, code: int) -> None:
-    assert reading.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
+    assert messages.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
 
 
 def test_a_success_is_nothing_that_others_have_failed_of() -> None:
     with pytest.raises(ValueError, match="outcome 'succeeded'"):
-        reading.suspect({**sent(suspect(1.0)), "outcome": "succeeded", "exit_code": 0})
+        messages.suspect({**sent(suspect(1.0)), "outcome": "succeeded", "exit_code": 0})
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 143), ("succeeded", 0)])
 def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> None:
     told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
-    assert reading.judgement(told).exit_code == code
+    assert messages.judgement(told).exit_code == code
 
 
 @pytest.mark.parametrize(("said", "code"), [(1, 143), (128, 143), (129, 129), (192, 192), (200, 143), (255, 143)])
 def test_what_was_stopped_ends_as_by_a_signal_whatever_another_node_says(said: int, code: int) -> None:
     told = {**sent(suspect(1.0)), "outcome": "stopped", "exit_code": said}
-    assert blame.clipped(reading.suspect(told)).exit_code == code
+    assert messages.clipped(messages.suspect(told)).exit_code == code
 
 
 # Last words on the console

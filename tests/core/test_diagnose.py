@@ -7,9 +7,8 @@ from dataclasses import replace
 import helpers
 import pytest
 
-from ranklaunch.diagnose import raised, suspects
+from ranklaunch.diagnose import suspects
 from ranklaunch.ends.model import (
-    Decided,
     JobFacts,
     MemoryKills,
     NodeEnds,
@@ -19,10 +18,10 @@ from ranklaunch.ends.model import (
     Sent,
 )
 from ranklaunch.ends.records import Frame, Process, Raised, Record
-from ranklaunch.supervise.diagnosis import Catalogue
-from ranklaunch.verdict import blame, reasons
+from ranklaunch.supervise.judge import Catalogue
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Culprit, KnownError
+from ranklaunch.verdict.model import Culprit, Ending, Judgement, KnownError
 
 ENDED = 100.0
 
@@ -39,7 +38,7 @@ def end(code: int | None, *records: Record, signal: int = 0, sent: tuple[Sent, .
 
 def node(ended: RankEnd, *others: OtherProcess) -> NodeEnds:
     job = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (NodeFacts(0, "here", 4, 0),), ("train.py",))
-    return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
+    return NodeEnds(job, Ending(Judgement("failed", 1, ""), ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
 
 
 def child(rank: int | None, *records: Record) -> OtherProcess:
@@ -78,7 +77,7 @@ DOES_NOT = {
 
 @pytest.mark.parametrize(("ended", "others", "rule"), FITS.values(), ids=FITS)
 def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess, ...], rule: str) -> None:
-    ((_, (explanation, *_)),) = raised.explanations(node(ended, *others))
+    ((_, (explanation, *_)),) = suspects.explanations(node(ended, *others))
     assert explanation.because.rule == rule
     assert explanation.because.says == "ValueError: loss is nan at train.py:88 in step"
     assert (explanation.because.of.rank, explanation.because.of.file, explanation.because.of.line) == (3, "/job/train.py", 88)
@@ -87,11 +86,11 @@ def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess
 
 @pytest.mark.parametrize(("ended", "others"), DOES_NOT.values(), ids=DOES_NOT)
 def test_an_exception_does_not_explain_an_end(ended: RankEnd, others: tuple[OtherProcess, ...]) -> None:
-    assert list(raised.explanations(node(ended, *others))) == []
+    assert list(suspects.explanations(node(ended, *others))) == []
 
 
 def test_each_rule_says_what_it_is_for() -> None:
-    assert all(rule.__doc__ for rule in (*raised.RULES, *reasons.EVIDENCE, *reasons.ORDER))
+    assert all(rule.__doc__ for rule in (*suspects.RECORD_RULES, *blame.EVIDENCE, *blame.ORDER))
 
 
 # Rules that decided
@@ -117,7 +116,7 @@ DECIDED: dict[str, tuple[list[Suspect], list[str]]] = {
 @pytest.mark.parametrize(("suspects", "rules"), DECIDED.values(), ids=DECIDED)
 def test_rules_that_decided_are_named(suspects: list[Suspect], rules: list[str]) -> None:
     first, *others = suspects
-    assert [each.rule for each in reasons.by(first, others)] == rules
+    assert [each.rule for each in blame.rules_that_decided(first, others)] == rules
 
 
 # A rank that others waited for
@@ -135,7 +134,7 @@ def waits(index: int) -> NodeEnds:
         index, index, 0, 100 + index, 1, f"rank {index}", "rank", None, 6 if hangs else 256, 134 if hangs else 1, 6 if hangs else 0,
         12.0 if hangs else 10.0 + index / 10, sent, output="step 7\n" if hangs else TIMED_OUT,
     )  # fmt: skip
-    ending = Decided("failed", 1, "", 12.0, None if hangs else 100 + index, from_elsewhere=hangs)
+    ending = Ending(Judgement("failed", 1, ""), 12.0, None if hangs else 100 + index, from_elsewhere=hangs)
     return NodeEnds(facts, ending, None, MemoryKills(), ends=(ended,))
 
 
@@ -162,6 +161,6 @@ def test_a_cause_goes_before_the_rank_that_others_waited_for() -> None:
 def test_a_daemon_fails_only_before_ranklaunch_ends_the_node(later_s: float, names: list[str]) -> None:
     """ranklaunch kills the daemons that carried another node's ranks here when it has been killed itself."""
     daemon = RankEnd(0, None, None, 9, None, "orted", "daemon", None, 9, 137, 9, ENDED + later_s)
-    alone = replace(node(daemon), ending=Decided("failed", 137, "", ENDED, killed=True), ends=(daemon,))
+    alone = replace(node(daemon), ending=Ending(Judgement("failed", 137, ""), ENDED, killed=True), ends=(daemon,))
     known = Catalogue(helpers.plan(helpers.local()))
     assert [each.culprit and each.culprit.name for each in suspects.diagnose(alone, known)] == names

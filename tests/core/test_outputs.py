@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.diagnose import outputs
+from ranklaunch.diagnose import failures
 from ranklaunch.ends.host_lines import names_of
 from ranklaunch.ends.model import JobFacts, NodeFacts
 from ranklaunch.verdict.model import Failure
@@ -45,7 +45,7 @@ OF_RANK = {
 
 @pytest.mark.parametrize(("text", "report", "expected"), OF_RANK.values(), ids=OF_RANK)
 def test_what_a_rank_wrote_into_its_launchers_output(text: str, report: Failure, expected: str) -> None:
-    assert outputs.of_rank(text, report, job("h0", "h1")) == expected
+    assert failures.output_of_rank(text, report, job("h0", "h1")) == expected
 
 
 INNER = {
@@ -61,7 +61,7 @@ INNER = {
 
 @pytest.mark.parametrize(("text", "expected"), INNER.items())
 def test_the_report_of_a_launcher_that_a_program_started(text: str, expected: str) -> None:
-    assert outputs.inner_report(text) == expected
+    assert failures.inner_report(text) == expected
 
 
 def test_names_of_hosts() -> None:

@@ -9,8 +9,8 @@ import helpers
 import pytest
 
 from ranklaunch.errors import WaitError
-from ranklaunch.restarts import progress
-from ranklaunch.restarts.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
+from ranklaunch.restarts import round_facts
+from ranklaunch.restarts.decision import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -181,7 +181,7 @@ def test_what_is_progress(first: dict[str, Any], second: dict[str, Any], made: b
     ],
 )  # fmt: skip
 def test_the_number_in_a_name(path: str, number: int | None) -> None:
-    assert progress.of_name(path) == number
+    assert round_facts.step_in_name(path) == number
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_the_number_in_a_name(path: str, number: int | None) -> None:
     ],
 )  # fmt: skip
 def test_what_is_still_written_is_no_checkpoint(path: str, unfinished: bool) -> None:
-    assert progress.is_unfinished(path) is unfinished
+    assert round_facts.is_unfinished(path) is unfinished
 
 
 @pytest.mark.parametrize(("text", "number"), [("1000", 1000), ("global_step1000\n", 1000), ("release", None), ("", None)])
 def test_the_number_in_a_marker(text: str, number: int | None) -> None:
-    assert progress.of_text(text) == number
+    assert round_facts.step_in_text(text) == number

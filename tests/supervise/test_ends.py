@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from training_jobs import STEPS
 
-from ranklaunch.ends.model import Decided, JobFacts, MemoryKills, NodeEnds, RankEnd, with_records
+from ranklaunch.ends.model import JobFacts, MemoryKills, NodeEnds, RankEnd, with_records
 from ranklaunch.ends.records import Record
+from ranklaunch.verdict.model import Ending, Judgement
 from testbench.jobs.job import Job, Starter
 from testbench.judges import formats
 from testbench.places import child
@@ -114,7 +115,7 @@ def test_what_stands_in_its_place_changes_nothing(as_process: Starter) -> None:
 def test_records_belong_to_the_process_with_that_pid_and_start() -> None:
     facts = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (), ("train.py",))
     both = tuple(RankEnd(0, rank, rank, 7, start, f"rank {rank}", "rank") for rank, start in ((0, 100), (1, 200)))
-    node = NodeEnds(facts, Decided("failed", 1, "", 1.0), None, MemoryKills(), ends=both)
+    node = NodeEnds(facts, Ending(Judgement("failed", 1, ""), 1.0), None, MemoryKills(), ends=both)
     raised, exited = Record("exception", 0, "h", 7, 200, 1.0, 1.0), Record("exit", 0, "h", 8, 100, 1.0, 1.0)
     found = with_records(node, {(7, 200): [raised], (8, 100): [exited]})
     assert [end.records for end in found.ends] == [(), (raised,)]

@@ -15,7 +15,7 @@ import pytest
 from ranklaunch.output.pipe import TAIL, Output
 from ranklaunch.supervise import teardown
 from ranklaunch.verdict.blame import Suspect
-from ranklaunch.verdict.model import Culprit, Verdict
+from ranklaunch.verdict.model import Culprit
 from testbench.jobs.job import Job, Starter, codes
 from testbench.places import child
 from testbench.waiting import free_port
@@ -191,8 +191,7 @@ def test_ranks_that_fail_by_themselves_are_shown(as_process: Starter) -> None:
 def shows(node: int, culprit: int | None, *, lost: Sequence[int] = (), agreed: bool = True, nodes: int = 3) -> bool:
     plan = helpers.plan(helpers.local(nodes, index=node), method="spawn")
     who = Culprit(culprit, None, None, 1, None, False, (), "x") if culprit is not None else None
-    verdict = Verdict("failed", 1, "", who, (), "", "")
-    return teardown.shows_all(plan, verdict, [Suspect(each, 0.0, "failed", 1, "") for each in lost], agreed)
+    return teardown.shows_all(plan, who, [Suspect(each, 0.0, "failed", 1, "") for each in lost], agreed)
 
 
 @helpers.for_each(

@@ -17,8 +17,8 @@ from ranklaunch.hangs.slow_job import ASK_S, SLOW, Slowness
 from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.context import Teller
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict.model import Ending, Judgement
 from testbench.jobs.job import Starter
 from testbench.judges import formats
 from testbench.judges.events import misfits
@@ -165,7 +165,7 @@ def test_a_job_that_recovers_or_ends_meanwhile_is_not_said_to_be_slow(job: Job, 
     job.steps(0, NORMAL + LONG)
     job.deliver(silent=(1,))
     if ends:
-        job.nodes[0].attempt.fail(Ending("failed", 1, "over"))
+        job.nodes[0].attempt.fail(Ending(Judgement("failed", 1, "over")))
     else:
         job.steps(0, [1.0] * 10, first=191)
         job.deliver(silent=(1,))

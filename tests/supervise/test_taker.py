@@ -30,7 +30,7 @@ from ranklaunch.evidence.all_nodes import Gathered, Gathering
 from ranklaunch.evidence.collection import TAKEN, Taking, messages
 from ranklaunch.evidence.folder import KEPT_LAST, MOST_BYTES, Folder, kept, room_in
 from ranklaunch.plan.model import Recorder, Recorders
-from ranklaunch.supervise import diagnosis
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -355,7 +355,7 @@ def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
 )
 def test_whose_words_say_that_others_may_be_to_blame(tail: bytes, error: str) -> None:
     """For these evidence is taken, and the stop waits for it: a report of a launcher's is worth no second."""
-    assert diagnosis.of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error
+    assert judge.error_of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error
 
 
 def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from ranklaunch.plan.model import Tell
 from ranklaunch.processes.children import Children
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict.model import Verdict, as_json
+from ranklaunch.verdict.model import Judgement, Verdict, as_json
 from testbench.jobs.job import Starter
 from testbench.judges import formats
 from testbench.places import ROOT, child
@@ -130,7 +130,7 @@ SAID = {
     "reason": "nothing moves", "since": "then", "signals": ["CPU"], "groups": [],
     "suspects": [{"rank": 1, "node": 1, "why": "sleeps", "file": None, "rule": "outside-collective"}],
 }  # fmt: skip
-FAILED = Verdict("failed", 75, "it hangs", None, (), "", "")
+FAILED = Verdict(Judgement("failed", 75, "it hangs"), (), "", "")
 
 
 def test_an_alarm_is_told_by_node_0_alone(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_what_is_said_of_a_run() -> None:
 
 def heard_by_a_server(serve: Callable[[socket.socket, list[bytes]], None], name: str, tmp_path: Path, **env: str) -> tuple[str, bytes]:
     """What an example's run says, and what a server on loopback has heard. env: {port} stands for its port."""
-    verdict = Verdict("failed", 75, "node 1 (h1) does not answer:\na host is down", None, (), "", "", more={"suspect_host": HOST})
+    verdict = Verdict(Judgement("failed", 75, "node 1 (h1) does not answer:\na host is down"), (), "", "", more={"suspect_host": HOST})
     (tmp_path / "verdict.json").write_text(json.dumps(as_json(verdict)))
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:

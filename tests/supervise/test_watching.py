@@ -34,10 +34,10 @@ from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
 from ranklaunch.supervise import running
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict.model import Ending
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job as StartedJob
 from testbench.jobs.job import Starter
@@ -501,7 +501,7 @@ def test_without_a_muster_each_node_judges_by_itself(job: Callable[..., Job]) ->
     watched.wait(600)
     (ending,) = watched.failed
     assert (ending.outcome, ending.exit_code) == ("failed", 75)
-    assert ending.reason.startswith("the job hangs: for 100 s nothing has moved on 1 rank (output, I/O, CPU)")
+    assert ending.judgement.reason.startswith("the job hangs: for 100 s nothing has moved on 1 rank (output, I/O, CPU)")
     assert [line for line in watched.said if line.startswith("evidence: ")]
 
 
@@ -574,7 +574,7 @@ def test_a_broken_limit_fails_the_job_although_later_values_keep_it(job: Callabl
         watched.output.feed(b"loss 2.5\n")
     (ending,) = watched.failed
     assert (ending.exit_code, ending.hung) == (75, True)
-    assert ending.reason == f"RANKLAUNCH_EXPECT: {LOSS}: rank 0 on node 0 wrote 57.3 (RANKLAUNCH_HANG=stop)"
+    assert ending.judgement.reason == f"RANKLAUNCH_EXPECT: {LOSS}: rank 0 on node 0 wrote 57.3 (RANKLAUNCH_HANG=stop)"
 
 
 def test_an_alarm_that_is_over_leaves_another_that_stands(job: Callable[..., Job]) -> None:

@@ -24,7 +24,7 @@ from ranklaunch.supervise.session import Session
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Judgement, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
@@ -43,11 +43,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     recorders = start.plan.recorders
     added = {each.name: each.value for each in recorders.variables}
     if not recorders.folder:
-        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+        return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
     from ranklaunch.evidence.folder import kept  # a job of CPUs needs no folder for them
 
     with kept(recorders, start.record) as added:
-        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
+        return _session(start, signals, {**inherited, **added}, guard).run(start).judgement.exit_code
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
@@ -229,6 +229,7 @@ def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T
 
 def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
     try:
-        record.verdict(Verdict("failed", error.exit_code, errors.reason(str(error)), None, (), started, now()))
+        judgement = Judgement("failed", error.exit_code, errors.reason(str(error)))
+        record.verdict(Verdict(judgement, (), started, now()))
     except (OSError, ValueError):  # the message has been said
         pass

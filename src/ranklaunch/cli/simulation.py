@@ -35,7 +35,7 @@ from ranklaunch.supervise.session import Session
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
-from ranklaunch.verdict import folders, reading
+from ranklaunch.verdict import folders, messages
 from ranklaunch.verdict.blame import Judgement
 
 JOB, OF_MODELARTS = "simulated-job", "modelarts-job-simulated"  # names of jobs
@@ -68,7 +68,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
     session = Session(signals, nested.unmarked(given.request.env), guard, has_desk=False)  # its nodes answer, who know the ranks
-    return session.run(start).exit_code
+    return session.run(start).judgement.exit_code
 
 
 @dataclass(frozen=True)
@@ -282,6 +282,6 @@ def _node_judgement(job: Job, process: Process) -> Judgement | None:
         return None
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
-        return reading.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
+        return messages.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
     except (OSError, disk.NotRegularError, *wire.NOT_UNDERSTOOD):
         return None

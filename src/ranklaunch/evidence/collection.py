@@ -25,10 +25,10 @@ from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
 from ranklaunch.processes.child import UNJUDGED, Child
-from ranklaunch.supervise import diagnosis
-from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict.model import Ending
 
 if TYPE_CHECKING:
     from ranklaunch.plan.model import Plan
@@ -177,10 +177,10 @@ class Taking(Companion):
 
     def _suspicious(self, ending: Ending) -> str:
         """Return why another rank may be to blame, by the output of the rank that failed first; "" if the output blames nobody."""
-        child = ending.child
+        child = self._attempt.children.of_pid(ending.pid)
         if not child or child.role in UNJUDGED:
             return ""
-        failed = ending.rank or next(iter(child.below.failed if child.below else ()), None)
+        failed = next(iter(child.below.failed if child.below else ()), None)
         return self._error_in(child, failed) or ("" if failed else self._error_in_any())
 
     def _error_in(self, child: Child, failed: Watched | None) -> str:
@@ -188,13 +188,13 @@ class Taking(Companion):
         output = self._attempt.logs.by_rank.get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
         tail = tail if failed or child.said is None else child.said
-        error = diagnosis.of_others(tail, self._attempt.plan)
+        error = judge.error_of_others(tail, self._attempt.plan)
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
     def _error_in_any(self) -> str:
         """Return the first rank whose output blames another rank, with the error, "" for none; for a failure without a known rank."""
         for rank, output in self._attempt.logs.by_rank.items():
-            error = diagnosis.of_others(output.tail, self._attempt.plan)
+            error = judge.error_of_others(output.tail, self._attempt.plan)
             if error:
                 return f"rank {rank} tells of {error}"
         return ""

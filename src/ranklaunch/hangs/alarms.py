@@ -13,9 +13,8 @@ from ranklaunch.hangs import expect, suspicion, uncaught
 from ranklaunch.hangs.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.hangs.frames import Frame, own, ranks_of, unpacked
 from ranklaunch.hangs.suspicion import Known, Suspect
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.model import Because, Of
+from ranklaunch.verdict.model import Because, Ending, Judgement, Of
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.attempt import Attempt
@@ -184,7 +183,8 @@ class Judging:
     def _fail(self, alarm: _Alarm) -> None:
         reason = f"{self._reason(alarm)} ({self._by_mode})"
         because = tuple(Because(each.rule, each.why, Of(each.node, each.rank)) for each in alarm.found[:MOST_NAMED])
-        self._of.fail(self._by_exception(alarm) or Ending("failed", WaitError.exit_code, reason, hung=True, because=because))
+        judgement = Judgement("failed", WaitError.exit_code, reason, because=because)
+        self._of.fail(self._by_exception(alarm) or Ending(judgement, hung=True))
 
     @property
     def _by_mode(self) -> str:
@@ -198,7 +198,7 @@ class Judging:
         at = self._of.nodes.wall(self._of.loop.clock() - first.raised.silent_s)
         culprit = uncaught.culprit(self._of.plan, first, first.raised, at)
         reason = f"{self._by_mode} has ended rank {first.rank}, which waited at its exit: {alarm.what}"
-        return Ending("failed", culprit.exit_code, reason, culprit=culprit, hung=True)
+        return Ending(Judgement("failed", culprit.exit_code, reason, culprit), hung=True)
 
     # In words
 

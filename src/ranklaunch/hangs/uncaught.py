@@ -13,7 +13,7 @@ from ranklaunch.hangs.frames import MOST_OF_TRACEBACK
 from ranklaunch.hangs.suspicion import Raised, Suspect
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.records import Records
-from ranklaunch.supervise.diagnosis import Catalogue
+from ranklaunch.supervise.judge import Catalogue
 from ranklaunch.system.tree import Identity
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit

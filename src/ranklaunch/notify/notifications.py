@@ -24,8 +24,8 @@ from ranklaunch.supervise.context import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict import avoid, folders
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict import blame, folders
+from ranklaunch.verdict.model import Judgement, Verdict
 
 EVERY_S = 15.0
 POST_S, POST_LIMIT_S = 30.0, 15.0
@@ -98,8 +98,7 @@ class Telling(Teller):
         if not self._command:
             return
         job = self._seen.attempt().plan.job
-        verdict = Verdict("failed", 0, "", None, (), "", "")
-        host = avoid.suspect(verdict, [node.host for node in job.everyone], said)
+        host = blame.host_to_avoid(Judgement("failed", 0, ""), [node.host for node in job.everyone], said)
         self._alarm(HANG, SCHEMA_OF_HANG, folders.HANG, {**said, "suspect_host": as_dict(host) if host else None})
 
     def slow(self, event: Mapping[str, Any]) -> None:
@@ -139,10 +138,10 @@ class Telling(Teller):
 
     def _end(self, verdict: Verdict, path: str) -> None:
         self._over = True
-        self._exit_code = verdict.exit_code
-        self._write(verdict.exit_code)
+        self._exit_code = verdict.judgement.exit_code
+        self._write(verdict.judgement.exit_code)
         self.all_done()
-        self._post_status(done=verdict.outcome == "succeeded")
+        self._post_status(done=verdict.judgement.outcome == "succeeded")
         if self._command and self._left_s() < LEAST_S:
             self._say(f"after the stop request no time is left for {' '.join(without_secrets(self._command))}")
         elif self._command:

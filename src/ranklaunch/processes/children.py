@@ -80,6 +80,11 @@ class Children:
         """Return the running children with one of these roles."""
         return [child for child in self.running.values() if child.role in roles]
 
+    def of_pid(self, pid: int | None) -> Child | None:
+        """Return the child with this pid, the last one of several; None without one."""
+        children = (*self.running.values(), *reversed(self.ended))
+        return next((child for child in children if child.identity.pid == pid), None)
+
     def remember(self, but: Callable[[tree.Identity], bool] = lambda process: False) -> None:
         """What they write from now on does not count, but for these."""
         for child in self.running.values():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
 from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
-from ranklaunch.supervise.ending import Ending, decoded, first_word, of_launcher
+from ranklaunch.supervise.ending import decoded, failed, first_suspect, reported_suspect
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.hearing import Hearing
@@ -243,14 +243,14 @@ class Launchers:
     def _on_end_of_announced(self, child: Child, rank: Watched) -> None:
         self._note_end(rank)
         if rank.failed and child.launcher.kills_ranks and not self._attempt.ending:
-            self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+            self._attempt.fail(failed(rank.code or 0, pid=child.identity.pid), rank)
 
     def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
         """Handle the end of a process whose launcher kills its ranks after a failure. rank.rank None: ranks need the process, and the
         launcher looks after it when they have ended, or never."""
         if rank.rank is None:
             if rank.failed and not child.failing and not self._attempt.ending:
-                self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
+                self._attempt.fail(failed(rank.code or 0, pid=child.identity.pid), rank)
             return
         self._note_end(rank)
         if rank.code and not self._attempt.ending:
@@ -281,9 +281,9 @@ class Launchers:
         self._attempt.logs.hush()
         self._attempt.fold_victims(told=True)
         self._attempt.record.event("failing", name=child.process.name)
-        plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
-        self._attempt.companions.deciding(replace(ending, child=child))
-        self._attempt.nodes.fail(lambda: first_word(plan, ending, self._attempt.nodes.wall))
+        plan, ending = self._attempt.plan, replace(failed(1, reason), at=self._loop.clock())
+        self._attempt.companions.deciding(replace(ending, pid=child.identity.pid))
+        self._attempt.nodes.fail(lambda: first_suspect(plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, self._kill_ranks, child, at)
@@ -305,7 +305,7 @@ class Launchers:
             tree.send(child.identity, signal.SIGKILL)
         else:
             reason = f"{child.process.name} has ended its ranks after a failure of one, does not end itself, and tells nothing of it"
-            self._attempt.fail(Ending("failed", 1, reason))
+            self._attempt.fail(failed(1, reason))
 
     def _goes_on(self, child: Child) -> bool:
         return child.alive and not self._attempt.ending
@@ -333,7 +333,7 @@ class Launchers:
 
     def _said(self, child: Child, at: float) -> Suspect | None:
         failure = self.explained(child, decoded(child.reader.output.tail)) if child.reader else None
-        return of_launcher(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
+        return reported_suspect(self._attempt.plan, child, failure, self._attempt.nodes.wall(at)) if failure else None
 
     # Without a failure
 
@@ -352,6 +352,6 @@ class Launchers:
             looks = 0
         if alone_since and now - alone_since > child.launcher.lonely_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
-            self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
+            self._attempt.fail(failed(WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child, looks, alone_since)

@@ -26,7 +26,7 @@ from ranklaunch.processes.launchers import Launchers
 from ranklaunch.processes.record_folder import Recording
 from ranklaunch.processes.start import lift_limit
 from ranklaunch.supervise.context import Start
-from ranklaunch.supervise.ending import Ending, ending_of, first_word, is_stop_too, may_be_stopped, stopped_by
+from ranklaunch.supervise.ending import ending_of, failed, first_suspect, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.plugins import Companions
 from ranklaunch.supervise.record import bequeath, now
@@ -36,9 +36,10 @@ from ranklaunch.system.loop import Share
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Verdict
+from ranklaunch.verdict.model import Ending, Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.processes.child_ranks import Watched
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.running import Running
     from ranklaunch.supervise.session import Session
@@ -68,6 +69,7 @@ class Attempt:
         self.began = now()
         self.began_at = time.time()
         self.ending: Ending | None = None
+        self._rank: Watched | None = None  # of a launcher, if its end decided
         self.finishes: list[Finish] = []
         self.success: Success | None = None
         self.notes: list[str] = []
@@ -104,13 +106,13 @@ class Attempt:
                     break
                 phase()
         except RanklaunchError as error:
-            self._end(Ending("failed", error.exit_code, str(error)))
+            self._end(failed(error.exit_code, str(error)))
         except (OSError, MemoryError) as error:  # no process, memory or descriptor left, a full disk
             failure = refused(error)
-            self._end(Ending("failed", failure.exit_code, str(failure)))
+            self._end(failed(failure.exit_code, str(failure)))
         except Exception as error:  # ours; the ranks must end in good order all the same
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
-            self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
+            self._end(failed(DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         return self.teardown.end()
 
     @cached_property
@@ -237,21 +239,26 @@ class Attempt:
             self._on_interrupt()
         if self.ending and self.loop.clock() - self.ending.at < blame.OF_A_STOP_S:  # whoever stops the job has ended the first rank too
             self.logs.unfold(None)
-        if self.ending and not self._stop_requests and is_stop_too(self.plan, self.ending, number, self.loop.clock()):
+        if self.ending and not self._stop_requests and self._is_stop_too(self.ending, number):
             self.companions.on_stop_request(number)
             if number != signal.SIGINT:
                 self._say_stopping(number)
         self._stop_requests.add(number)
         self.record.release()
 
+    def _is_stop_too(self, ending: Ending, number: int) -> bool:
+        child = self.children.of_pid(ending.pid)  # a launcher whose rank has failed may live yet
+        return is_stop_too(self.plan, ending, child.end if child else None, number, self.loop.clock())
+
     def _end_by_request(self, number: int) -> None:
         """End by a signal: with success where this node's work is done, and only other nodes still run."""
         if self.success and self.nodes.may_leave:
             self.nodes.leave()
-            self._end(Ending("succeeded", 0, f"{self.success.text}; {name_of(number)} came while the other nodes were still running"))
+            text = f"{self.success.text}; {name_of(number)} came while the other nodes were still running"
+            self._end(Ending(Judgement("succeeded", 0, text)))
             return
         self.companions.on_stop_request(number)
-        self._end(Ending("stopped", 128 + number, stopped_by(number)))
+        self._end(Ending(Judgement("stopped", 128 + number, stopped_by(number))))
         self.stopper.begin(number)
         self._say_stopping(number)
 
@@ -272,7 +279,7 @@ class Attempt:
         """End everything at once: the outer process was killed, and nobody is left to hear of the end."""
         self.nodes.go()
         self.around.terminal.hurry(self.stopper.grace_s)
-        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
+        self._end(replace(failed(128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL"), killed=True))
         self.companions.hurry()
         self.stopper.begin(signal.SIGKILL)
         self.stopper.kill_all()
@@ -331,11 +338,11 @@ class Attempt:
 
     def _decide(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
-        failed = ending_of(child)
-        if failed and may_be_stopped(child):
-            self.loop.after(blame.OF_A_STOP_S, partial(self.fail, failed))
-        elif failed:
-            self.fail(failed)
+        ending = ending_of(child)
+        if ending and may_be_stopped(child):
+            self.loop.after(blame.OF_A_STOP_S, partial(self.fail, ending))
+        elif ending:
+            self.fail(ending)
         elif child.role == STEP or child.process.may_end:
             return
         elif not any(other.role in DECIDING for other in self.children.running.values()):
@@ -372,26 +379,26 @@ class Attempt:
         self.success = success
         own = Finish(self.plan.job.node_index, None, self.nodes.wall(self.loop.clock()))
         if success.fewer:
-            self.fail(Ending("failed", success.code, success.fewer))
+            self.fail(failed(success.code, success.fewer))
         elif self.nodes.done(own, success.text, success.unseen):
             self.finishes[:] = [own]
             self.record.event("done")
             if self.plan.job.node_index == 0 and self.plan.runs == PROGRAM:
                 self.nodes.tell_nodes(NODE_0_DONE, None)
         else:
-            self._end(Ending("succeeded", 0, success.text))
+            self._end(Ending(Judgement("succeeded", 0, success.text)))
 
     # The end
 
-    def fail(self, ending: Ending) -> None:
-        """End all processes of this node by a failure."""
+    def fail(self, ending: Ending, rank: Watched | None = None) -> None:
+        """End all processes of this node by a failure. rank: of a launcher, if the rank's end decided."""
         if self.ending is None:
-            self._end(ending)
+            self._end(ending, rank)
             self._begin_stop()
 
     def _end_by(self, judgement: Judgement) -> None:
         """End by the judgement of another node."""
-        self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
+        self._end(Ending(Judgement(judgement.outcome, judgement.exit_code, judgement.reason), from_elsewhere=True))
         if judgement.outcome != "succeeded":
             self._begin_stop()
 
@@ -408,23 +415,30 @@ class Attempt:
             self.children.remember(but=self.stopper.caught)
             self.logs.remember()
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending, rank: Watched | None = None) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self.loop.clock())
+            self._rank = rank
             self.disks = self.running.look_at_disks() if ending.outcome != "succeeded" else None
             if not ending.from_elsewhere and ending.outcome == "failed":
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
-                self.nodes.fail(partial(first_word, self.plan, ending, self.nodes.wall))
+                self.nodes.fail(self.first_suspect)
+            child = self.children.of_pid(ending.pid)
             lasting = any(child.process.outlasts for child in self.children.of((SERVICE,)))
-            self.nodes.decided(outlasts=not ending.child and lasting)
+            self.nodes.decided(outlasts=not child and lasting)
             self.logs.let_go()
-            if not ending.child or ending.rank:  # what failed by itself says why
+            if not child or rank:  # what failed by itself says why
                 self.logs.hush()
             if ending.outcome == "failed":
                 self.fold_victims()
-            by = ending.child.process.name if ending.child else errors.reason(ending.reason)
+            by = child.process.name if child else errors.reason(ending.judgement.reason)
             self.record.event("ending", outcome=ending.outcome, by=by)
+
+    def first_suspect(self) -> Suspect:
+        """Return the suspect of the ending, before anything is looked into."""
+        assert self.ending
+        return first_suspect(self.plan, self.ending, self.nodes.wall, self.children.of_pid(self.ending.pid), self._rank)
 
     def fold_victims(self, *, told: bool = False) -> None:
         """Keep further lines of ranks that still run off the console: a failure is known, and they are about to be ended for it.

@@ -369,7 +369,7 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = 
 def _leave_verdict(record: Record, will: dict[str, str], reason: str, exit_code: int, outcome: str) -> None:
     from ranklaunch.supervise.record import now
     from ranklaunch.verdict import folders
-    from ranklaunch.verdict.model import Verdict
+    from ranklaunch.verdict.model import Judgement, Verdict
 
     if not os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # else it did answer, and PID 1 has gone on
-        record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))
+        record.verdict(Verdict(Judgement(outcome, exit_code, reason), (), will["started"], now()))

@@ -27,7 +27,7 @@ from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM
 from ranklaunch.processes.advice import Advice
 from ranklaunch.processes.rank_heads import Placed, job_of, variables_of
-from ranklaunch.supervise.ending import Ending
+from ranklaunch.supervise.ending import failed
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import tree
 from ranklaunch.verdict import folders
@@ -73,7 +73,7 @@ class Placing(Companion):
         self._is_whole = self._is_whole or rules.is_whole(node, self._job)
         problem = self._problem(node, living)
         if problem:
-            self._attempt.fail(Ending("failed", ConfigError.exit_code, problem))
+            self._attempt.fail(failed(ConfigError.exit_code, problem))
         else:
             self._attempt.loop.after(SOON_S if self._looks < SOON else LATER_S, self._look)
 
@@ -158,7 +158,7 @@ class Placing(Companion):
                 text = self._same_place(
                     f"{ranks} of nodes {min(other, node)} and {max(other, node)}", same.first, same.world, same.master, same.port
                 )
-                self._attempt.fail(Ending("failed", ConfigError.exit_code, text))
+                self._attempt.fail(failed(ConfigError.exit_code, text))
                 return
 
     # Twice

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch.processes.child import Child
-from ranklaunch.supervise.ending import Ending
 from ranklaunch.system.loop import Timer
+from ranklaunch.verdict.model import Ending
 
 if TYPE_CHECKING:
     from ranklaunch.processes.child_ranks import Watched

@@ -13,7 +13,7 @@ from typing import Any
 from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
-from ranklaunch.verdict.model import Verdict, as_json
+from ranklaunch.verdict.model import Judgement, Verdict, as_json
 
 RUN_IDS = "run_ids.json"  # in the log folder
 RESERVE = ".reserved"
@@ -160,9 +160,8 @@ class Record:
         if self._attempt:
             written = self._write(folders.VERDICT, as_json(verdict), self._attempt)
         if written:
-            bequeath("judged", str(verdict.exit_code))
-        error = verdict.culprit.error if verdict.culprit else None
-        self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
+            bequeath("judged", str(verdict.judgement.exit_code))
+        self.last_words(*_message(verdict.judgement))
         return written
 
     def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> str:
@@ -366,3 +365,10 @@ def bequeath(name: str, text: str) -> None:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")
         except OSError:  # it is gone, or full
             pass
+
+
+def _message(judgement: Judgement) -> tuple[str, int]:
+    """Return the termination message of a container, and the exit code."""
+    error = judgement.culprit.error if judgement.culprit else None
+    remedy = [error.remedy] if error and error.remedy else []
+    return "\n".join([judgement.reason, *remedy, *judgement.notes]), judgement.exit_code
