@@ -23,7 +23,7 @@ from ranklaunch.env.settings import RESTART_COUNT, RUN
 from ranklaunch.files import join, own_program, which
 from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.redact import redact
-from ranklaunch.redact.names import is_secret
+from ranklaunch.redact.forms import is_secret
 from ranklaunch.render.templates import Templates
 from ranklaunch.showing import clipped
 from ranklaunch.verdict.model import Failure

@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ranklaunch.redact.members import loose, pairs
-from ranklaunch.redact.names import HIDDEN, hidden_value, is_secret, is_value_secret
-from ranklaunch.redact.programs import in_words, programs
-from ranklaunch.redact.web import headers, url
+from ranklaunch.redact.forms import HIDDEN, headers, hidden_value, in_words, is_secret, is_value_secret, loose, pairs, programs, url
 
 # How tokens begin that are told by their own form: a quick look, for few commands have any.
 _MAY_BE_TOKEN = (
