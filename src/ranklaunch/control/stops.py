@@ -19,13 +19,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.child import LAUNCHER, Child
+from ranklaunch.processes.children import LAUNCHER, Child
 from ranklaunch.supervise.ending import decoded
 from ranklaunch.supervise.plugins import Attended, Companion
 from ranklaunch.system import disk, tree
 from ranklaunch.system.bounded import LOOK_S, Apart
-from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
+from ranklaunch.system.tree import Hearing, catches
 from ranklaunch.verdict import folders
 
 ENDED_WELL = "ended well"  # topic: node 0's launcher reports that the ranks of all nodes ended with 0

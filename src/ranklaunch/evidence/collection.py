@@ -24,7 +24,7 @@ from ranklaunch.evidence.folder import Folder, room_in
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
-from ranklaunch.processes.child import UNJUDGED, Child
+from ranklaunch.processes.children import UNJUDGED, Child
 from ranklaunch.supervise import diagnosis
 from ranklaunch.supervise.ending import Ending
 from ranklaunch.supervise.plugins import Attended, Companion

@@ -15,10 +15,9 @@ from ranklaunch.hangs.sample import DEVICES, Device, Place, Traffic, Window, flo
 from ranklaunch.hangs.sampler import Sampler, traffic
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
-from ranklaunch.processes.child import LEADING
+from ranklaunch.processes.children import LEADING
 from ranklaunch.supervise.plugins import Attended, Companion
-from ranklaunch.system.hearing import Hearing
-from ranklaunch.system.tree import Identity
+from ranklaunch.system.tree import Hearing, Identity
 from ranklaunch.verdict import folders
 
 RESTS = 2  # looks

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.adapters.launchers import started
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.env.job import SHELLS, Job
+from ranklaunch.errors import ConfigError
 from ranklaunch.output.pipe import make_pipe
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.processes.child import DECIDING, RANK, SERVICE, Child, End
 from ranklaunch.processes.start import environment, executable, require_below, start
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
-from ranklaunch.system.signals import Signals, name_of, signal_of
+from ranklaunch.system.signals import Signals, code_of, name_of, signal_of
 from ranklaunch.verdict.blame import Finish
+from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
+    from ranklaunch.output.pipe import PipeReader
+    from ranklaunch.processes.child_ranks import Below
+    from ranklaunch.processes.pipe_backlog import Unread
     from ranklaunch.supervise.attempt import Attempt
-
 
 MOST_ADOPTED = 65536
 FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
@@ -185,3 +190,337 @@ def _pidfd(pid: int) -> int:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return -1
+
+
+# One process: its states, and its launcher's ranks
+
+# What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
+# before them, services beside them; an experiment is tried: how it ends says nothing of the job.
+RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step", "experiment"
+DECIDING = (RANK, LAUNCHER)
+UNJUDGED = (EXPERIMENT,)
+LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
+REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
+SILENT_S = 5.0  # for one whose ranks are all gone to end itself after a failure, while it only waits
+BUSY = "RD"  # states of a process, as /proc has them, that runs or waits for a disk
+LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
+LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
+
+
+@dataclass(frozen=True)
+class End:
+    """End of a child. status: its wait status. at: monotonic seconds. max_rss_kb: peak resident memory, from the kernel's accounting.
+    told: the signals that it was sent before."""
+
+    status: int
+    at: float
+    max_rss_kb: int = 0
+    told: tuple[int, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """Exit code as a shell gives it: 128+N after signal N."""
+        return code_of(self.status)
+
+    @property
+    def signal(self) -> int:
+        """The signal that killed it, 0 when none did."""
+        return signal_of(self.status)
+
+
+@dataclass(frozen=True)
+class Success:
+    """Success of a node, whose launchers and ranks all ended with 0. text: for people. unseen: number of ranks that were not seen. fewer:
+    the reason if it counts as a failure after all, else "". code: exit code of that failure."""
+
+    text: str
+    unseen: int = 0
+    fewer: str = ""
+    code: int = ConfigError.exit_code
+
+
+class Child:
+    """A process that ranklaunch has started.
+
+    | state | is |
+    | --- | --- |
+    | lives | `end` is None |
+    | held | `held`: a launcher that SIGSTOP keeps from ending its ranks |
+    | signalled | `told`: the signals; `told_at`: when the first was sent, monotonic seconds |
+    | reports a failure | `reported_at`: since when |
+    | ends its ranks | `ends_ranks`: it says so, or was seen to; `failing`: the other nodes know, and wait for its report |
+    | dismissed | `dismissed`: it had reported all, and was killed then |
+    | has ended | `end` |
+
+    said: output tail frozen at its end or at the stop; later output comes from its orphaned workers. below: the ranks that it has started,
+    where they are watched. most_ranks: how many it was seen to have at one time.
+    """
+
+    def __init__(self, process: Process, identity: tree.Identity, role: str, launcher: Launcher | None = None) -> None:
+        self.process, self.identity, self.role = process, identity, role
+        self.launcher = launcher or Launcher(process, None)
+        self.end: End | None = None
+        self.told: list[int] = []
+        self.told_at: float | None = None
+        self.sent_at: list[float] = []  # when each of `told` was sent, monotonic seconds
+        self.reader: PipeReader | None = None
+        self.pidfd = -1
+        self.said: bytes | None = None
+        self.below: Below | None = None
+        self.ends_ranks = self.failing = False
+        self.reported_at: float | None = None
+        self.most_ranks = 0
+        self.held = False
+        self.dismissed = False
+        self._hears = False
+
+    @property
+    def alive(self) -> bool:
+        return self.end is None
+
+    @property
+    def announced(self) -> Below | None:
+        """Return the ranks of a launcher that announces them as it starts them; None for another process."""
+        return self.below if self.launcher.STARTS else None
+
+    @property
+    def own_pid(self) -> int:
+        """Return the pid that the launcher writes of itself; 0 if a template starts it through another program."""
+        name = self.process.argv[0].rpartition("/")[2] if self.process.argv else ""
+        return self.identity.pid if name.startswith((self.process.name, "python")) else 0
+
+    @property
+    def was_killed(self) -> bool:
+        """Return True if a signal from outside ended the launcher before it reported a failure."""
+        told = self.told or self.ends_ranks or self.dismissed or self.reported_at is not None
+        return bool(self.end and self.end.signal and not told)
+
+    def is_dead(self) -> bool:
+        """Return True for a zombie: a signal sent from now on has nothing to do with its end."""
+        try:
+            return tree.is_dead(self.identity.pid)
+        except ChildProcessError:
+            return True
+
+    @property
+    def ended(self) -> End:
+        """Return the end of a process that has ended."""
+        assert self.end
+        return self.end
+
+    @property
+    def had_said_all(self) -> bool:
+        """Return True if later output comes from orphans. A launcher's output counts to its end, with what its ranks wrote into it, unless
+        it was killed."""
+        return self.role == RANK or self.ended.signal == signal.SIGKILL
+
+    @property
+    def had_begun_to_tell(self) -> bool:
+        """Return True if it had begun to report a failure when it was signalled: its later output is about that failure too."""
+        return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
+
+    def says_failing(self, said: bytes) -> bool:
+        """Return True if the launcher's output says that it ends its ranks after a failure of one."""
+        patterns = self.launcher.ENDS_RANKS
+        matches = [match.groupdict() for pattern in patterns for match in re.finditer(pattern.encode(), said, re.MULTILINE)]
+        own = str(self.own_pid).encode() if self.own_pid else None
+        found = [groups for groups in matches if not own or groups.get("agent") in (None, own)]
+        named = {int(groups.get("living") or groups.get("pid") or 0): "living" in groups for groups in found}
+        if self.below and named:
+            self.below.named.update(named)
+            self.below.look()
+        return any(map(self.may_have_told, named)) or bool(named and self.may_have_told(None))
+
+    def hear(self, read: Callable[[Child], None]) -> None:
+        """Read the launcher's output up to now: one of its ranks was seen to exit before the output was read."""
+        if self.launcher.ENDS_RANKS and self.reader and not self._hears:
+            self._hears = True
+            self.reader.drain()
+            read(self)
+            self._hears = False
+
+    def reported(self, tail: str) -> Failure | None:
+        """Return the rank that its launcher reports in this output. Of one that has ended by itself the last report counts, whoever has
+        written it."""
+        return self.launcher.report(tail, self.own_pid) or (None if self.told else self.launcher.report(tail))
+
+    def confirmed(self, failure: Failure | None) -> Failure | None:
+        """Return what a launcher reports of a rank, by what was seen of its ranks."""
+        has_failed = self.ends_ranks or bool(self.end and self.end.code)
+        return self.below.confirmed(failure, signalled=bool(self.told), has_failed=has_failed) if self.below else failure
+
+    def has_told_all(self, failure: Failure) -> bool:
+        """Return True if the report names a rank of this launcher, or the signal that the launcher itself got."""
+        whole = failure.rank is not None or failure.pid == self.identity.pid
+        return whole and bool(self.told or self.may_have_told(failure.pid))
+
+    def may_have_told(self, pid: int | None) -> bool:
+        """Return False if a reported failure cannot be of this launcher's ranks: a launcher that a rank has started may report its own."""
+        return not self.below or self.below.may_have_failed(pid)
+
+    def look_for_report(self, said: bytes, now: float) -> None:
+        """Note when the launcher begins to report a failure."""
+        pattern = self.launcher.REPORTS
+        if pattern and self.reported_at is None and re.search(pattern.encode(), said):
+            self.reported_at = now
+
+    def last_words(self) -> bytes:
+        """Return the output tail."""
+        return self.reader.output.tail if self.reader else b""
+
+    def ranks(self) -> list[tree.Identity]:
+        """Return the launcher's ranks that live; every process in their place, if its files do not tell them."""
+        if self.launcher.CARRIERS:
+            return tree.carried(self.identity.pid, self.launcher.CARRIERS)
+        known = self.below.ranks() if self.below else None
+        return tree.generation(self.identity.pid, self.launcher.DEPTH) if known is None else known
+
+    def left(self) -> list[tree.Identity]:
+        """Return the launcher's ranks that live; while not all are known, every process where ranks are, if only ranks are there."""
+        ranks = self.ranks()  # which looks for those that have come since
+        known = not self.below or self.below.knows_all or self.below.beside()
+        return ranks if known else tree.generation(self.identity.pid, self.launcher.DEPTH)
+
+    def beside(self) -> list[tree.Identity]:
+        """Return processes that the launcher has started beside its ranks, as far as its files tell."""
+        return self.below.beside() if self.below else []
+
+    def hold(self) -> None:
+        """Send SIGSTOP to the launcher and to all between it and its ranks, until go_on()."""
+        if self.alive:  # else its pid may be another's by now
+            self.held = True
+            self._send_down(signal.SIGSTOP)
+
+    def hold_with_ranks(self) -> None:
+        """Hold a launcher that would kill its ranks, until these have ended by themselves."""
+        if self.alive and self.ranks():
+            self.hold()
+
+    def serve(self) -> None:
+        """Let a held launcher go on, for its ranks may need its store, unless one has failed: it would end the others."""
+        if not (self.below and any(rank.code for rank in self.below.ended)):
+            self.go_on()
+
+    def go_on(self) -> None:
+        if self.held and self.alive:
+            if self.below:
+                self.below.look()  # before it can make their ends forgotten
+            self.held = False
+            self._send_down(signal.SIGCONT)
+
+    def wake(self) -> None:
+        """Send SIGCONT if somebody else has stopped the process: a stopped process neither forwards signals nor exits."""
+        for process in () if self.held else (self.identity, *self.between()):
+            wake(process)
+
+    def between(self) -> list[tree.Identity]:
+        """Return the processes between a launcher and its ranks."""
+        return [each for i in range(1, self.launcher.DEPTH) for each in tree.generation(self.identity.pid, i)]
+
+    def _send_down(self, number: int) -> None:
+        tree.send_to_child(self.identity, number)
+        for process in self.between():
+            tree.send(process, number)
+
+    @property
+    def failure_code(self) -> int:
+        """Return its exit code; if that is 0 although a rank had failed, the rank's, or 1 if unknown."""
+        failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
+        return int(self.dismissed) or self.ended.code or failed or int(self.ends_ranks)
+
+    @property
+    def code_of_job(self) -> int:
+        """Return the exit code of the job if this was its first failure."""
+        return self.failure_code if self.ended.signal else self.process.fails_as or self.failure_code
+
+
+class Lone:
+    """Launchers without ranks. grace_s: seconds of the whole stop."""
+
+    def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._since: dict[tree.Identity, float] = {}
+        self._beside: dict[tree.Identity, list[tree.Identity]] = {}
+        self._empty: dict[tree.Identity, tuple[float, float]] = {}  # since when it is, and since when it only waits
+        self._told: dict[tree.Identity, tuple[int, float]] = {}  # how often, and when first
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._beside)
+
+    def look(self, child: Child) -> bool:
+        """Return True if the launcher has no ranks. Wake its ranks: a stopped process does not handle SIGTERM."""
+        ranks = child.left()
+        for rank in ranks:
+            wake(rank)
+        if ranks:
+            self._since.pop(child.identity, None)
+            return False
+        if child.identity not in self._since:
+            self._since[child.identity] = self._clock()
+            self._beside[child.identity] = child.beside()
+        return True
+
+    def for_long(self, child: Child) -> bool:
+        return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
+
+    def is_silent(self, child: Child) -> bool:
+        """Return True if a launcher has had no child for SILENT_S and only waits. A busy one has the whole grace."""
+        now, process = self._clock(), child.identity
+        if tree.descendants(process.pid):
+            self._empty.pop(process, None)
+            return False
+        first, waits_since = self._empty.setdefault(process, (now, now))
+        if tree.state(process) in BUSY and now - first < self._grace_s:
+            self._empty[process] = first, now
+            return False
+        return now - waits_since > SILENT_S
+
+    def tell(self, process: tree.Identity) -> None:
+        """Send SIGTERM, and once more after half of the grace."""
+        now = self._clock()
+        times, first = self._told.get(process, (0, now))
+        if times == 0 or (times == 1 and now - first > self._grace_s * REMIND_SHARE):
+            self._told[process] = times + 1, first
+            tree.send(process, signal.SIGTERM)
+
+    def end_beside(self) -> None:
+        """Kill what such launchers had started beside their ranks, such as a scheduler."""
+        for launcher, beside in list(self._beside.items()):
+            if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
+                for process in beside:
+                    tree.send(process, signal.SIGKILL)
+                del self._beside[launcher]
+
+
+class Spared(NamedTuple):
+    """Ranks whose signal is deferred until `until`, or until the ranks in `hearing` have exited."""
+
+    ranks: list[tree.Identity]
+    number: int
+    hearing: list[tree.Identity]
+    until: float
+
+
+def wake(process: tree.Identity) -> None:
+    if tree.state(process) == "T":
+        tree.send(process, signal.SIGCONT)
+
+
+def unread(clock: Callable[[], float]) -> Unread | None:
+    """Bytes still unread in the pipes of filters (tee, sed) that outlived the program; None without a free descriptor."""
+    try:
+        from ranklaunch.processes.pipe_backlog import Unread  # where something is left
+
+        return Unread(clock)
+    except (OSError, ImportError):  # no descriptor left
+        return None
+
+
+def note(child: Child, number: int, now: float) -> None:
+    """Note that a child was sent a signal, unless the kernel refused that. now: monotonic seconds, from before the signal was sent."""
+    if child.identity not in tree.refused:
+        child.told.append(number)
+        child.sent_at.append(now)
+        child.told_at = child.told_at or now

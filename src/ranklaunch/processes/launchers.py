@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import PROGRAM, everything
-from ranklaunch.processes.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
+from ranklaunch.processes.children import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Lone, Success
 from ranklaunch.supervise.ending import Ending, decoded, first_word, of_launcher
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.signals import name_of
+from ranklaunch.system.tree import Hearing
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 

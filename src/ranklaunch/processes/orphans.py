@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ranklaunch.processes.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
+from ranklaunch.processes.children import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.redact import redact
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop

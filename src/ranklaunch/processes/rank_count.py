@@ -14,7 +14,7 @@ from dataclasses import replace
 from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, RankOutputs, everything
-from ranklaunch.processes.child import LAUNCHER, Child, Success
+from ranklaunch.processes.children import LAUNCHER, Child, Success
 from ranklaunch.system.disk import DiskFiles
 
 MOST_PROOF = 64  # bytes of the file of Launcher.proof

@@ -15,7 +15,7 @@ from ranklaunch.placement.model import OURS, Head, Key, Launcher
 from ranklaunch.placement.rules import Job
 from ranklaunch.placement.success import Node
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.child import DECIDING, Child
+from ranklaunch.processes.children import DECIDING, Child
 from ranklaunch.processes.records import Records
 from ranklaunch.system import tree
 

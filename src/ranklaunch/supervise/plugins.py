@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.child import Child
+from ranklaunch.processes.children import Child
 from ranklaunch.supervise.ending import Ending, Explain
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ranklaunch.processes.child import LONE_S, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
+from ranklaunch.processes.children import LONE_S, Child, Lone, Spared, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
+from ranklaunch.system.tree import Hearing, heard_behind, is_to_outlast
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.stack_signals import Aborts

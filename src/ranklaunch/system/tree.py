@@ -1,12 +1,17 @@
-"""The process tree, read from /proc. Processes are known by pid and start time, so a reused pid is never signalled."""
+"""The process tree, read from /proc, and who in it hears a signal.
+
+Processes are known by pid and start time, so a reused pid is never signalled.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
 import signal
+import stat
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -315,3 +320,179 @@ def _prctl(option: int, value: int) -> bool:
 @functools.cache
 def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+# Who hears a signal, by what the kernel says: signals that a process catches, blocks, ignores or waits for (/proc/PID/status, wchan)
+
+RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # as their files are called
+_SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the call
+
+
+class Hearing:
+    """Who hears a signal, at the time of one look: the processes that catch it, or wait for it. through_all: they are looked for below
+    any process that does not, else below shells alone, which would die of it and leave those that they have started. told: those that have
+    heard it before, and that count as long as they live: they may have passed it on, and ignore it since, as timeout does."""
+
+    def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
+        self._number, self._told = number, told
+        self._through_all = through_all
+        self._below: dict[int, list[tuple[int, Entry]]] | None = None
+
+    def of(self, root: Identity) -> list[Identity]:
+        """The first on each way down from a process, itself included."""
+        found: list[Identity] = []
+        left = [root]
+        while left:
+            process = left.pop()
+            shell = is_shell(process.pid)
+            if process in self._told or self._heard_by(process.pid, shell):
+                found.append(process)
+            elif shell or self._through_all:
+                left += self.children(process.pid)
+        return found
+
+    def children(self, pid: int) -> list[Identity]:
+        """Those that live."""
+        if self._below is None:
+            try:
+                self._below = by_parent()
+            except OSError:  # no descriptor left
+                self._below = {}
+        return [Identity(child, found.start) for child, found in self._below.get(pid, []) if found.state not in "ZX"]
+
+    def _heard_by(self, pid: int, shell: bool) -> bool:
+        """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches.
+        Signals that a shell blocks, it blocks for the moment in which it starts a program."""
+        caught, blocked, _ = _dispositions(pid)
+        if shell:
+            return _has(caught, self._number) and self._number != signal.SIGINT and not _has(caught, signal.SIGILL)
+        return _has(caught | blocked, self._number) or _waits_for_signals(pid)
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Whether a process has been sent a signal and has not taken it yet."""
+    text = read(f"/proc/{pid}/status", 16384)
+    return any(_has(int(found, 16), number) for found in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: one without is never sent it."""
+    return _has(_dispositions(pid)[0], number)
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Whether a process takes no notice of a signal."""
+    return _has(_dispositions(pid)[2], number)
+
+
+def _has(signals: int, number: int) -> bool:
+    return bool(signals >> (number - 1) & 1)
+
+
+def _dispositions(pid: int) -> list[int]:
+    """Signals that a process catches, those that its first thread blocks, and those that it ignores, a bit for each."""
+    text = read(f"/proc/{pid}/status", 16384)
+    found = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk", b"SigIgn"))
+    return [int(each[1], 16) if each else 0 for each in found]
+
+
+def _waits_for_signals(pid: int) -> bool:
+    """In sigwait, during which the signals that it waits for do not count as blocked. A busy kernel does not name the place for a moment
+    after a process has gone to sleep; its call it does name."""
+    place = read(f"/proc/{pid}/wchan")
+    return b"sigtimedwait" in place or (
+        place == b"0" and read(f"/proc/{pid}/syscall").split(b" ")[0] == _SIGTIMEDWAIT.get(os.uname().machine)
+    )
+
+
+def is_shell(pid: int) -> bool:
+    """By its file: a script is called after its own."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS
+    except OSError:
+        return False
+
+
+# Who hears a signal behind a wrapper that is no shell, such as /usr/bin/time and scripts that call subprocess. A stop request would end
+# the wrapper alone. If the launcher would then end everything, or the wrapper has to outlast its program, the program is signalled in the
+# wrapper's place.
+
+OUTPUTS = "1", "2"
+OTHER_ENDS = "/dev/ptmx", "/dev/pts/ptmx"  # of terminals
+LOOKS, BETWEEN_LOOKS_S = 5, 0.002
+# Words of a process, joined by NUL: interpreter and options, -c or -m, and a module of multiprocessing or joblib; or a frozen program.
+_WORKER = (
+    r"[^\0]*\0(?:--multiprocessing-fork(?:\0|$)"
+    r"|(?:-[XW]\0[^\0]*\0|-(?![cmXW]\0)[^\0]*\0)*-[cm]\0"
+    r"(?:from )?(?:multiprocess(?:ing)?|(?:joblib\.externals\.)?loky\.backend)"
+    r"\.(?:spawn|forkserver|resource_tracker|semaphore_tracker|popen_loky_posix)\b)"
+)
+
+
+def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
+    """Who hears a signal below a rank that does not, through wrappers and shells."""
+    found: list[Identity] = []
+    left = _inside(rank, hearing)
+    while left:
+        process = left.pop()
+        hear = hearing.of(process)
+        found += hear
+        left += [] if hear else _inside(process, hearing)
+    return found
+
+
+def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
+    """Whether only the program behind wrappers is to be told: one of these reads what that writes, as `conda run` does, and it would die of
+    its next line; or the first ignores the signal."""
+    return bool(behind) and (ignores(rank.pid, number) or any(_is_read(process, rank) for process in behind))
+
+
+def _is_read(process: Identity, rank: Identity) -> bool:
+    """Return True if a process between this one and the rank reads its output, by a pipe or a terminal. True for any socket: the two ends
+    of one have no name in common."""
+    out = [path for fd, path, _ in _opened(process.pid) if fd in OUTPUTS]
+    if any(path.startswith("socket:") for path in out):
+        return True
+    written = {path for path in out if path.startswith("pipe:")}
+    written.update(OTHER_ENDS if any(path.startswith("/dev/pts/") for path in out) else ())
+    found = entry(process.pid)
+    while found and found.parent > 1:
+        if any(reads and path in written for _, path, reads in _opened(found.parent)):
+            return True
+        found = entry(found.parent) if found.parent != rank.pid else None
+    return False
+
+
+def _opened(pid: int) -> list[tuple[str, str, bool]]:
+    """Return the descriptors of a process, their paths, and if each can be read."""
+    folder, found = f"/proc/{pid}/fd", []
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        for fd in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                found.append((fd, os.readlink(f"{folder}/{fd}"), bool(os.lstat(f"{folder}/{fd}").st_mode & stat.S_IRUSR)))
+    return found
+
+
+def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
+    """Return all children of a shell; of another process the only child, if it is another program and its parent only waits: workers,
+    which a rank forks off itself, are neither, and what computes has a helper there."""
+    children = hearing.children(process.pid)
+    if is_shell(process.pid):
+        return children
+    words = [command(child.pid) for child in children]
+    is_other = len(words) == 1 and words[0] != command(process.pid) and not is_worker(words[0])
+    return children if is_other and _waits(process) else []
+
+
+def _waits(process: Identity) -> bool:
+    """Look several times: one look may see it at work, passing on what its program writes."""
+    for _ in range(LOOKS):
+        if state(process) != "R":
+            return True
+        time.sleep(BETWEEN_LOOKS_S)
+    return False
+
+
+def is_worker(words: list[str]) -> bool:
+    """Return True if Python's multiprocessing, or joblib, has started the process for its own work."""
+    return re.match(_WORKER, "\0".join(words)) is not None
