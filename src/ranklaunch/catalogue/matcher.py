@@ -36,8 +36,23 @@ from ranklaunch.catalogue.entry import (
     KnownError,
 )
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.output import BEGINS, BESIDE, HOOKED, Line, Output, Traceback, end_of, read, with_message
-from ranklaunch.catalogue.progress import counts, is_harmless, shows_work, tried_again, warns, went_on
+from ranklaunch.catalogue.output import (
+    BEGINS,
+    BESIDE,
+    HOOKED,
+    Line,
+    Output,
+    Traceback,
+    counts,
+    end_of,
+    is_harmless,
+    read,
+    shows_work,
+    tried_again,
+    warns,
+    went_on,
+    with_message,
+)
 from ranklaunch.showing import in_lines
 
 Matches = dict[int, KnownError]  # by the line's number

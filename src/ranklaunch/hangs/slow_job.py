@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.hangs.straggler import Change, Slow, median, slowest
 from ranklaunch.supervise.plugins import Attended
 from ranklaunch.system.loop import Timer

@@ -21,8 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 
 WARM_UP = 5  # intervals
 LEAST, MOST = 20, 200  # intervals of a baseline
