@@ -18,7 +18,7 @@ import pytest
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS, launcher
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.adapters.platforms.shared.row_platform import Place
 from ranklaunch.env import settings

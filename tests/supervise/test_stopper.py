@@ -10,7 +10,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import msrun
 from ranklaunch.adapters.launchers.shared import ssh
-from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
+from ranklaunch.adapters.launchers.shared.base import RanksFirst
 from ranklaunch.plan.model import Process
 from ranklaunch.processes.children import LONE_S, Lone
 from ranklaunch.supervise import stop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE, NCCL_INTERFACE
+from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE, NCCL_INTERFACE
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes import start
 from ranklaunch.showing import clipped

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
-from ranklaunch.adapters.launchers.shared.communication import GLOO_INTERFACE
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
+from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE
 from ranklaunch.cli import machine
 from ranklaunch.env.job import Job
 from ranklaunch.env.settings import BY_MPI

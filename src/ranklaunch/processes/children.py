@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.adapters.launchers import started
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.env.job import SHELLS, Job
 from ranklaunch.errors import ConfigError
 from ranklaunch.output.pipe import make_pipe

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ranklaunch.adapters.launchers.shared.launcher import PROOF_BEGUN
+from ranklaunch.adapters.launchers.shared.base import PROOF_BEGUN
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, RankOutputs, everything
 from ranklaunch.processes.children import LAUNCHER, Child, Success

@@ -338,7 +338,7 @@ class Stopper:
             note(child, number, now)
         self._note_aborted()
 
-    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.launcher.Signals
+    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.base.Signals
 
     def signal(self, child: Child, number: int) -> None:
         if child.launcher.DEPTH:
