@@ -317,7 +317,6 @@ WHEEL = {
     "ranklaunch/render/__init__.py",
     "ranklaunch/render/jinja.py",
     "ranklaunch/render/quoting.py",
-    "ranklaunch/render/simple.py",
     "ranklaunch/render/templates.py",
     "ranklaunch/report/__init__.py",
     "ranklaunch/report/accounting.py",
