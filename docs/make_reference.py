@@ -16,8 +16,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS, launcher
 from ranklaunch.adapters.launchers.shared import starters, variables
 from ranklaunch.adapters.launchers.shared.variables import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.adapters.platforms.shared.row_platform import names_in
+from ranklaunch.adapters.platforms.shared.base import OF_ALL, names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import raised, suspects

@@ -88,7 +88,6 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/hostfile.py",
     "ranklaunch/adapters/platforms/shared/hostlist.py",
     "ranklaunch/adapters/platforms/shared/kubernetes.py",
-    "ranklaunch/adapters/platforms/shared/row_platform.py",
     "ranklaunch/adapters/platforms/shared/self_index.py",
     "ranklaunch/adapters/platforms/shared/unrecognised.py",
     "ranklaunch/adapters/platforms/shared/user_rows.py",
