@@ -110,7 +110,6 @@ WHEEL = {
     "ranklaunch/cli/host_command.py",
     "ranklaunch/cli/job_spec.py",
     "ranklaunch/cli/launch.py",
-    "ranklaunch/cli/machine.py",
     "ranklaunch/cli/options.py",
     "ranklaunch/cli/platform_file.py",
     "ranklaunch/cli/preflight.py",

@@ -15,7 +15,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE
-from ranklaunch.cli import machine
+from ranklaunch.cli.launch import machine_notes
 from ranklaunch.env.job import Job
 from ranklaunch.env.settings import BY_MPI
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
@@ -56,7 +56,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
     yield from _ports(plan)
     yield from _hosts(plan)
     yield from _own_name(plan, env)
-    yield from map(Finding, machine.notes(plan, env))
+    yield from map(Finding, machine_notes(plan, env))
     for wait in plan.waits:
         if wait.kind not in ("hosts", "muster", "port"):  # of the last two nothing can be said before the others have started
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
