@@ -103,7 +103,6 @@ WHEEL = {
     "ranklaunch/catalogue/known.py",
     "ranklaunch/catalogue/literals.py",
     "ranklaunch/catalogue/matcher.py",
-    "ranklaunch/catalogue/output.py",
     "ranklaunch/cli/__init__.py",
     "ranklaunch/cli/child_command.py",
     "ranklaunch/cli/completion.py",
