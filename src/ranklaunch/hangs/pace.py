@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 
 from ranklaunch.hangs.slow_job import Slowness
 from ranklaunch.hangs.steps import Saves, Step, StepReader, Steps, step_reader
@@ -84,7 +85,7 @@ class Pacing(Companion):
         if ranks:
             self._of.record.event("steps", ranks=ranks)
         saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
-        for began, ended in sorted(saves, key=lambda save: save[1]):
+        for began, ended in sorted(saves, key=itemgetter(1)):
             self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
 
 

@@ -66,16 +66,20 @@ class Watched:
         return Failure(self.rank, self.code or 0, self.signal, self.pid, at=self.ended_at, name=self.name)
 
 
+def _ignore(*event: object) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True)
 class Watcher:
-    """Who watches the ranks of a launcher. started: hears of a rank, with its pid and the folder of its files. ended: hears of its end.
-    signalled: whether the ranks have been told to end. hear: takes in what the launcher has written by now."""
+    """Calls for events of a launcher's ranks. started: a rank, with its pid and the folder of its files. ended: its end. signalled: returns
+    True once the ranks are being ended. hear: reads the launcher's output up to now."""
 
     loop: Loop
     ended: Callable[[Watched], Any]
     signalled: Callable[[], bool] = bool
-    started: Callable[[int, int, str], Any] = lambda rank, pid, folder: None
-    hear: Callable[[], Any] = lambda: None
+    started: Callable[[int, int, str], Any] = _ignore
+    hear: Callable[[], Any] = _ignore
 
 
 class Below:
@@ -155,10 +159,11 @@ class Below:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Note ends of which the loop has not heard yet. Of several, whoever ended as one does that is told to ended last."""
+        """Note exits that the loop has not reported yet. Of several, those by the exit code of a stop request count as the last."""
         found = [(rank, tree.entry(rank.pid)) for rank in self.alive]
         dead = [(rank, entry) for rank, entry in found if not entry or entry.state in "ZX"]
-        for rank, _ in sorted(dead, key=lambda each: bool(each[1] and code_of(each[1].status) == TOLD)):
+        stopped = [rank for rank, entry in dead if entry and code_of(entry.status) == TOLD]
+        for rank in (*(rank for rank, _ in dead if rank not in stopped), *stopped):
             self._end(rank)
 
     def close(self) -> None:

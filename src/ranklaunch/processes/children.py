@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ranklaunch.adapters.launchers import started
@@ -85,10 +86,10 @@ class Children:
         """Return the running children with one of these roles."""
         return [child for child in self.running.values() if child.role in roles]
 
-    def remember(self, but: Callable[[tree.Identity], bool] = lambda process: False) -> None:
-        """What they write from now on does not count, but for these."""
+    def remember(self, but: Callable[[tree.Identity], bool] | None = None) -> None:
+        """Freeze the output tails: later output does not count. but: True for a process whose output still counts."""
         for child in self.running.values():
-            if child.reader and child.said is None and not but(child.identity):
+            if child.reader and child.said is None and not (but and but(child.identity)):
                 child.said = child.last_words()
 
     def hear_out(self) -> None:
@@ -120,7 +121,7 @@ class Children:
         child.pidfd = _pidfd(child.identity.pid)
         if child.launcher.starts_ranks:
             bequeath(f"launcher_{child.identity.pid}", " ".join((f"{child.launcher.DEPTH:d}", *child.launcher.CARRIERS)))
-        child.reader = self._logs.read(readable, sink, lambda: self._attempt.on_child_output(child))
+        child.reader = self._logs.read(readable, sink, partial(self._attempt.on_child_output, child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:
             self._loop.on_readable(child.pidfd, self._reap_one, child.identity.pid)

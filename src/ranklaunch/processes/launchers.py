@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
@@ -62,9 +63,12 @@ class Launchers:
             from ranklaunch.processes.child_ranks import Announced, ByFiles, Watcher
 
             watcher = Watcher(
-                self._loop, ended=lambda rank: self._on_end(child, rank), started=lambda *found: self._on_start(child, *found),
-                signalled=lambda: child.ends_ranks or self._attempt.stopper.begun, hear=lambda: child.hear(self.read),
-            )  # fmt: skip
+                self._loop,
+                ended=partial(self._on_end, child),
+                signalled=partial(self._are_signalled, child),
+                started=partial(self._on_start, child),
+                hear=partial(child.hear, self.read),
+            )
             if launcher.STARTS:
                 child.below = Announced(watcher, launcher.STARTS, plan.job.node.ranks)
             elif files:
@@ -97,7 +101,7 @@ class Launchers:
         self.look()
         child.ends_ranks = True
         if child.role == SERVICE:  # sshd hears it by then, and says by 255 that it was not to end
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: child.alive and tree.send(child.identity, signal.SIGQUIT))
+            self._loop.after(LOOK_AT_LAUNCHER_S, _end_service, child)
         else:
             self._fails(child, f"{child.process.name} says that a rank of it has failed")
 
@@ -183,11 +187,14 @@ class Launchers:
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
-            self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
+            self._loop.after(pauses[0], self._offer_later, number, unheard, pauses[1:])
         elif unheard:
             names = list(dict.fromkeys(unheard.values()))
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._attempt.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+
+    def _offer_later(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
+        self._offer_again(number, self._pass_on(number, unheard), pauses)
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
         """Send a signal to those processes of ranks that catch it. Return the ranks in which none does."""
@@ -218,6 +225,10 @@ class Launchers:
         return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
+
+    def _are_signalled(self, child: Child) -> bool:
+        """Return True if the launcher or ranklaunch has begun to end the ranks."""
+        return child.ends_ranks or self._attempt.stopper.begun
 
     def _on_start(self, child: Child, rank: int, pid: int, folder: str) -> None:
         self._attempt.logs.follow_kept(self._attempt.plan.kept, folder)
@@ -283,12 +294,12 @@ class Launchers:
         self._attempt.record.event("failing", name=child.process.name)
         plan, ending = self._attempt.plan, Ending("failed", 1, reason, at=self._loop.clock())
         self._attempt.companions.deciding(replace(ending, child=child))
-        self._attempt.nodes.fail(lambda: first_word(plan, ending, self._attempt.nodes.wall))
+        self._attempt.nodes.fail(partial(first_word, plan, ending, self._attempt.nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, self._kill_ranks, child, at)
         self._loop.after(LOOK_AT_LAUNCHER_S, self._look_at, child)
-        child.launcher.failing(self._unless_ending, child, lambda: self._tell_ranks(child))
+        child.launcher.failing(self._unless_ending, child, partial(self._tell_ranks, child))
 
     def _look_at(self, child: Child) -> None:
         """End a launcher that waits although its ranks are gone: torchrun for other nodes (300 s), msrun for its scheduler."""
@@ -312,7 +323,11 @@ class Launchers:
 
     def _unless_ending(self, seconds: float, act: Callable[[], None]) -> None:
         """Call later, unless the job is ending then."""
-        self._loop.after(seconds, lambda: None if self._attempt.ending else act())
+        self._loop.after(seconds, self._act_unless_ending, act)
+
+    def _act_unless_ending(self, act: Callable[[], None]) -> None:
+        if not self._attempt.ending:
+            act()
 
     def _tell_ranks(self, child: Child) -> None:
         """Send SIGTERM to the ranks that the launcher is slow to signal."""
@@ -327,7 +342,7 @@ class Launchers:
     def _kill_ranks(self, child: Child, at: float) -> None:
         """Kill the launcher's remaining ranks after the grace, and tell the other nodes what the launcher has reported by now."""
         if child.alive:
-            self._attempt.nodes.tell_more(lambda: self._said(child, at))
+            self._attempt.nodes.tell_more(partial(self._said, child, at))
             for target in {*tree.descendants(child.identity.pid)} - {*child.between()}:
                 tree.send(target, signal.SIGKILL)
 
@@ -355,3 +370,8 @@ class Launchers:
             self._attempt.fail(Ending("failed", WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, self._look_for_ranks, child, looks, alone_since)
+
+
+def _end_service(service: Child) -> None:
+    if service.alive:
+        tree.send(service.identity, signal.SIGQUIT)

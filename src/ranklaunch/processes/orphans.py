@@ -6,17 +6,15 @@ import contextlib
 import glob
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
 
-from ranklaunch.processes.children import LAUNCHER, LOOK_FOR_RANKS_S, Child
+from ranklaunch.processes.children import LAUNCHER, LOOK_FOR_RANKS_S, Child, Children
 from ranklaunch.redact import redact
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
-
-if TYPE_CHECKING:
-    from ranklaunch.processes.children import Children
 
 FOLLOW_S = 0.2  # for a program's helpers to end after it
 SAY_S = 1.0  # for orphans to end after SIGTERM, before the console names those that live
@@ -85,7 +83,7 @@ class Leftovers(_Orphans):
 
     def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
         pids = [each.pid for each in apart(children.running).left]
-        loop.run_until(lambda: not any(map(tree.entry, pids)), loop.clock() + FOLLOW_S)
+        loop.run_until(partial(_have_ended, pids), loop.clock() + FOLLOW_S)
         self._commands = {pid: command_of(pid) for pid in pids if tree.entry(pid)}
         self._signals = children.killed
         self._signals.clear()
@@ -172,3 +170,7 @@ def command_of(pid: int) -> str:
     """Return the command of a process for messages, or the kernel's name of it if it has no words."""
     found = tree.entry(pid)
     return " ".join(" ".join(redact.argv(tree.command(pid)) or [found.name if found else ""]).split())[:LONGEST]
+
+
+def _have_ended(pids: Iterable[int]) -> bool:
+    return not any(map(tree.entry, pids))
