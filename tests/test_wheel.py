@@ -276,7 +276,6 @@ WHEEL = {
     "ranklaunch/processes/rank_count.py",
     "ranklaunch/processes/rank_heads.py",
     "ranklaunch/processes/records.py",
-    "ranklaunch/processes/start.py",
     "ranklaunch/processes/unnamed.py",
     "ranklaunch/programs/ask_route_plan.py",
     "ranklaunch/programs/end_as_rank.py",

@@ -18,7 +18,7 @@ from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.start import MARK, environment, marked
+from ranklaunch.processes.children import MARK, environment, marked
 from ranklaunch.showing import clipped
 from ranklaunch.supervise.context import After, Start, Teller
 from ranklaunch.supervise.record import Record, now, run_id

@@ -22,7 +22,7 @@ from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.secret import secret
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.processes import start
+from ranklaunch.processes import children
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import disk, lookup
@@ -63,7 +63,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
 
 
 def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding]:
-    yield from _tried(lambda: start.require_program(plan, root))
+    yield from _tried(lambda: children.require_program(plan, root))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
         try:
@@ -73,11 +73,11 @@ def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding
 
 
 def _startable(process: Process, job: Job, env: Mapping[str, str]) -> Iterator[Finding]:
-    own = start.environment(process, env)
-    path = start.executable(process, own)
-    if hindrance := start.hindrance(path):
-        yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", start.CANNOT_EXECUTE)
-    start.require_below(process, job, own)
+    own = children.environment(process, env)
+    path = children.executable(process, own)
+    if hindrance := children.hindrance(path):
+        yield Finding(f"{process.name}: cannot execute {path}: {hindrance}", children.CANNOT_EXECUTE)
+    children.require_below(process, job, own)
 
 
 def _tried(look: Callable[[], object]) -> Iterator[Finding]:
@@ -140,7 +140,7 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
 def _own_name(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
     """Gloo offers other nodes the address that the host's own name stands for, where nobody names an interface."""
     name = socket.gethostname()
-    named = any(GLOO_INTERFACE.names[0] in start.environment(process, env) for process in plan.processes)
+    named = any(GLOO_INTERFACE.names[0] in children.environment(process, env) for process in plan.processes)
     found = _look_up(name)[0] if len(plan.job.everyone) > 1 and plan.processes and not named else []
     addresses = list(dict.fromkeys(address.sockaddr[0] for address in found))
     if addresses and all(ipaddress.ip_address(address).is_loopback for address in addresses):
