@@ -1,4 +1,4 @@
-"""The processes that ranklaunch itself has started: their start, their states, their end."""
+"""Child processes of ranklaunch: their start, their states, their end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 @dataclass(frozen=True)
 class Daemon:
-    """What carries ranks of another node's launcher here, such as Open MPI's orted, and was killed. at: monotonic seconds."""
+    """A killed process that carried ranks of another node's launcher, such as Open MPI's orted.
+
+    at: monotonic seconds.
+    """
 
     name: str
     pid: int
@@ -50,9 +53,12 @@ class Daemon:
 
 
 class Children:
-    """Those that ranklaunch itself has started. env: what they inherit. running: by pid. ended: in that order. killed: strangers that
-    ended as its children, by pid, with the signal's name. adopted: wait statuses of strangers, by pid. daemons: those of them that carried
-    ranks."""
+    """Child processes of an attempt.
+
+    env: inherited by all. running: by pid. ended: in the order of their ends. killed: adopted
+    processes that a signal ended, by pid, with its name. adopted: wait statuses of adopted
+    processes, by pid. daemons: adopted processes that carried ranks.
+    """
 
     def __init__(self, attempt: Attempt, env: Mapping[str, str], signals: Signals) -> None:
         self.running: dict[int, Child] = {}
@@ -69,22 +75,28 @@ class Children:
         self._reaping = False
 
     def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
-        """The ranks of launchers that have ended with 0 by themselves, since the launcher last started them. Of launchers that kill all
-        others then, it is said at once."""
+        """Return the ranks of launchers that have ended with 0 by themselves.
+
+        Ranks of a launcher that kills all others then are reported at their end, and are not among
+        them.
+        """
         by_files = (child for child in (*self.ended, *self.running.values()) if not (child.announced or child.launcher.kills_ranks))
         return [Finish(node, end.rank, wall(end.ended_at)) for child in by_files if child.below for end in child.below.finished]
 
     def give(self, own: Mapping[str, str]) -> None:
-        """Variables of ranklaunch's own, for those that are started from here on."""
+        """Set ranklaunch's own variables for processes that start from here on."""
         self._own = own
 
     def require(self, process: Process, job: Job) -> None:
-        """Raises MissingProgramError where it could not be started, or would not find what it is to start."""
+        """Raises MissingProgramError if the process, or a program that it starts, is missing."""
         _, env = self._program(process)
         require_below(process, job, env)
 
     def start(self, processes: Sequence[Process], role: str, plan: Plan | None = None) -> None:
-        """Start all of them, or none if one could not be. plan: of which they are."""
+        """Start all processes, or none if the program of one is missing.
+
+        plan: the plan that has them.
+        """
         for process, (path, env) in [(process, self._program(process)) for process in processes]:
             self._start(process, role, path, env, plan)
 
@@ -93,13 +105,16 @@ class Children:
         return [child for child in self.running.values() if child.role in roles]
 
     def remember(self, but: Callable[[tree.Identity], bool] | None = None) -> None:
-        """Freeze the output tails: later output does not count. but: True for a process whose output still counts."""
+        """Freeze the output tails: later output does not count.
+
+        but: returns True for an exception.
+        """
         for child in self.running.values():
             if child.reader and child.said is None and not (but and but(child.identity)):
                 child.said = child.last_words()
 
     def hear_out(self) -> None:
-        """What ranks that ended by themselves had said, and a filter has passed on since, is theirs."""
+        """Count the output of ranks that ended by themselves which a filter has passed on since."""
         for child in self.ended:
             if child.reader and child.role == RANK and not child.ended.told:
                 child.said = child.last_words()
@@ -140,7 +155,7 @@ class Children:
             pass
 
     def _reap_one(self, which: int) -> bool:
-        """Reap one child, and return True if there was one. which: its pid, -1 for any."""
+        """Reap one child. Return True if there was one. which: its pid, -1 for any."""
         try:
             if which < 0:
                 self._look_at_next()
@@ -152,7 +167,7 @@ class Children:
         return bool(pid)
 
     def _look_at_next(self) -> None:
-        """Note the name of the next zombie before it is reaped: a killed daemon that carried ranks matters for the verdict."""
+        """Note the name of the next zombie, if it is a killed daemon of ranks, for the verdict."""
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if not found or found.si_pid in self.running or found.si_code == os.CLD_EXITED or found.si_status not in FATAL:
             return
@@ -216,8 +231,11 @@ LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 @dataclass(frozen=True)
 class End:
-    """End of a child. status: its wait status. at: monotonic seconds. max_rss_kb: peak resident memory, from the kernel's accounting.
-    told: the signals that it was sent before."""
+    """End of a child.
+
+    status: wait status. at: monotonic seconds. max_rss_kb: peak resident memory, from the kernel's
+    accounting. told: signals that were sent before.
+    """
 
     status: int
     at: float
@@ -231,7 +249,7 @@ class End:
 
     @property
     def signal(self) -> int:
-        """The signal that killed it, 0 when none did."""
+        """The signal that killed the child, 0 for none."""
         return signal_of(self.status)
 
 
@@ -317,13 +335,16 @@ class Child:
 
     @property
     def had_said_all(self) -> bool:
-        """Return True if later output comes from orphans. A launcher's output counts to its end, with what its ranks wrote into it, unless
-        it was killed."""
+        """Return True if later output comes from orphans.
+
+        The output of a launcher counts to its end, with the output of its ranks, unless it was
+        killed.
+        """
         return self.role == RANK or self.ended.signal == signal.SIGKILL
 
     @property
     def had_begun_to_tell(self) -> bool:
-        """Return True if it had begun to report a failure when it was signalled: its later output is about that failure too."""
+        """Return True if a failure was reported before the stop: later output belongs to it."""
         return self.reported_at is not None and (self.told_at is None or self.reported_at < self.told_at)
 
     def says_failing(self, said: bytes) -> bool:
@@ -347,12 +368,14 @@ class Child:
             self._hears = False
 
     def reported(self, tail: str) -> Failure | None:
-        """Return the rank that its launcher reports in this output. Of one that has ended by itself the last report counts, whoever has
-        written it."""
+        """Return the rank that its launcher reports in an output.
+
+        If the launcher has ended by itself, the last report counts, also one by another process.
+        """
         return self.launcher.report(tail, self.own_pid) or (None if self.told else self.launcher.report(tail))
 
     def confirmed(self, failure: Failure | None) -> Failure | None:
-        """Return what a launcher reports of a rank, by what was seen of its ranks."""
+        """Return the report of a rank, corrected by the state of the ranks below."""
         has_failed = self.ends_ranks or bool(self.end and self.end.code)
         return self.below.confirmed(failure, signalled=bool(self.told), has_failed=has_failed) if self.below else failure
 
@@ -404,7 +427,7 @@ class Child:
             self.hold()
 
     def serve(self) -> None:
-        """Let a held launcher go on, for its ranks may need its store, unless one has failed: it would end the others."""
+        """Let a held launcher go on, whose store its ranks may need, unless a rank has failed."""
         if not (self.below and any(rank.code for rank in self.below.ended)):
             self.go_on()
 
@@ -516,7 +539,10 @@ def wake(process: tree.Identity) -> None:
 
 
 def unread(clock: Callable[[], float]) -> Unread | None:
-    """Bytes still unread in the pipes of filters (tee, sed) that outlived the program; None without a free descriptor."""
+    """Return the bytes still unread in pipes of filters (tee, sed) that outlived the program.
+
+    None if no descriptor is left.
+    """
     try:
         from ranklaunch.processes.pipe_backlog import Unread  # where something is left
 
@@ -526,7 +552,10 @@ def unread(clock: Callable[[], float]) -> Unread | None:
 
 
 def note(child: Child, number: int, now: float) -> None:
-    """Note that a child was sent a signal, unless the kernel refused that. now: monotonic seconds, from before the signal was sent."""
+    """Note a signal to a child, unless the kernel refused it.
+
+    now: monotonic seconds, before it was sent.
+    """
     if child.identity not in tree.refused:
         child.told.append(number)
         child.sent_at.append(now)
@@ -550,14 +579,16 @@ def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str
 
 
 def marked(env: Mapping[str, str], job: str, logs: str, attempt: str) -> dict[str, str]:
-    """An environment that says which process, of this host, runs what has it; for which job, and into which folders. See
-    ranklaunch.supervise.nested."""
+    """Return an environment with the mark that ranklaunch.supervise.nested reads."""
     own = tree.identify(os.getpid())
     return {**env, MARK: json.dumps([own.pid, own.start, job, logs, attempt])}
 
 
 def executable(process: Process, env: Mapping[str, str]) -> str:
-    """Path of the process's program. Raises MissingProgramError that says where it was looked for."""
+    """Return the path of the process's program.
+
+    Raises MissingProgramError that names the places looked at.
+    """
     hint = f"; {process.comes_with}" if process.comes_with else ""
     path = _found(process.argv[0], process, env, hint)
     _refuse_rival(process, path)
@@ -567,8 +598,11 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
 
 
 def require_below(process: Process, job: Job, env: Mapping[str, str]) -> None:
-    """Raises MissingProgramError where the user's executable, which this launcher is to start as ranks, is not there. It would find that
-    out itself, once it has loaded all that it needs, and end with a code of its own."""
+    """Raises MissingProgramError if the user's executable is missing, which ranks are to run.
+
+    The launcher would find out itself, but late, after its imports, and with an exit code of its
+    own.
+    """
     program = job.program
     own, words = process.argv[: -len(program.words)], process.argv[-len(program.words) :]
     here = bool(job.node.slots) and not job.is_idle and bool(process.behaviour) and not os.path.isabs(process.template)
@@ -577,7 +611,7 @@ def require_below(process: Process, job: Job, env: Mapping[str, str]) -> None:
 
 
 def _found(name: str, process: Process, env: Mapping[str, str], hint: str) -> str:
-    """The path of an executable. hint: what else is said where there is none."""
+    """Return the path of an executable. hint: end of the message if there is none."""
     folders = [""] if "/" in name else [folder for folder in env.get("PATH", os.defpath).split(":") if folder]
     denied = ""
     for folder in folders:
@@ -611,7 +645,7 @@ def _may_not_be_reached(path: str) -> bool:
 
 
 def _require_others(process: Process, env: Mapping[str, str]) -> None:
-    """What it starts itself, by its name or its path."""
+    """Raises MissingProgramError if a program that the process starts is missing."""
     for name, comes_with in process.needs:
         search = env.get("PATH", os.defpath)
         paths = [os.path.join(process.cwd or "", folder, name) for folder in ([""] if "/" in name else search.split(":"))]
@@ -621,7 +655,10 @@ def _require_others(process: Process, env: Mapping[str, str]) -> None:
 
 
 def _refuse_rival(process: Process, path: str) -> None:
-    """A template of the user's may be written for it."""
+    """Raises MissingProgramError for another program of the same name.
+
+    A user's template may be for that one.
+    """
     if not process.rival or os.path.isabs(process.template):
         return
     name, what = process.rival
@@ -631,7 +668,10 @@ def _refuse_rival(process: Process, path: str) -> None:
 
 
 def _refuse_older(process: Process, path: str) -> None:
-    """By what pip has left beside the program: nothing is imported, and what says no version is taken."""
+    """Raises MissingProgramError for a version that is too old, by pip's metadata.
+
+    Nothing is imported; an unknown version is accepted.
+    """
     if not process.least:
         return
     from ranklaunch.plan import facts  # few programs have an oldest version
@@ -644,7 +684,7 @@ def _refuse_older(process: Process, path: str) -> None:
 
 
 def lift_limit(files: int) -> None:
-    """So many more open files for ranklaunch itself, as far as it may; ranks get what it was given."""
+    """Raise the limit of open files for ranklaunch. Ranks get the inherited limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         wanted = soft + files
@@ -666,8 +706,10 @@ def require_program(plan: Plan, root: str = "") -> None:
 
 
 def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, *, repeats: bool = False) -> tree.Identity:
-    """Fork and execute. output: the pipe end that becomes its stdout and stderr; the caller closes it. repeats: its stdout is thrown
-    away."""
+    """Fork and execute.
+
+    output: pipe end for stdout and stderr; the caller closes it. repeats: stdout is thrown away.
+    """
     parent = os.getpid()
     block()  # until the child has its own handlers, a signal to it would be written into our pipe
     try:
@@ -688,8 +730,11 @@ def _why(path: str, error: BaseException) -> str:
 
 
 def hindrance(path: str) -> str:
-    """Why the kernel would not run a script that is executable: the interpreter in its first line is not there, or not for this user, as
-    where an environment was made by root or moved. "" where nothing of that kind is seen."""
+    """Return the reason why the kernel would refuse an executable script, "" for none.
+
+    The interpreter in its first line is missing, or not for this user: its environment was moved or
+    made by root.
+    """
     first = _first_line(path)
     named = first[2:].strip(BLANKS)
     interpreter = os.fsdecode(re.split(rb"[ \t]", named)[0])
@@ -702,7 +747,7 @@ def hindrance(path: str) -> str:
 
 
 def _first_line(path: str) -> bytes:
-    """Empty where it may only be executed."""
+    """Return the first line of a file, b"" if it may only be executed."""
     try:
         with open(path, "rb") as file:
             return file.readline(256) or b"\n"
@@ -711,7 +756,7 @@ def _first_line(path: str) -> bytes:
 
 
 def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int, repeats: bool) -> None:
-    """In the child: never returns."""
+    """In the child: become the program. Never returns."""
     code = ConfigError.exit_code
     try:
         os.dup2(output, 2)  # first, so that what fails after it is in this process's log
@@ -737,7 +782,10 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
 
 
 def _failed(path: str, error: BaseException, code: int) -> tuple[int, str]:
-    """With which code a process ends that did not become its program, and what it says. code: what stands for all but a shortage."""
+    """Return exit code and message of a child that did not become its program.
+
+    code: exit code for all errors but a shortage.
+    """
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES):
         return WaitError.exit_code, str(refused(error, f" to start {path}"))
     if code == CANNOT_EXECUTE:

@@ -33,7 +33,10 @@ class Records:
         self._bytes_left = MOST_TOTAL
 
     def new(self, seconds: float = 60.0) -> Iterator[Record]:
-        """Yield records that were not there the last time. What is left when so much time is over comes the next time."""
+        """Yield records that are new since the last call.
+
+        After `seconds` the rest waits for the next call.
+        """
         if not self._waiting and self._left > 0:
             self._find()
         until = time.monotonic() + seconds
@@ -60,7 +63,10 @@ PRIVATE = 0o700
 
 
 class Recording:
-    """Records folder of one round; with a launcher that starts ranks on all nodes, also the pointer file by which ranks find it."""
+    """Records folder of one round.
+
+    If a launcher starts ranks on all nodes, also the pointer file by which ranks find the folder.
+    """
 
     def __init__(self, round_folder: str) -> None:
         self._round_folder = round_folder

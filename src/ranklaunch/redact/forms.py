@@ -271,7 +271,7 @@ def _set(found: re.Match[str]) -> str:
 
 
 def in_words(words: Iterable[str]) -> list[str]:
-    """Do to the words of a command what `programs` does to a text."""
+    """Hide secrets in the words of a command, as `programs` does in a text."""
     words = list(words)
     if not any(
         word.endswith(_PROGRAM_NAMES) or re.fullmatch(r"(?:--)?set(?:env|x)?|export|config(?:ure)?|-g?env|ENV", word) for word in words

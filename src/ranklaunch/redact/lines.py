@@ -1,4 +1,4 @@
-"""Lines without the secrets in them, also where one goes on in the next line."""
+"""Lines of output without their secrets, also if a value stands in the line after its name."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _secret(line: str, found: re.Match[str], at: int, own: bool) -> str:
 
 
 def _by_form(line: str) -> str:
-    """A line without the secrets that stand in a form of their own: URLs, headers, commands, prose, cells."""
+    """Hide secrets that have a form of their own: URLs, headers, commands, prose, cells."""
     line = _PROSE.sub(rf"\1{HIDDEN}", forms.programs(forms.url(forms.headers(line))))
     line = forms.named_values(_SPACED.sub(rf"\1{HIDDEN}", line))
     line = _REFUSED.sub(_refused, line)
@@ -260,7 +260,10 @@ def _odd(line: str, found: re.Match[str], at: int) -> str:
 
 
 def _end(line: str, found: re.Match[str], at: int, value: str) -> int:
-    """Return the end of a value, with the rest of its line that may belong to it. value: its beginning."""
+    """Return the end of a value, with more of its line that may belong to it.
+
+    value: its beginning.
+    """
     end = at + len(value)
     if value[0] in "'\"":
         return end
@@ -340,7 +343,7 @@ def _left_open(line: str, shown: str, before: _Before) -> _Before:
 
 
 def _opened(line: str, end: str) -> _Before:
-    """Return the name of a secret that ends a line, or that is the whole line."""
+    """Return the name of a secret at the end of a line, or the name that is the whole line."""
     found = _OPEN.search(end)
     if found and forms.is_secret(found[1] or found[2]):
         return _Before(found[1] or found[2], "block" if found[3] else "list" if found[2] else "alone", _indent(line))
@@ -376,7 +379,7 @@ def _is_within(line: str, before: _Before) -> bool:
 
 
 def _alone(line: str, marked: str, name: str) -> str:
-    """Hide a line that is nothing but the value of this name."""
+    """Hide a line that consists of the value of this name."""
     found = _ALONE.fullmatch(marked.rstrip("\\ "))
     is_name = found and (found[2].endswith(":") or (name[0] == found[2][0] == "-"))
     if not found or is_name or not _is_told(name, found[2]):

@@ -43,15 +43,21 @@ refused: dict[Identity, str] = {}
 
 
 class Identity(NamedTuple):
-    """start: clock ticks since boot at which the process started; with the pid it names one process for ever."""
+    """A process.
+
+    start: clock ticks since boot at its start; with the pid, a unique name of the process.
+    """
 
     pid: int
     start: int
 
 
 class Entry(NamedTuple):
-    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie. ticks: of CPU time; inherited: of children
-    that have ended. pages: in memory."""
+    """State of a process.
+
+    name: of the program, cut by the kernel to 15 bytes. status: wait status of a zombie. ticks: CPU
+    time; inherited: CPU time of children that have ended. pages: in memory.
+    """
 
     parent: int
     state: str
@@ -64,7 +70,7 @@ class Entry(NamedTuple):
 
 
 def read(path: str, most: int = 4096) -> bytes:
-    """A file of /proc, at once; b"" where it cannot be: of a process that is gone, or that may not be looked at."""
+    """Return a file of /proc, b"" for a process that is gone or may not be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -78,7 +84,7 @@ def read(path: str, most: int = 4096) -> bytes:
 
 
 def entry(pid: int) -> Entry | None:
-    """What /proc says of a process, None when it is gone."""
+    """Return the state of a process from /proc, None for a process that is gone."""
     text = read(f"/proc/{pid}/stat")
     if not text:
         return None
@@ -98,8 +104,10 @@ def entry(pid: int) -> Entry | None:
 
 
 def container_s() -> float | None:
-    """Seconds since this container started, which did so to bring us here; None outside one, for whoever was brought into one that runs,
-    and in one that had done something else before."""
+    """Return the seconds since the start of this container.
+
+    None outside a container, and in one that ran before, for something else, when ranklaunch came.
+    """
     try:
         if os.readlink("/proc/self/ns/pid") == HOST:
             return None
@@ -115,7 +123,7 @@ def container_s() -> float | None:
 
 
 def wait_status(process: Identity) -> int | None:
-    """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
+    """Return the wait status of a zombie; None if it is reaped already or not visible to us."""
     found = entry(process.pid)
     return found.status if found and found.state == "Z" and found.start == process.start else None
 
@@ -126,12 +134,18 @@ def identify(pid: int) -> Identity:
 
 
 def is_dead(child: int) -> bool:
-    """Whether a child of this process is, and only waits to be reaped. Raises ChildProcessError where it was."""
+    """Return True for a child of this process that is a zombie.
+
+    Raises ChildProcessError once it is reaped.
+    """
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def has_children() -> bool:
-    """Whether this process has any child of the job, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
+    """Return True if this process has any child of the job, dead or alive.
+
+    This process is the subreaper: all processes below it hang from a child.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -140,12 +154,12 @@ def has_children() -> bool:
 
 
 def descendants(root: int) -> list[Identity]:
-    """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
+    """Return every living process below root, without zombies."""
     return [Identity(pid, found.start) for pid, found in _below(root)]
 
 
 def generation(root: int, number: int) -> list[Identity]:
-    """Living processes that many generations below root: 1 for its children."""
+    """Return the living processes `number` generations below root: 1 for its children."""
     below = by_parent()
     parents = [root]
     found: list[tuple[int, Entry]] = []
@@ -156,13 +170,16 @@ def generation(root: int, number: int) -> list[Identity]:
 
 
 def names_below(root: int) -> list[str]:
-    """Of the programs of all living processes below root."""
+    """Return the names of the programs of all living processes below root."""
     return [found.name for _, found in _below(root)]
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
-    """Living processes below root that are no carriers, and between which and root there is nothing but carriers. A shell is one below
-    a session of sshd only: elsewhere it is a rank that is a script."""
+    """Return the living processes below root, no carriers, with only carriers above them.
+
+    A shell counts as a carrier only below a session of sshd: elsewhere it is a rank that is a
+    script.
+    """
     below = by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result: list[Identity] = []
@@ -178,13 +195,13 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
 
 
 def command(pid: int) -> list[str]:
-    """Its words; none of a process that is gone."""
+    """Return the words of a process, none for a process that is gone."""
     text = read(f"/proc/{pid}/cmdline")
     return [word.decode(errors="replace") for word in text.split(b"\0")] if text else []
 
 
 def state(process: Identity) -> str:
-    """As /proc has it, T of one that SIGSTOP has stopped; X also of one that is gone."""
+    """Return the state letter of /proc: T after SIGSTOP; X also for a process that is gone."""
     found = entry(process.pid)
     return found.state if found and found.start == process.start else "X"
 
@@ -201,7 +218,7 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
 
 
 def sees_itself() -> bool:
-    """Whether /proc is there, and tells of this process's own namespace: else its numbers mean others."""
+    """Return True if /proc is mounted and shows this process's own pid namespace."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -209,7 +226,7 @@ def sees_itself() -> bool:
 
 
 def by_parent() -> dict[int, list[tuple[int, Entry]]]:
-    """Everything that there is, the dead included, by its parent's pid; of this process's children, those of the job."""
+    """Return all processes, zombies too, by pid of the parent; of own children the job's."""
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc") if sees_itself() else ():
         if name.isdigit():
@@ -223,7 +240,7 @@ def by_parent() -> dict[int, list[tuple[int, Entry]]]:
 
 
 def _group(pid: int) -> int:
-    """Of one that has just been forked and has no group of its own yet, the pid stands for it."""
+    """Return the process group. Before a fork has made its own, its pid stands for it."""
     try:
         return pid if pid in wanted else os.getpgid(pid)
     except OSError:
@@ -231,8 +248,10 @@ def _group(pid: int) -> int:
 
 
 def forsake(pid: int, seconds: float = 0.0) -> int | None:
-    """Of those in wanted, one that was killed: its wait status, None where there is none within so long, for the kernel may hold it.
-    Whoever fetches that later forgets it then."""
+    """Return the wait status of a killed child in `wanted`, None if there is none in `seconds`.
+
+    The status is dropped if it comes later.
+    """
     until = time.monotonic() + seconds
     status = wanted.pop(pid)
     while status in (None, FORSAKEN):
@@ -247,7 +266,7 @@ def forsake(pid: int, seconds: float = 0.0) -> int | None:
 
 
 def fetched(pid: int, status: int) -> bool:
-    """A child has ended; whether it was one of those in wanted."""
+    """Keep the wait status of a child that has ended. Return False if nobody wants it."""
     known = pid in wanted
     if known and wanted[pid] == FORSAKEN:
         del wanted[pid]
@@ -291,7 +310,10 @@ def _checked_kill(target: Identity, number: int) -> bool:
 
 
 def send_to_child(child: Identity, number: int) -> bool:
-    """Our own, not reaped yet: the pid is its own. False when it is among those that refuse."""
+    """Signal an own child, not reaped yet, whose pid cannot be reused.
+
+    Return False if it refuses.
+    """
     try:
         os.kill(child.pid, number)
     except PermissionError:
@@ -309,7 +331,7 @@ def become_subreaper() -> bool:
 
 
 def die_with_parent() -> None:
-    """In a child between fork and exec: SIGKILL for it when ranklaunch dies."""
+    """In a child between fork and exec: ask for SIGKILL when ranklaunch dies."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -329,9 +351,13 @@ _SIGTIMEDWAIT = {"x86_64": b"128", "aarch64": b"137"}  # number of the call
 
 
 class Hearing:
-    """Who hears a signal, at the time of one look: the processes that catch it, or wait for it. through_all: they are looked for below
-    any process that does not, else below shells alone, which would die of it and leave those that they have started. told: those that have
-    heard it before, and that count as long as they live: they may have passed it on, and ignore it since, as timeout does."""
+    """Processes that catch a signal or wait for it, at the time of one look.
+
+    through_all: look below every process that does not catch it; else below shells alone, which
+    would die of the signal and leave their children. told: processes that have caught it before.
+    They count as long as they live: they may have passed the signal on and ignore it since, as
+    timeout does.
+    """
 
     def __init__(self, number: int, through_all: bool = False, told: Collection[Identity] = ()) -> None:
         self._number, self._told = number, told
@@ -339,7 +365,7 @@ class Hearing:
         self._below: dict[int, list[tuple[int, Entry]]] | None = None
 
     def of(self, root: Identity) -> list[Identity]:
-        """The first on each way down from a process, itself included."""
+        """Return the first such process on each way down from root, root included."""
         found: list[Identity] = []
         left = [root]
         while left:
@@ -352,7 +378,7 @@ class Hearing:
         return found
 
     def children(self, pid: int) -> list[Identity]:
-        """Those that live."""
+        """Return the living children of a process."""
         if self._below is None:
             try:
                 self._below = by_parent()
@@ -361,8 +387,12 @@ class Hearing:
         return [Identity(child, found.start) for child, found in self._below.get(pid, []) if found.state not in "ZX"]
 
     def _heard_by(self, pid: int, shell: bool) -> bool:
-        """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches.
-        Signals that a shell blocks, it blocks for the moment in which it starts a program."""
+        """Return True if a process catches the signal.
+
+        A shell that waits for a program catches SIGINT, to see whether the program dies of it; with
+        an exit trap it dies of all signals that it catches. It blocks signals only while it starts
+        a program.
+        """
         caught, blocked, _ = _dispositions(pid)
         if shell:
             return _has(caught, self._number) and self._number != signal.SIGINT and not _has(caught, signal.SIGILL)
@@ -370,18 +400,21 @@ class Hearing:
 
 
 def is_pending(pid: int, number: int) -> bool:
-    """Whether a process has been sent a signal and has not taken it yet."""
+    """Return True if a process has been sent a signal and has not taken it yet."""
     text = read(f"/proc/{pid}/status", 16384)
     return any(_has(int(found, 16), number) for found in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: one without is never sent it."""
+    """Return True if a process has a handler for a signal.
+
+    A process without one is never sent it.
+    """
     return _has(_dispositions(pid)[0], number)
 
 
 def ignores(pid: int, number: int) -> bool:
-    """Whether a process takes no notice of a signal."""
+    """Return True if a process ignores a signal."""
     return _has(_dispositions(pid)[2], number)
 
 
@@ -390,15 +423,18 @@ def _has(signals: int, number: int) -> bool:
 
 
 def _dispositions(pid: int) -> list[int]:
-    """Signals that a process catches, those that its first thread blocks, and those that it ignores, a bit for each."""
+    """Return the signals that a process catches, blocks (first thread) and ignores, as bits."""
     text = read(f"/proc/{pid}/status", 16384)
     found = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk", b"SigIgn"))
     return [int(each[1], 16) if each else 0 for each in found]
 
 
 def _waits_for_signals(pid: int) -> bool:
-    """In sigwait, during which the signals that it waits for do not count as blocked. A busy kernel does not name the place for a moment
-    after a process has gone to sleep; its call it does name."""
+    """Return True for a process in sigwait. The awaited signals do not count as blocked then.
+
+    On a busy kernel the wait channel is unknown for a moment after a process has gone to sleep; its
+    system call is not.
+    """
     place = read(f"/proc/{pid}/wchan")
     return b"sigtimedwait" in place or (
         place == b"0" and read(f"/proc/{pid}/syscall").split(b" ")[0] == _SIGTIMEDWAIT.get(os.uname().machine)
@@ -406,7 +442,7 @@ def _waits_for_signals(pid: int) -> bool:
 
 
 def is_shell(pid: int) -> bool:
-    """By its file: a script is called after its own."""
+    """Return True for a shell, by its executable: a script is called after its own file."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS
     except OSError:
@@ -430,7 +466,7 @@ _WORKER = (
 
 
 def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
-    """Who hears a signal below a rank that does not, through wrappers and shells."""
+    """Return the processes that catch a signal below a rank, through wrappers and shells."""
     found: list[Identity] = []
     left = _inside(rank, hearing)
     while left:
@@ -442,8 +478,11 @@ def heard_behind(rank: Identity, hearing: Hearing) -> list[Identity]:
 
 
 def is_to_outlast(rank: Identity, behind: list[Identity], number: int) -> bool:
-    """Whether only the program behind wrappers is to be told: one of these reads what that writes, as `conda run` does, and it would die of
-    its next line; or the first ignores the signal."""
+    """Return True if the program behind a wrapper is signalled in the wrapper's place.
+
+    Either a wrapper reads the output of its program, as `conda run` does, and the program would die
+    of its next line; or the first wrapper ignores the signal.
+    """
     return bool(behind) and (ignores(rank.pid, number) or any(_is_read(process, rank) for process in behind))
 
 
@@ -474,8 +513,11 @@ def _opened(pid: int) -> list[tuple[str, str, bool]]:
 
 
 def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
-    """Return all children of a shell; of another process the only child, if it is another program and its parent only waits: workers,
-    which a rank forks off itself, are neither, and what computes has a helper there."""
+    """Return all children of a shell, else the program behind a wrapper.
+
+    The program is the only child, another program, of a parent that only waits. Workers that a rank
+    forks are neither; a process that computes has a helper there.
+    """
     children = hearing.children(process.pid)
     if is_shell(process.pid):
         return children
@@ -485,7 +527,10 @@ def _inside(process: Identity, hearing: Hearing) -> list[Identity]:
 
 
 def _waits(process: Identity) -> bool:
-    """Look several times: one look may see it at work, passing on what its program writes."""
+    """Return True if a process waits.
+
+    It is looked at several times: it may pass on output of its program.
+    """
     for _ in range(LOOKS):
         if state(process) != "R":
             return True
