@@ -65,13 +65,13 @@ class Started(Protocol):
         """Return the ranks that live, on this node."""
 
     def hold(self) -> None:
-        """Stop the launcher by SIGSTOP, with all that stands between it and its ranks."""
+        """Stop the launcher by SIGSTOP, with all processes between it and its ranks."""
 
     def hold_with_ranks(self) -> None:
         """Hold the launcher if it has ranks, until they have ended by themselves."""
 
     def serve(self) -> None:
-        """Let a held launcher go on, for its ranks may need its store, unless one has failed: it would end the others."""
+        """Let a held launcher go on, whose store its ranks may need, unless a rank has failed."""
 
 
 class Signals(Protocol):
@@ -146,13 +146,16 @@ class Launcher:
 
     @property
     def kills_ranks(self) -> bool:
-        """True if it sends SIGKILL to all its ranks as soon as one has ended: ranklaunch holds it, and ends the others itself. A launcher
-        that sends SIGTERM leaves them time, and keeps the default."""
+        """True for a launcher that sends SIGKILL to all its ranks at the first end of one.
+
+        ranklaunch holds such a launcher, and ends the other ranks itself. A launcher that sends
+        SIGTERM leaves its ranks time, and keeps the default.
+        """
         return False
 
     @property
     def lonely_s(self) -> float:
-        """Seconds that it may go on after the last of its ranks has ended; 0: for ever."""
+        """Seconds for the launcher to end after the last of its ranks; 0: no limit."""
         return 0
 
     @property
@@ -162,7 +165,10 @@ class Launcher:
 
     @property
     def proof(self) -> str:
-        """Path of a file that has the exit code of what it has started to start the ranks, "" for none: its own 0 says nothing then."""
+        """Path of a file with the exit code of the process that starts the ranks, "" for none.
+
+        With such a file the launcher's own 0 proves nothing.
+        """
         return ""
 
     # What it reports
@@ -198,8 +204,11 @@ class Launcher:
 
 
 class RanksFirst(Launcher):
-    """A launcher that does not pass SIGTERM on well, or ignores it: its ranks get it directly, and the launcher when they are gone, to say
-    how they ended. One that does not end then is killed."""
+    """A launcher that ignores SIGTERM, or does not pass it on well.
+
+    Its ranks are signalled directly. The launcher is signalled when they are gone, so that it
+    reports how they ended, and is killed if it does not end then.
+    """
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
         if self.kills_ranks:
@@ -214,7 +223,7 @@ class RanksFirst(Launcher):
 
 
 class FromNode0(RanksFirst):
-    """A launcher on node 0 that starts the ranks of all nodes, and ends all when one has ended."""
+    """A launcher on node 0 that starts the ranks of all nodes, and ends all after the first end."""
 
     def stop(self, signals: Signals, child: Started, number: int) -> None:
         signals.signal_in_turn(child, number)
@@ -229,7 +238,10 @@ class FromNode0(RanksFirst):
 def failed_with(
     returncode: int, rank: int | None = None, pid: int | None = None, node: int | None = None, victims: tuple[tuple[int, int], ...] = ()
 ) -> Failure:
-    """A launcher's word for how a rank ended. returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure."""
+    """Return a launcher's report of the end of a rank.
+
+    returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure.
+    """
     signal = max(0, -returncode)
     return Failure(rank, 128 + signal if signal else returncode, signal, pid, node=node, victims=victims)
 
@@ -249,7 +261,7 @@ ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks f
 
 
 def own_launcher(job: Job, reader: Reader) -> Found | None:
-    """Return the launcher that the program is; None for most programs, which are not looked at for long."""
+    """Return the launcher that the program is; None for most programs, after a quick look."""
     program = job.program.stands_for or job.program
     if (program.is_python and not program.module) or program.is_shell:
         return None
@@ -285,7 +297,10 @@ _ON_A_NODE = ("NPROC_PER_NODE", "GPUS_PER_NODE", "MASTER_PORT")
 
 
 def place_by_env(job: Job, reader: Reader) -> dict[str, str]:
-    """Return this node's place, for a program that starts ranks itself, by names that no launcher takes for its own settings."""
+    """Return this node's place for a program that starts ranks itself.
+
+    The names of these variables are settings of no launcher.
+    """
     return {
         "NNODES": str(len(job.nodes)),
         "NODE_RANK": str(job.node_index),
@@ -312,7 +327,10 @@ def in_attempt(job: Job, name: str) -> str:
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
-    """Return the plan of the program once on each node. script: the program, if it is one that starts ranks itself."""
+    """Return the plan of the program once on each node.
+
+    script: the program, if it starts ranks itself.
+    """
     env, unset, starts_ranks = _surroundings(job, reader, script)
     waits = master_waits(job, reader) if starts_ranks else ()
     slots = tuple(node.slots for node in job.nodes)
@@ -356,7 +374,10 @@ def limits(reader: Reader) -> Limits:
 
 
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
-    """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
+    """Return the wait for the name of node 0, or of host, where ranks of several nodes meet.
+
+    The name may be published after the start of this container.
+    """
     return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if job.has_peers else ()
 
 
@@ -366,7 +387,10 @@ def meeting_host(job: Job, reader: Reader) -> str:
 
 
 def meeting_of_ranks(job: Job, reader: Reader, port: int) -> dict[str, str]:
-    """MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes: the host of rank 0, which is node 0's where that has ranks."""
+    """Return MASTER_ADDR and MASTER_PORT for ranks that node 0 starts on all nodes.
+
+    The address is the host of rank 0: node 0 if node 0 has ranks.
+    """
     first = next((node for node in job.nodes if node.slots), job.nodes[0])
     return {"MASTER_ADDR": first.host if first.index else meeting_host(job, reader), "MASTER_PORT": str(port)}
 
@@ -377,8 +401,10 @@ def with_hosts(job: Job) -> Job:
 
 
 def need_hosts(job: Job, reader: Reader, method: str) -> Job:
-    """Refuse nodes without names, for a method that reaches every node by name. Return the job with hosts, so that its other problems are
-    found too."""
+    """Refuse nodes without names, for a method that reaches every node by name.
+
+    Return the job with hosts, so that its other problems are found too.
+    """
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed and not reader.awaits_hosts:
         first, last = unnamed[0], unnamed[-1]
@@ -397,8 +423,11 @@ def check_before_much(job: Job, reader: Reader) -> None:
 def script_or_module(
     job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], script: tuple[str, ...], module: str
 ) -> tuple[str, ...]:
-    """A template's command that begins with a launcher's script, with the launcher's module in place of the script where the user's
-    interpreter has the package, and the script is neither beside it nor on PATH."""
+    """Replace a launcher's script in a template's command by the launcher's module.
+
+    That is done if the user's interpreter has the package, and the script is neither beside the
+    interpreter nor on PATH.
+    """
     name, search = script[0], common_env(job, reader).get("PATH", reader.env.get("PATH", ""))
     if argv[: len(script)] != script or which(name, search, reader.files):
         return argv
@@ -456,7 +485,7 @@ def rank_log(job: Job, rank: int) -> str:
 
 
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int, node: Node | None = None) -> str:
-    """node: where it is not the job's own."""
+    """Return the tag of a rank. node: its node, if that is not the own one."""
     if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
         reader.note(LOG_TAG, "", f"option {LOG_TAG.option}")
         return ""
@@ -470,8 +499,12 @@ def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
 
 
 def common_env(job: Job, reader: Reader) -> dict[str, str]:
-    """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
-    so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
+    """Return variables for all ranks and launchers.
+
+    Output comes at once rather than by the block; scripts that resume see the attempt; the user's
+    interpreter is first on PATH, so that launchers (torchrun, msrun) and the `python` that they
+    start are its own.
+    """
     env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt), **(job.place(job) if job.place else {})}
     debug = DEBUG_SWITCHES if reader.given(DEBUG) and reader.get(DEBUG) else {}
     unless_set = {**debug, "PYTHONUNBUFFERED": "1"}
@@ -492,5 +525,5 @@ def not_own(job: Job, reader: Reader, told: Mapping[str, str]) -> dict[str, str]
 
 
 def address(host: str) -> str:
-    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    """Return a host as in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host

@@ -65,7 +65,10 @@ _DEFAULT_ROUTE = r"(?m)^(\S+)\s+0{8}\s"
 
 
 def environment(job: Job, reader: Reader) -> dict[str, str]:
-    """Return variables to add for processes, of those that the user has not set; the reason of each is in the plan's values."""
+    """Return variables to add for processes, without those that the user has set.
+
+    The plan's values have the reason of each.
+    """
     env: dict[str, str] = {}
     for variable, value, why in _wanted(job, reader):
         if not reader.given(variable):
@@ -94,7 +97,7 @@ def _wanted(job: Job, reader: Reader) -> Iterator[tuple[Variable[Any], str, str]
 
 
 def recorded(plan: Plan, reader: Reader) -> Plan:
-    """Return the plan with variables that make processes record what they do."""
+    """Return the plan with variables for recorders of its processes."""
     job = plan.job
     if job.is_idle:
         return plan
@@ -191,7 +194,7 @@ def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:
-    """Make a process that is one rank a task of Slurm's, without the variables that cannot be true of it."""
+    """Make a process that is one rank a task of Slurm's, without false variables."""
     counted = _SAME_ON_ALL[0] in reader.env  # by which Lightning takes Slurm's word, and then wants all of it
     own = {"SLURM_PROCID": process.rank, "SLURM_LOCALID": process.local_rank, "SLURM_NODEID": job.node_index}
     values = {**dict.fromkeys(_SAME_ON_ALL, job.world_size), **own}

@@ -237,7 +237,7 @@ class Row:
 
     @property
     def patterns(self) -> Texts:
-        """Return all that may have a regular expression, but for what tells nodes apart."""
+        """Return all texts with a regular expression, except those that tell nodes apart."""
         return (*self.conditions, *self.nodes_like, *self.slots_like, *self.job_name_like, *self.attempt_like, *self.master_like)
 
 
@@ -349,9 +349,11 @@ def own_slots(reader: Reader, nodes: int) -> tuple[int, ...]:
 
 
 class Place:
-    """A platform. Methods without an underscore are what is asked of it, and what a class with rules of its own replaces.
+    """A platform.
 
-    OWN: variables that the class reads beside those of its row. INDEX: the variable of the index, if a fact gives it.
+    Methods without an underscore are the interface; a class with rules of its own replaces some of
+    them. OWN: variables that the class reads beside those of its row. INDEX: variable of the index,
+    if a fact gives it.
     """
 
     OWN: tuple[Variable[Any], ...] = ()
@@ -396,7 +398,7 @@ class Place:
         return bool(self.row.sign) and all(holds(each, reader.env, reader.files.exists) for each in self.row.sign)
 
     def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
-        """Return what the platform says should run, where it does and the words of the command line name no other."""
+        """Return the program that the platform names, None if the command line names one."""
         return None
 
     def failure_file(self, reader: Reader) -> str:
@@ -408,7 +410,7 @@ class Place:
         return settings.log_dir(reader)
 
     def attempt(self, reader: Reader, nodes: int = 1, index: int = 0) -> int:
-        """Return which start of the job on this node it is, from 1."""
+        """Return the number of this start of the job on this node, from 1."""
         if reader.given(self.started):
             return reader.get(self.started)
         counted = reader.given(self.restarts)
@@ -589,7 +591,7 @@ class Place:
         return not self.row.no_count or reader.get(self.ranks) == 1 or reader.given(self.slots) or devices(reader) > 0
 
     def _by_ranks(self, reader: Reader) -> int:
-        """Return the number of nodes by that of all ranks, which must be as many on each."""
+        """Return the number of nodes by the number of all ranks, equal on each node."""
         ranks, slots = reader.get(self.ranks), max(1, *self._slots(reader, 1), 1)
         if ranks % slots:
             told = f"{reader.told(self.ranks)}, and {slots} slots on this node"
@@ -618,7 +620,7 @@ class Place:
         reader.problem(f"{wrong}: expected as many names as nodes{more}")
 
     def _with_first(self, reader: Reader, hosts: tuple[str, ...], first: str) -> tuple[str, ...]:
-        """Return the hosts with node 0's as the platform says it, which must be the first of them."""
+        """Return the hosts, checked against node 0's host as the platform has it."""
         if _differ(hosts[0], first):
             begins = f"{reader.source(HOSTS)} begins with {hosts[0]}, but {reader.told(self.first)}"
             reader.problem(f"{begins}: expected the same host; or set {HOSTS.name}")

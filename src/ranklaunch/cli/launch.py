@@ -65,7 +65,7 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 
 
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
-    """What the command line asks for, with its log folder open; and what processes inherit."""
+    """Return the start by the command line, with an open log folder, and the environment."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, _make_plan, signals)
     return replace(start, has_plugins=True, tell=_tell if start.plan.tell else None), inherited
@@ -92,7 +92,7 @@ def _tell(*seen: Any) -> Teller:
 def opened(
     given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
 ) -> tuple[Start, Mapping[str, str]]:
-    """What is asked for, with its log folder open; and what processes inherit."""
+    """Return a start with an open log folder, and the inherited environment."""
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
@@ -128,7 +128,7 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
 def _again(
     again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
 ) -> Start:
-    """All ranks once more: with a plan of its own, and a folder of its own in that of the attempt."""
+    """Return the start of the next round: a new plan, and a folder below that of the attempt."""
     from ranklaunch.restarts import cleaning
 
     restarts = (*before.restarts, again.next.get("restart", {}))
@@ -164,7 +164,7 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 
 
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
-    """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
+    """Return the platform's id of the job, else the id that node 0 makes for all nodes."""
     reader, job = request.reader(), plan.job
     known = reader.get(RUN_ID)
     if known or job.node_index:
@@ -181,8 +181,12 @@ def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.
 
 
 def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
-    """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
-    that is told its number may find the folder there. Of one node among several, the folder may be one that cannot be written."""
+    """Return the plan and its folder, a new one.
+
+    Runs that count attempts in one folder at the same time get different numbers. A run with a
+    number given may find the folder there. One node among several may be unable to write its
+    folder.
+    """
     before = ""
     while True:
         plan = make_plan(request)
@@ -202,7 +206,7 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:
-    """The run that this one is below, if any."""
+    """Return the run that this one is below, if any."""
     if MARK not in env:
         return None
     from ranklaunch.supervise import nested
@@ -211,14 +215,17 @@ def _outer(env: Mapping[str, str]) -> Outer | None:
 
 
 def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
-    """attempt: the folder of the attempt, where that is another."""
+    """Return the record in a folder. attempt: folder of the attempt, if it is another."""
     reader = request.reader()
     return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
 
 
 def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
-    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written, and is not that of the
-    run that this one is below."""
+    """Do something before there is a plan, and leave a verdict for an error.
+
+    No verdict is left if the log directory is unknown, cannot be written, or belongs to the run
+    that this one is below.
+    """
     started = now()
     try:
         return do()
@@ -240,13 +247,19 @@ def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None
 
 
 def machine_notes(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield notes about this machine: what it lacks may make ranks fail later, and need not. env: what processes inherit."""
+    """Yield notes about defects of this machine that may make ranks fail.
+
+    env: inherited by processes.
+    """
     yield from _interfaces(plan, env)
     yield from _shared_memory(plan)
 
 
 def _shared_memory(plan: Plan) -> Iterator[str]:
-    """Yield a small /dev/shm beside several ranks: 64 MiB is what Docker and Kubernetes give a container that asks for no more."""
+    """Yield a note on a small /dev/shm beside several ranks.
+
+    Docker and Kubernetes give 64 MiB to a container that asks for no more.
+    """
     size = disk.size_of(SHARED) if plan.ranks_here > 1 else None
     if size is not None and size <= SMALL_BYTES:
         yield (

@@ -43,9 +43,12 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from. arrived: what the start has brought so far. bounded: what renders a user's own
-    templates. elsewhere: as the reader has it."""
+    """Everything from which a plan follows.
+
+    options: by value name (settings.METHOD.value, ...), as on the command line. cwd: absolute
+    folder of relative paths. arrived: facts that the start has brought so far. bounded: renders a
+    user's own templates. elsewhere: as for the reader.
+    """
 
     program: Program
     env: Mapping[str, str]
@@ -143,7 +146,7 @@ def _launched(launcher: type[Launcher], job: Job, reader: Reader, templates: Tem
 
 
 def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
-    """The job with the arguments that the user has made of its values for the program."""
+    """Return the job with the user's own arguments, made of its values, for the program."""
     if not reader.given(settings.PASS):
         return job
     source = reader.get(settings.PASS)
@@ -178,15 +181,17 @@ def _reader(request: Request) -> Reader:
 
 
 def _in_folder(plan: Plan) -> Plan:
-    """With each process in the folder where the platform runs the program."""
+    """Return the plan with each process in the folder where the platform runs the program."""
     if not plan.job.folder:
         return plan
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
 def _with_origin(process: Process, templates: Templates, needs: Mapping[str, Need]) -> Process:
-    """A process that says where its command and its program come from, where that is known, and how old that may be. A launcher that is
-    started as a module (PYTHON -m) may be no older than its script."""
+    """Return a process with the sources and the oldest version of its program, if known.
+
+    A launcher that is started as a module (PYTHON -m) has the oldest version of its script.
+    """
     program = process.argv[0].rpartition("/")[2]
     need, started = needs.get(program), needs.get(process.name if process.argv[1:2] == ("-m",) else program)
     least = started.least if started else None
@@ -204,13 +209,16 @@ def named_node(request: Request) -> int | None:
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
-    """The same job seen from a node. Of another one than this, what is known of this node alone is left out. task: where those of the job
-    differ; node is then the index within it."""
+    """Return the request for the same job, seen from a node.
+
+    For another node, facts about this node are left out. task: if those of the job differ; node is
+    then the index within the task.
+    """
     return next(for_nodes(request, [(node, task)]))
 
 
 def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[Request]:
-    """For each of these, by index and task."""
+    """Yield the request for each place: index and task."""
     reader = _reader(request)
     platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
     recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
@@ -230,7 +238,7 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
 
 
 def _own_place(request: Request) -> tuple[int, str] | None:
-    """Return index and task of the node whose environment this is, None where the environment does not say it."""
+    """Return index and task of the node that the environment belongs to, None if unknown."""
     options = {name: value for name, value in request.options.items() if name != settings.NODE_INDEX.value}
     reader = _reader(replace(request, options=options))
     try:

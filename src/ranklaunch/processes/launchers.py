@@ -1,6 +1,6 @@
 """The launchers of an attempt: their ranks, how these end, and launchers that fail, hang or do not end.
 
-What launchers do that calls for this is told in docs/launchers.md; which of it a launcher does is said by its process in the plan.
+docs/launchers.md describes what launchers do; the class of a launcher says how much of it applies.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Launchers:
             below.expect()
 
     def read(self, child: Child) -> None:
-        """Read the output of a launcher (ranks that it starts or ends, its report) or of a service (that it is of no use)."""
+        """Read the output of a launcher (starts and ends of ranks, report) or of a service."""
         said = child.reader.output.tail if child.reader else b""
         if child.below:
             child.below.read(said)
@@ -125,8 +125,11 @@ class Launchers:
         return [child.below for child in self._children.values() if child.below]
 
     def living(self) -> dict[int, tree.Identity]:
-        """Return the processes of ranks, by rank, as far as they are known. A program that starts its ranks itself, none of which tells
-        which it is, stands for all of them."""
+        """Return the processes of known ranks, by rank.
+
+        A program that starts its ranks itself, without a sign of which rank is which, stands for
+        all of them.
+        """
         plan, known = self._attempt.plan, self._known()
         if len(known) >= plan.job.node.slots:
             return known
@@ -141,7 +144,10 @@ class Launchers:
         return {**own, **{rank: process for below in self._below for rank, process in below.living().items()}}
 
     def known(self) -> Collection[int]:
-        """Return the ranks that live, without a look at processes. A program that starts its ranks itself stands for the first of them."""
+        """Return the living ranks, without a look at processes.
+
+        A program that starts its ranks itself stands for the first of them.
+        """
         plan = self._attempt.plan
         is_program = plan.runs == PROGRAM and any(child.role == LAUNCHER for child in self._children.values())
         return {*self._known(), *([plan.job.node.first_rank] if is_program else [])}
@@ -152,7 +158,7 @@ class Launchers:
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
     def explained(self, child: Child, tail: str) -> Failure | None:
-        """Return the rank that failed first, by its launcher's report and by what was seen of the ranks."""
+        """Return the rank that failed first, by its launcher's report and the ranks' states."""
         if child.role not in DECIDING:
             return None
         killed = child.was_killed and not child.failing
@@ -175,8 +181,11 @@ class Launchers:
     # Signals for ranks
 
     def offer(self, number: int) -> tuple[bool, list[str]]:
-        """Send a signal to the processes of ranks that catch it. Return whether it has reached a rank, and the names of those in which no
-        process catches it now. One that is about to wait for a signal shows that a moment later."""
+        """Send a signal to the processes of ranks that catch it.
+
+        Return True if a rank was reached, and the names of ranks without a process that catches it
+        now. A process that is about to wait for the signal is found a moment later.
+        """
         meant = self._meant(Hearing(number, through_all=True))
         unheard = self._pass_on(number, meant)
         self._offer_again(number, unheard, LISTENS_S)
@@ -197,7 +206,7 @@ class Launchers:
         self._offer_again(number, self._pass_on(number, unheard), pauses)
 
     def _pass_on(self, number: int, ranks: Ranks) -> Ranks:
-        """Send a signal to those processes of ranks that catch it. Return the ranks in which none does."""
+        """Send a signal to the processes of ranks that catch it. Return the other ranks."""
         hearing, unheard = Hearing(number, through_all=True), {}
         for rank, name in ranks.items():
             heard = hearing.of(rank)
@@ -208,8 +217,11 @@ class Launchers:
         return unheard
 
     def _meant(self, hearing: Hearing) -> Ranks:
-        """Return the ranks that signals are meant for. What comes through carriers gets them from the launcher on node 0, on other nodes
-        too, if it catches them itself; else each node's ranklaunch tells its own."""
+        """Return the ranks to signal.
+
+        Ranks below carriers get signals from the launcher on node 0, also on other nodes, if it
+        catches them itself; else each node's ranklaunch signals its own.
+        """
         meant: Ranks = {}
         leaders = [child for child in self._children.values() if child.role in LEADING]
         for child in leaders:
@@ -257,8 +269,11 @@ class Launchers:
             self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))
 
     def _on_end_below_killer(self, child: Child, rank: Watched) -> None:
-        """Handle the end of a process whose launcher kills its ranks after a failure. rank.rank None: ranks need the process, and the
-        launcher looks after it when they have ended, or never."""
+        """Handle the end of a process whose launcher kills its ranks after a failure.
+
+        rank.rank None: a process that ranks need. The launcher looks after it when they have ended,
+        or never.
+        """
         if rank.rank is None:
             if rank.failed and not child.failing and not self._attempt.ending:
                 self._attempt.fail(Ending("failed", rank.code or 0, "", child, rank))

@@ -35,13 +35,15 @@ Bounded = Callable[[Callable[[], Any], str], Any]
 
 
 def unbounded(work: Callable[[], Any], what: str) -> Any:
-    """For templates that are known."""
+    """Do the work of a shipped template, without bounds."""
     return work()
 
 
 class Templates:
-    """Templates by name, the user's folders before the shipped one. bounded: does what takes more than a few steps, where a user has
-    written it; what Simple can do it does with less."""
+    """Templates by name, the user's folders before the shipped one.
+
+    bounded: does larger work on a user's template with bounds. Simple templates need no bounds.
+    """
 
     def __init__(self, folders: Iterable[str] = (), bounded: Bounded = unbounded) -> None:
         self._values: list[object] = []  # of the render in progress, in the order of their marks
@@ -55,7 +57,10 @@ class Templates:
         self._simple_texts = Simple(self._folders, _word)
 
     def command(self, name: str, **values: object) -> tuple[str, ...]:
-        """The argv that a command template renders to. Raises ConfigError naming the template's file and line."""
+        """Return the argv of a command template.
+
+        Raises ConfigError naming the template's file and line.
+        """
         self._begin()
         try:
             rendered, where = self._simple.render(name, values)
@@ -69,7 +74,7 @@ class Templates:
         return argv
 
     def words(self, source: str, where: str, **values: object) -> tuple[str, ...]:
-        """The words of a template that stands in the setting `where`, made as those of a command are; it may make none."""
+        """Return the words of a template in the setting `where`, perhaps none."""
         self._begin()
         try:
             rendered = self._simple.inline(source, values)
@@ -92,7 +97,7 @@ class Templates:
         return self._sources.get(argv, "")
 
     def changed(self, argv: tuple[str, ...], into: tuple[str, ...]) -> tuple[str, ...]:
-        """A command that was made, in the words that it has from now on."""
+        """Return a command with other words, and note its source."""
         self._sources[into] = self.source(argv)
         return into
 
@@ -118,14 +123,20 @@ class Templates:
         return argv
 
     def text(self, name: str, **values: object) -> str:
-        """The text of a file. Every value that is put in must have passed a filter that quotes it for the file's syntax: hostfile,
-        sshd, json or yaml. Raises ConfigError naming the template's file and line."""
+        """Return the text of a file.
+
+        Every value must have passed a filter that quotes it for the file's syntax: hostfile, sshd,
+        json or yaml. Raises ConfigError naming the template's file and line.
+        """
         jinja = self._jinja
         return str(self._bounded(lambda: jinja.text(name, values), f"template {name}"))
 
     def inline(self, source: str, where: str, among: Iterable[Mapping[str, object]] = (), **values: object) -> str:
-        """The text of a one-line template that stands in the setting `where`. among: what its values will be too, so that what cannot be
-        rendered by simple means is rendered for all of them at once."""
+        """Return the text of a one-line template in the setting `where`.
+
+        among: all later values too: a template that Simple cannot render is rendered for all of
+        them at once.
+        """
         try:
             text = self._simple_texts.inline(source, values)
         except NotSimple:
@@ -193,7 +204,7 @@ def _split(rendered: str) -> tuple[str, ...]:
 
 
 def _size(value: object) -> int:
-    """How much room it takes in a command, roughly."""
+    """Return the approximate number of characters of a value in a command."""
     if isinstance(value, (list, tuple)):
         return 1 + sum(map(_size, value))
     return len(value) if isinstance(value, str) else 1
@@ -247,7 +258,10 @@ class Choice:
 
 
 class Simple:
-    """Templates of these folders, the first that has one. finalize: what becomes of each value, as in Jinja."""
+    """Templates of these folders; the first folder that has a name counts.
+
+    finalize: as in Jinja.
+    """
 
     def __init__(self, folders: Sequence[str], finalize: Callable[[object], str]) -> None:
         self._folders = folders
@@ -260,7 +274,7 @@ class Simple:
         return self._text(pieces, values), path
 
     def inline(self, source: str, values: Mapping[str, object]) -> str:
-        """The text of a template that is given. Raises NotSimple."""
+        """Return the text of a template. Raises NotSimple."""
         return self._text(parse(source), values)
 
     def _text(self, pieces: Pieces, values: Mapping[str, object]) -> str:
@@ -388,7 +402,10 @@ def parse(source: str) -> Pieces:
 
 
 def _trimmed(text: str, before: str, after: str) -> str:
-    """A text without that white space. before, after: the tags beside it; before the first text a line end."""
+    """Return a text without that white space.
+
+    before, after: the tags beside it; before the first text a line end.
+    """
     starts_line = before == "\n"
     if before.startswith(_BLOCKS) and text.startswith("\n"):
         text, starts_line = text if before.startswith(_INCLUDE) else text[1:], True
