@@ -89,6 +89,10 @@ def end_of(text: str) -> str:
     return "\n".join(in_lines(text[-LONGEST:]).rsplit("\n", MOST_LINES)[-MOST_LINES:])
 
 
+def _last_end(traceback: Traceback) -> int:
+    return traceback.ends[-1]
+
+
 def read(text: str) -> Output:
     """Split a text into lines, and find its tracebacks."""
     plain = in_lines(_line_pattern(_COLOUR).sub("", text))
@@ -100,7 +104,7 @@ def read(text: str) -> Output:
     for line in lines:
         processes.setdefault(line.process, []).append(line)
     tracebacks = [traceback for own in processes.values() for traceback in _tracebacks(own, lines)]
-    return Output(lines, sorted(tracebacks, key=lambda traceback: traceback.ends[-1]))
+    return Output(lines, sorted(tracebacks, key=_last_end))
 
 
 def last_exception(text: str) -> str:
@@ -517,8 +521,9 @@ def findings(
     if code == _BY_SIGKILL:
         matches = {number: error for number, error in matches.items() if _may_be_killed(error)}
     end = max((line.number for line in output.lines if line.text.strip()), default=0) if code in _NOT_RUN else -1
-    best_first = sorted(matches.items(), key=lambda match: (match[0] != end, _row(match[1], output.lines[match[0]]), match[0]))
-    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in best_first]
+    best_first = sorted((number != end, _row(error, output.lines[number]), number) for number, error in matches.items())
+    found = ((number, matches[number]) for *_, number in best_first)
+    return [Finding(error, _shown(output.lines, number, error), skipped + number) for number, error in found]
 
 
 def _since_restart(text: str) -> str:
@@ -532,7 +537,7 @@ def peers(text: str, kind: str) -> tuple[int, ...]:
     """Return the ranks named by the last message of this kind. A consequence names ranks that did not answer, a cause ranks that failed."""
     patterns = (pattern for error in shipped() if error.kind == kind for pattern in error.peers)
     matches = [match for pattern in patterns for match in _compiled(pattern).finditer(end_of(text))]
-    last = max(matches, key=lambda match: match.start(), default=None)
+    last = max(matches, key=re.Match.start, default=None)
     return tuple(map(int, re.findall(r"\d{1,7}", last[1]))) if last else ()
 
 

@@ -6,6 +6,7 @@ import functools
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ranklaunch import errors
@@ -14,6 +15,7 @@ from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.adapters.launchers.shared.variables import GLOO_INTERFACE, NCCL_INTERFACE
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.cli import options
+from ranklaunch.env.reader import Arrived
 from ranklaunch.env.settings import ATTEMPT, SLOTS, TERMINATION_LOG
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
@@ -115,18 +117,23 @@ def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Cal
         "read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt,
         container_s=None if plan.job.restart else tree.container_s(),
     )  # fmt: skip
-    kept, began = request.arrived, now()
     return Start(
         plan,
         record,
         request.files,
-        replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
-        again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
+        replan=partial(_replan, request, make_plan),
+        again=partial(_again, request, make_plan, After(started=now())),
     )
 
 
+def _replan(request: planning.Request, make_plan: Callable[[planning.Request], Plan], arrived: Arrived) -> Plan:
+    """Return the plan with facts that have arrived since."""
+    kept = request.arrived
+    return make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart)))
+
+
 def _again(
-    again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
+    request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After, again: Again, held: Held | None
 ) -> Start:
     """Return the start of the next round: a new plan, and a folder below that of the attempt."""
     from ranklaunch.restarts import cleaning
@@ -144,7 +151,7 @@ def _again(
         pass
     return replace(
         _start(plan, record, request, make_plan),
-        again=lambda later, had: _again(later, had, request, make_plan, after),
+        again=partial(_again, request, make_plan, after),
         after=after,
     )
 
@@ -160,7 +167,10 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
 
         return Decider(rounds)
 
-    return lambda asked: decider()(asked)
+    def decide(asked: Decide) -> Decided:
+        return decider()(asked)
+
+    return decide
 
 
 def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
