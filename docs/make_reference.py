@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ranklaunch.adapters.launchers import LAUNCHERS, launcher
-from ranklaunch.adapters.launchers.shared import communication, starters
-from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
+from ranklaunch.adapters.launchers.shared import starters, variables
+from ranklaunch.adapters.launchers.shared.variables import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.adapters.platforms.shared.row import names_in
+from ranklaunch.adapters.platforms.shared.base import OF_ALL, names_in
 from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.diagnose import suspects
@@ -80,7 +79,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Of the command check alone", features.CHECK_VARIABLES
     yield "Of restarts in place alone", features.OF_RESTARTS
     yield "Of the command tune alone", tuning.VARIABLES
-    yield "Ascend NPUs, whatever the method", communication.VARIABLES
+    yield "Ascend NPUs, whatever the method", variables.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", {name: launcher(name) for name in LAUNCHERS})):
         for name, adapter in adapters.items():
             if adapter.VARIABLES:

@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 
 from ranklaunch.adapters import launchers
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.env.job import Program
 from ranklaunch.env.reader import Reader

@@ -79,7 +79,7 @@ TOUCH = {
     "fork", "kill", "killpg", "system", "popen", "Popen", "signal", "setitimer", "alarm", "pause", "sigwait", "raise_signal",
 }  # fmt: skip
 # Templates, as Jinja's own loader does for the others.
-READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open", "isfile"}}
+READS = {"render/templates.py": {"open", "isfile"}}
 
 
 @dataclass

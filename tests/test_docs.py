@@ -19,9 +19,9 @@ import pytest
 from recorded_places import recorded_cases
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.adapters.platforms.shared.row_platform import Place
+from ranklaunch.adapters.platforms.shared.base import Place
 from ranklaunch.cli import options
 from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ranklaunch.adapters.launchers.shared.base import own_launcher, own_script
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader
 from ranklaunch.env.settings import BY_MPI, METHOD

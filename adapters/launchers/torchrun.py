@@ -12,6 +12,12 @@ from typing import Any
 from ranklaunch.adapters.launchers.shared import base, contradictions, user_options
 from ranklaunch.adapters.launchers.shared.base import (
     ROUTE_PLAN,
+    SETTLE_S,
+    After,
+    Launcher,
+    Need,
+    Signals,
+    Started,
     failed_with,
     in_attempt,
     launcher_process,
@@ -19,7 +25,6 @@ from ranklaunch.adapters.launchers.shared.base import (
     planned,
     script_or_module,
 )
-from ranklaunch.adapters.launchers.shared.launcher import SETTLE_S, After, Launcher, Need, Signals, Started
 from ranklaunch.env import parse
 from ranklaunch.env.job import Job
 from ranklaunch.env.reader import Reader, Variable, platform_count

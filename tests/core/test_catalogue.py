@@ -29,8 +29,8 @@ from ranklaunch.catalogue import (
     shipped,
 )
 from ranklaunch.catalogue.literals import needed
-from ranklaunch.catalogue.output import read as read_output
-from ranklaunch.catalogue.output import with_message
+from ranklaunch.catalogue.matcher import read as read_output
+from ranklaunch.catalogue.matcher import with_message
 from ranklaunch.plan.planning import every_variable
 from testbench import places
 

@@ -8,7 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.catalogue import find, last_exception
-from ranklaunch.catalogue.output import read
+from ranklaunch.catalogue.matcher import read
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("catalogue/*.txt")}
 WITH_TRACEBACK = {name: text for name, text in TEXTS.items() if "\nTraceback (most" in f"\n{text}" and "\r" not in text}

@@ -11,7 +11,7 @@ import pytest
 from helpers import for_each
 
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.variables import misleading
 from ranklaunch.env import settings
 from ranklaunch.env.job import Job, Program, make_nodes
 from ranklaunch.errors import ConfigError, UsageError

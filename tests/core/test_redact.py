@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from ranklaunch.redact import names, patterns, redact
+from ranklaunch.redact import forms, patterns, redact
 
 SECRET_OF_SERVICES = """
     S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID CREDENTIAL_PROFILES_FILE
@@ -38,12 +38,12 @@ PLAIN = """
 
 @helpers.for_each([*SECRET_OF_SERVICES.split(), *SECRET_OPTIONS.split()])
 def test_secret_name(name: str) -> None:
-    assert names.is_secret(name)
+    assert forms.is_secret(name)
 
 
 @helpers.for_each(["", *OF_TOKENIZERS.split(), *PLAIN.split()])
 def test_plain_name(name: str) -> None:
-    assert not names.is_secret(name)
+    assert not forms.is_secret(name)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_plain_name(name: str) -> None:
     ],
 )  # fmt: skip
 def test_further_secret_names(name: str) -> None:
-    assert names.is_secret(name)
+    assert forms.is_secret(name)
 
 
 @pytest.mark.parametrize("name", ["--train_tokens", "--train-tokens", "--lr-decay-tokens", "--total_tokens", "--tokens", "SEEN_TOKENS"])
 def test_numbers_of_tokens_are_no_secret(name: str) -> None:
-    assert not names.is_secret(name)
+    assert not forms.is_secret(name)
 
 
 @helpers.for_each(
@@ -197,7 +197,7 @@ def test_hiding_takes_no_long_time() -> None:
 
 @pytest.mark.parametrize("name", ["GITHUB_PAT", "--pat", "--pw", "DB_PW", "SLACK_JWT"])
 def test_short_secret_names(name: str) -> None:
-    assert names.is_secret(name)
+    assert forms.is_secret(name)
 
 
 @helpers.for_each(
@@ -306,7 +306,7 @@ def test_words_are_those_of_shlex() -> None:
 def test_the_quick_look_misses_no_token(pattern: str, data: strategies.DataObject) -> None:
     token = data.draw(strategies.from_regex(pattern, fullmatch=True))
     for text in (token, f"a={token}b", f"/{token} 1"):
-        assert redact.tokens(text) == patterns.TOKENS.sub(names.HIDDEN, text)
+        assert redact.tokens(text) == patterns.TOKENS.sub(forms.HIDDEN, text)
 
 
 NO_TOKENS = (

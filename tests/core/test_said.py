@@ -14,7 +14,7 @@ import pytest
 
 import ranklaunch.redact
 from ranklaunch import errors, showing
-from ranklaunch.redact import lines, output_text, redact
+from ranklaunch.redact import lines, redact
 
 GOLDEN = helpers.ROOT / "tests" / "golden"
 MEGABYTE = 1 << 20
@@ -37,7 +37,7 @@ TOKENS = [
 @helpers.for_each(list(TOKENS))
 def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     for line in (token, f"HTTPError: 401 for {token}, bad", f"'{token}'", f"x={token}", f"\x1b[31m{token}\x1b[0m"):
-        assert token not in output_text.text(line), line
+        assert token not in showing.fit_to_show(line), line
     for line in (token, f"x={token}", f"--pass={token}", f'{{"a": ["{token}", 1]}}', f"/data/{token}"):
         assert token not in " ".join((*redact.argv([line]), redact.text(line), redact.environment({"A": line})["A"])), line
 
@@ -195,8 +195,8 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
-    assert output_text.text(line) == shown
-    assert output_text.text(shown) == shown
+    assert showing.fit_to_show(line) == shown
+    assert showing.fit_to_show(shown) == shown
 
 
 @helpers.for_each(
@@ -278,7 +278,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
     ]
 )
 def test_other_lines_are_as_they_were(line: str) -> None:
-    assert output_text.text(line) == line
+    assert showing.fit_to_show(line) == line
 
 
 # Of the outputs in tests/corpus. OpenSSH's function is no secret, and the word behind it neither: the price of hiding what is behind auth.
@@ -304,7 +304,7 @@ def test_where_a_secret_is_may_be_said() -> None:
     for text in ("RANKLAUNCH_SECRET_FILE=/run/key: No such file", "RANKLAUNCH_SECRET_FILE: /run/key: a FIFO is there", "--token-file ./a"):
         assert errors.reason(text) == text
     assert errors.reason("env.HF_TOKEN: expected text") == "env.HF_TOKEN: expected text"
-    assert output_text.text("HF_TOKEN: hunter2") == "HF_TOKEN: ***"
+    assert showing.fit_to_show("HF_TOKEN: hunter2") == "HF_TOKEN: ***"
     assert errors.reason("TOKEN_FILE=hunter2, or TOKEN=/hunter2") == "TOKEN_FILE=***, or TOKEN=***"
 
 
@@ -335,7 +335,7 @@ def test_a_private_key_is_hidden() -> None:
     ],
 )
 def test_a_private_key_is_hidden_in_one_line_and_behind_tags(text: str, shown: str) -> None:
-    assert output_text.text(text) == shown
+    assert showing.fit_to_show(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -365,11 +365,11 @@ def test_a_private_key_is_hidden_in_one_line_and_behind_tags(text: str, shown: s
     ],
 )
 def test_a_secret_that_goes_on_in_the_next_line_is_hidden(text: str, shown: str) -> None:
-    assert output_text.text(text) == shown
+    assert showing.fit_to_show(text) == shown
 
 
 def test_control_characters_do_nothing() -> None:
-    assert output_text.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
+    assert showing.fit_to_show("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
     assert showing.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
 
 
@@ -448,7 +448,7 @@ PIECES = [
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     """Twice as much of it takes about twice as long: no pattern goes over it again and again."""
     text = (piece * (32768 // len(piece) + 1))[:32768]
-    output_text.text(text[:10])
+    showing.fit_to_show(text[:10])
     assert any(_seconds(text) < 3 * _seconds(text[:16384]) + 0.005 for _ in range(5)), piece
 
 
@@ -460,7 +460,7 @@ def test_padded_cells_take_no_longer_than_others() -> None:
 
 
 @pytest.mark.one_python
-@pytest.mark.parametrize("show", [output_text.text, redact.text])
+@pytest.mark.parametrize("show", [showing.fit_to_show, redact.text])
 def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
     """Whatever follows what in it: time grows with its length, not with the square of it."""
     for number in range(2):
@@ -476,12 +476,12 @@ def test_short_words_hold_no_secret() -> None:
     draw = random.Random(1)
     for _ in range(2000):
         text = " ".join("".join(draw.choices(string.ascii_letters + string.digits, k=draw.randint(1, 12))) for _ in range(4))
-        assert errors.reason(text) == output_text.text(text) == text
+        assert errors.reason(text) == showing.fit_to_show(text) == text
 
 
 def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ranklaunch.redact.output_text", None)
-    monkeypatch.delattr(ranklaunch.redact, "output_text", raising=False)
+    monkeypatch.setitem(sys.modules, "ranklaunch.redact.lines", None)
+    monkeypatch.delattr(ranklaunch.redact, "lines", raising=False)
     assert errors.reason("stopped by SIGTERM") == "stopped by SIGTERM"
     assert errors.reason("bad --token hunter2").startswith("(left out: ")
     assert "hunter2" not in "".join((errors.reason("bad --token hunter2"), *errors.quoted(["a", "--token hunter2"])))
@@ -489,7 +489,7 @@ def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPat
 
 def _seconds(text: str) -> float:
     began = time.thread_time()
-    output_text.text(text)
+    showing.fit_to_show(text)
     return time.thread_time() - began
 
 

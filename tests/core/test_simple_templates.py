@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.render.jinja import Jinja
-from ranklaunch.render.simple import NotSimple, Simple, parse
-from ranklaunch.render.templates import SHIPPED
+from ranklaunch.render.templates import SHIPPED, NotSimple, Simple, parse
 
 
 class Thing:

@@ -14,8 +14,8 @@ import pytest
 from ranklaunch.adapters.launchers import started
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes import rank_count
-from ranklaunch.processes.child import LAUNCHER, RANK, Child, Success
 from ranklaunch.processes.child_ranks import Announced, Watcher
+from ranklaunch.processes.children import LAUNCHER, RANK, Child, Success
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.tree import Identity
 

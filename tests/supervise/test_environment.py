@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ranklaunch.env.settings import RANK_HEAD
-from ranklaunch.processes.start import MARK
+from ranklaunch.processes.children import MARK
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.processes import wrappers
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
+from ranklaunch.system.tree import Hearing
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -70,7 +69,7 @@ def test_a_program_behind_a_wrapper_may_have_any_words(tmp_path: Path) -> None:
         assert wrapper.stdout.readline() == b"ready\n"
         rank = tree.identify(wrapper.pid)
         sleep_until(lambda: tree.state(rank) == "S", "the wrapper does not wait")
-        heard = wrappers.heard(rank, Hearing(signal.SIGTERM))
+        heard = tree.heard_behind(rank, Hearing(signal.SIGTERM))
         (behind,) = tree.generation(wrapper.pid, 1)
         tree.send(behind, signal.SIGTERM)
     assert heard == [behind]
@@ -97,7 +96,7 @@ def test_a_wrapper_may_have_to_outlast_its_program(first: str, out: str, expecte
         rank = tree.identify(wrapper.pid)
         (behind,) = sleep_until(lambda: tree.generation(wrapper.pid, 1), "no program")
         sleep_until(lambda: tree.command(behind.pid)[:1] == ["sleep"], "the program is not there")
-        found = wrappers.is_to_outlast(rank, [behind], signal.SIGTERM)
+        found = tree.is_to_outlast(rank, [behind], signal.SIGTERM)
         tree.send(behind, signal.SIGKILL)
     assert found is expected
 
@@ -124,8 +123,8 @@ def test_workers_are_known_by_the_words_that_python_gives_them(method: str) -> N
         parent.communicate()
     assert len(children) == 2, children  # one of which keeps count of what they share
     for each in (*children, ["python", "-m", "joblib.externals.loky.backend.popen_loky_posix", "--process-name", "LokyProcess-1"]):
-        assert wrappers.is_worker(each), each
-    assert not wrappers.is_worker(["python", "-u", "train.py", *children[0][1:]])
+        assert tree.is_worker(each), each
+    assert not tree.is_worker(["python", "-u", "train.py", *children[0][1:]])
 
 
 def test_an_interrupt_ends_a_start_at_once() -> None:

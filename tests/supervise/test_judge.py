@@ -17,8 +17,8 @@ from helpers import for_each
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched
+from ranklaunch.processes.children import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ending import Circumstances

@@ -17,9 +17,9 @@ from ranklaunch.processes.orphans import Leftovers, apart_from
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
-from ranklaunch.system.hearing import is_pending
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import HALT
+from ranklaunch.system.tree import is_pending
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import command_of, parent_of, state_of

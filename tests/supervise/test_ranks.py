@@ -17,9 +17,9 @@ import pytest
 from ranklaunch.adapters.launchers import deepspeed, torchrun
 from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
-from ranklaunch.processes.child import LAUNCHER as IS_LAUNCHER
-from ranklaunch.processes.child import SILENT_S, Child, End, Lone
 from ranklaunch.processes.child_ranks import Announced, ByFiles, Watched, Watcher
+from ranklaunch.processes.children import LAUNCHER as IS_LAUNCHER
+from ranklaunch.processes.children import SILENT_S, Child, End, Lone
 from ranklaunch.processes.launchers import TELL_S, Launchers
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop

@@ -6,8 +6,7 @@ import pytest
 
 from ranklaunch.hangs.rank_lines import Heard
 from ranklaunch.hangs.sample import Seen
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import READ, Saves, Steps, step_reader
+from ranklaunch.hangs.steps import READ, Place, Saves, Steps, step_reader
 from ranklaunch.output.pipe import Output
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from ranklaunch.adapters.launchers import msrun
 from ranklaunch.adapters.launchers.shared import ssh
-from ranklaunch.adapters.launchers.shared.launcher import RanksFirst
+from ranklaunch.adapters.launchers.shared.base import RanksFirst
 from ranklaunch.plan.model import Process
-from ranklaunch.processes.child import LONE_S, SERVICE, Lone
+from ranklaunch.processes.children import LONE_S, SERVICE, Lone
 from ranklaunch.supervise import stop
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop

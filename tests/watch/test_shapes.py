@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ranklaunch.hangs import shapes
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Steps
+from ranklaunch.hangs import steps
+from ranklaunch.hangs.steps import Place, Steps
 
 
 class Row(NamedTuple):
@@ -410,8 +409,8 @@ def test_a_line_of_each_shape(name: str) -> None:
 
 
 def test_each_shape_has_a_row() -> None:
-    found = {reading.shape for row in ROWS.values() for line in row.lines.splitlines() if (reading := shapes.read(line, 1))}
-    assert found == {shape.name for shape in shapes.SHAPES}
+    found = {reading.shape for row in ROWS.values() for line in row.lines.splitlines() if (reading := steps.read(line, 1))}
+    assert found == {shape.name for shape in steps.SHAPES}
 
 
 @pytest.mark.parametrize(
@@ -427,14 +426,14 @@ def test_each_shape_has_a_row() -> None:
     ],
 )
 def test_the_number_stands_on_either_side_of_its_unit(line: str, samples: float, tokens: float) -> None:
-    assert (shapes.samples_per_second(line), shapes.tokens_per_second(line)) == (samples, tokens)
+    assert (steps.samples_per_second(line), steps.tokens_per_second(line)) == (samples, tokens)
 
 
 @pytest.mark.parametrize(
     "line", ["iter 10: loss 4.5, time 0.00ms", f"iter 10: loss 4.5, time {'9' * 400}ms", "10/50 [00:01<00:02, 0.0it/s]"]
 )
 def test_a_time_that_no_step_takes_is_none(line: str) -> None:
-    reading = shapes.read(line)
+    reading = steps.read(line)
     assert reading
     assert (reading.place, reading.seconds) == (Place(0, 10, 50 if "/" in line else 0), None)
 

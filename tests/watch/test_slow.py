@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.hangs.straggler import Change, Slow, median, slowest
 
 SEEDS = range(5)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import LONGEST_FORM, MOST_FORMS, MOST_LINE, Steps
+from ranklaunch.hangs.steps import LONGEST_FORM, MOST_FORMS, MOST_LINE, Place, Steps
 
 
 def fed(*lines: str, every: float = 1.0, end: str = "\n") -> Steps:

@@ -20,13 +20,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from ranklaunch.plan.model import PROGRAM, Plan
-from ranklaunch.processes.child import LAUNCHER, Child
+from ranklaunch.processes.children import LAUNCHER, Child
 from ranklaunch.supervise.ending import decoded
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.system import disk, tree
 from ranklaunch.system.bounded import LOOK_S, Apart
-from ranklaunch.system.hearing import Hearing, catches
 from ranklaunch.system.signals import name_of
+from ranklaunch.system.tree import Hearing, catches
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

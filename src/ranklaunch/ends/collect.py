@@ -32,15 +32,14 @@ from ranklaunch.ends.records import Record
 from ranklaunch.env.job import Node
 from ranklaunch.output.pipe import TAIL
 from ranklaunch.plan.model import Plan, RankOutputs
-from ranklaunch.processes.child import UNJUDGED
+from ranklaunch.processes.children import UNJUDGED
 from ranklaunch.processes.records import Records
 from ranklaunch.redact import redact
 from ranklaunch.system.signals import code_of, signal_of
 
 if TYPE_CHECKING:
-    from ranklaunch.processes.child import Child
     from ranklaunch.processes.child_ranks import Watched
-    from ranklaunch.processes.children import Daemon
+    from ranklaunch.processes.children import Child, Daemon
     from ranklaunch.supervise.ending import Circumstances
     from ranklaunch.system.memory import Memory
     from ranklaunch.verdict.model import Ending, Failure

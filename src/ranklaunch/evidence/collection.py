@@ -24,7 +24,7 @@ from ranklaunch.evidence.folder import Folder, room_in
 from ranklaunch.hangs import suspicion
 from ranklaunch.muster import EVIDENCE_S
 from ranklaunch.muster.wire import WireError
-from ranklaunch.processes.child import UNJUDGED, Child
+from ranklaunch.processes.children import UNJUDGED, Child
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.plugins import Companion
 from ranklaunch.verdict import blame, folders

@@ -111,7 +111,9 @@ class Judging:
     def _own(self, node: int, frame: Frame) -> Frame:
         """Return a frame with the node's own ranks only; node 0 may have the output of other nodes' ranks."""
         said = {number: ranks_of(of_node) for number, of_node in {**self._detector.frames, node: frame}.items()}
-        may_speak = own({each.index: each.ranks for each in self._of.plan.job.everyone}, said) if node else lambda node, rank: True
+        if not node:
+            return frame
+        may_speak = own({each.index: each.ranks for each in self._of.plan.job.everyone}, said)
         ranks = tuple(seen for seen in frame.ranks if seen.rank is None or may_speak(node, seen.rank))
         return frame._replace(ranks=ranks, raised=tuple(each for each in frame.raised if may_speak(node, each.rank)))
 

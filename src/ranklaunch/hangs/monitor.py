@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch.hangs import devices, expect, shapes
+from ranklaunch.hangs import devices, expect, steps
 from ranklaunch.hangs.alarms import HANG, SAMPLE, Judging
 from ranklaunch.hangs.detector import Limits, moved
 from ranklaunch.hangs.frames import Frame, packed
@@ -15,10 +15,9 @@ from ranklaunch.hangs.sample import DEVICES, Device, Place, Traffic, Window, flo
 from ranklaunch.hangs.sampler import Sampler, traffic
 from ranklaunch.hangs.uncaught import Uncaught
 from ranklaunch.output.pipe import Output
-from ranklaunch.processes.child import LEADING
+from ranklaunch.processes.children import LEADING
 from ranklaunch.supervise.plugins import Companion
-from ranklaunch.system.hearing import Hearing
-from ranklaunch.system.tree import Identity
+from ranklaunch.system.tree import Hearing, Identity
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
@@ -174,6 +173,6 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
     return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))
 
 
-def _told(place: shapes.Place, seconds: float | None) -> dict[str, Any]:
+def _told(place: steps.Place, seconds: float | None) -> dict[str, Any]:
     """Return a step as status has it. The number of all steps is unknown if steps are counted anew in each epoch."""
     return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}

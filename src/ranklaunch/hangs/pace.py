@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ranklaunch.hangs.slow_job import Slowness
@@ -88,7 +89,7 @@ class Pacing(Companion):
         if ranks:
             self._of.record.event("steps", ranks=ranks)
         saves = [save for reader in self._readers.values() if reader.saves for save in reader.saves.taken()]
-        for began, ended in sorted(saves, key=lambda save: save[1]):
+        for began, ended in sorted(saves, key=itemgetter(1)):
             self._of.record.event("saved", seconds=round(ended - began, 3), ago_s=round(max(0.0, now - ended), 3))
 
 

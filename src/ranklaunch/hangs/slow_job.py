@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch.hangs.shapes import Place
-from ranklaunch.hangs.steps import Step
+from ranklaunch.hangs.steps import Place, Step
 from ranklaunch.hangs.straggler import Change, Slow, median, slowest
 from ranklaunch.system.loop import Timer
 from ranklaunch.verdict import blame
@@ -132,7 +132,7 @@ class _Node0:
         if not self._reports or self._attempt.ending:
             return
         self._announced = True
-        first = min(self._reports.values(), key=lambda report: report.since)
+        first = min(self._reports.values(), key=attrgetter("since"))
         rank = slowest({rank: seconds for rank, (seconds, _) in self._times.items()})
         epoch = f" of epoch {first.place.epoch}" if first.place.epoch else ""
         before = f"{_seconds(first.baseline_s)} before (baseline of {first.intervals} intervals)"

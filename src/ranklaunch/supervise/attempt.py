@@ -20,11 +20,9 @@ from ranklaunch.env.settings import HEAD_IS_PROGRAM, RANK_HEAD, RESTART_COUNT, R
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.output.logs import Logs
 from ranklaunch.plan.model import PROGRAM, Plan, Process
-from ranklaunch.processes.child import DECIDING, LAUNCHER, RANK, SERVICE, STEP, UNJUDGED, Child, Success
-from ranklaunch.processes.children import Children
+from ranklaunch.processes.children import DECIDING, LAUNCHER, RANK, SERVICE, STEP, UNJUDGED, Child, Children, Success, lift_limit
 from ranklaunch.processes.launchers import Launchers
-from ranklaunch.processes.record_folder import Recording
-from ranklaunch.processes.start import lift_limit
+from ranklaunch.processes.records import Recording
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.ending import ending_of, failed, first_suspect, is_stop_too, may_be_stopped, stopped_by
 from ranklaunch.supervise.phases import Phases

@@ -17,7 +17,7 @@ from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
-    from ranklaunch.processes.child import Child
+    from ranklaunch.processes.children import Child
     from ranklaunch.restarts.cleaning import Held
     from ranklaunch.supervise.attempt import Attempt
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.processes.child import SERVICE, UNJUDGED, Child, End
+from ranklaunch.processes.children import SERVICE, UNJUDGED, Child, End
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import STOPPING, name_of

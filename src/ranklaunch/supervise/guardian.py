@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing, is_pending
 from ranklaunch.system.signals import ALARMS, OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.system.tree import Hearing, is_pending
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.record import Record

@@ -16,8 +16,7 @@ from ranklaunch.env.reader import Arrived
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import folder_of
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
-from ranklaunch.processes.child import STEP
-from ranklaunch.processes.start import require_program
+from ranklaunch.processes.children import STEP, require_program
 from ranklaunch.supervise.record import bequeath, copied, make_private, offered, write_file
 from ranklaunch.system import disk
 

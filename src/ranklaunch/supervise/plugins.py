@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch.processes.child import Child
+from ranklaunch.processes.children import Child
 from ranklaunch.system.loop import Timer
 from ranklaunch.verdict.model import Ending
 

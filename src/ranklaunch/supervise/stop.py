@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch.processes.child import LEADING, LONE_S, SERVICE, Child, Lone, Spared, heard_behind, is_to_outlast, note, unread, wake
+from ranklaunch.processes.children import LEADING, LONE_S, SERVICE, Child, Lone, Spared, note, unread, wake
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
-from ranklaunch.system.hearing import Hearing
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
+from ranklaunch.system.tree import Hearing, heard_behind, is_to_outlast
 
 if TYPE_CHECKING:
     from ranklaunch.evidence.stack_signals import Aborts
@@ -363,7 +363,7 @@ class Stopper:
             note(child, number, now)
         self._note_aborted()
 
-    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.launcher.Signals
+    # What launchers do in a stop: ranklaunch.adapters.launchers.shared.base.Signals
 
     def signal(self, child: Child, number: int) -> None:
         if child.launcher.DEPTH:
