@@ -96,7 +96,7 @@ WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py 
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
-ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
+ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_rows.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers: WORKERS = 5
 tables: WORKERS = 3

@@ -39,7 +39,8 @@ def end(code: int | None, *records: Record, signal: int = 0, sent: tuple[Sent, .
 
 def node(ended: RankEnd, *others: OtherProcess) -> NodeEnds:
     job = JobFacts("job", "", 1, 0, "local", "spawn", "ranks", "cpu", 0, (NodeFacts(0, "here", 4, 0),), ("train.py",))
-    return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, end(143, signal=15)), others=others)
+    other = replace(end(143, signal=15), pid=4710)
+    return NodeEnds(job, Decided("failed", 1, "", ENDED), None, MemoryKills(), ends=(ended, other), others=others)
 
 
 def child(rank: int | None, *records: Record) -> OtherProcess:
@@ -51,6 +52,10 @@ def below(pid: int, start: int, at: float) -> Record:
 
 
 LAUNCHER = Record("launcher", 0, "here", 4712, 2, 1.0, 1.0)
+HEAD = Record("rank", 0, "here", 4712, 2, 1.0, 1.0, top=Process(4711, 1))
+# A rank of its own launcher below rank 3, and that launcher.
+NESTED_HEAD = Record("rank", 0, "here", 4713, 3, 1.0, 1.0, parent=Process(4712, 2))
+NESTED = (child(3, replace(LAUNCHER, top=Process(4711, 1))), OtherProcess(4713, 3, 0, (NESTED_HEAD, record(98.0))))
 TOLD = (Sent(15, 98.0),)
 FITS = {
     "the main thread, and Python's own code": (end(1, record(40.0)), (), "exception-in-main-thread"),
@@ -58,9 +63,11 @@ FITS = {
     "a signal from outside while an exit handler hangs": (end(137, record(40.0), signal=9), (), "exception-in-main-thread"),
     "told to end after it had raised": (end(143, record(97.0), signal=15, sent=TOLD), (), "exception-in-main-thread"),
     "another thread, and the rank ends soon": (end(4, record(99.0, where="thread")), (), "exception-in-other-thread"),
+    "the program of a shell script": (end(1), (child(3, HEAD, record(98.0)),), "exception-in-program-of-shell"),
     "the Python below a shell": (end(1), (child(3, record(98.0)),), "exception-in-child"),
     "a worker": (end(1), (child(3, record(98.0, where="process")),), "exception-in-child"),
     "a worker that names the top of its rank": (end(1), (child(None, below(4711, 1, 98.0)),), "exception-in-child"),
+    "a rank of a launcher that the rank started": (end(1), NESTED, "exception-in-nested-rank"),
 }
 DOES_NOT = {
     "a rank that ended well": (end(0, record(99.0)), ()),
@@ -88,6 +95,11 @@ def test_an_exception_explains_an_end(ended: RankEnd, others: tuple[OtherProcess
 @pytest.mark.parametrize(("ended", "others"), DOES_NOT.values(), ids=DOES_NOT)
 def test_an_exception_does_not_explain_an_end(ended: RankEnd, others: tuple[OtherProcess, ...]) -> None:
     assert list(raised.explanations(node(ended, *others))) == []
+
+
+def test_every_rule_has_a_row() -> None:
+    rules = [f"exception-{rule.__name__.replace('_', '-')}" for rule in raised.RULES]
+    helpers.listed_in("FITS", [rule for *_, rule in FITS.values()], rules)
 
 
 def test_each_rule_says_what_it_is_for() -> None:
