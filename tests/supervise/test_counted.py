@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from unittest.mock import Mock
 
 import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import started
+from ranklaunch.adapters.launchers.shared.launcher import Launcher
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes import rank_count
 from ranklaunch.processes.child import LAUNCHER, RANK, Child, Success
@@ -78,9 +76,7 @@ def test_processes_count_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("method", "text"), [("spawn", "all 2 ranks"), ("mpirun", "all 2 ranks"), ("pytorch", "the program")])
 def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: Path, method: str, text: str) -> None:
     found = plan(tmp_path, method)
-    children: Any = [
-        SimpleNamespace(process=process, role=RANK, most_ranks=0, launcher=started(process, found)) for process in found.processes
-    ]
+    children = [Child(process, Identity(1, 1), RANK, started(process, found)) for process in found.processes]
     assert rank_count.success(found, children) == Success(f"{text} succeeded")
 
 
@@ -116,6 +112,12 @@ def test_a_template_may_have_its_files_elsewhere(tmp_path: Path) -> None:
     assert not unannounced(plan(tmp_path, "deepspeed"), "deepspeed", "--quiet", "train.py").fewer
 
 
+class WithProof(Launcher):
+    """A launcher that starts no ranks below itself. proof: path of the file that tells of the end of its program."""
+
+    proof = ""
+
+
 @pytest.mark.parametrize(("written", "code"), [("begun\n", 137), ("0\n", 78), (None, 78)])
 def test_what_the_launcher_had_started_tells_that_it_has_ended(tmp_path: Path, written: str | None, code: int) -> None:
     """78: no more than the default of a success, which has no code."""
@@ -123,6 +125,7 @@ def test_what_the_launcher_had_started_tells_that_it_has_ended(tmp_path: Path, w
     if written is not None:
         proof.write_text(written)
     found = plan(tmp_path, "spawn")
-    launcher = Mock(proof=str(proof), DEPTH=0, CARRIERS=())
+    launcher = WithProof(found.processes[0])
+    launcher.proof = str(proof)
     success = rank_count.success(found, [Child(found.processes[0], Identity(1, 1), LAUNCHER, launcher)])
     assert (success.code, bool(success.fewer)) == (code, code == 137)

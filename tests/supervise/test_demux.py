@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -150,15 +148,16 @@ def test_ended_lines_are_not_kept_until_more_comes(version: str, rows: list[tupl
 @pytest.mark.parametrize(("later", "in_order"), [(2, False), (3, True)])
 def test_lines_that_come_well_behind_an_exception_were_written_later(later: int, in_order: bool) -> None:
     """A line or two may only have taken longer to come."""
-    output: Any = SimpleNamespace(tail=b"step 0\n", written_at=1.0)
+    now = 1.0
+    output = Output((), "", lambda *lines: None, lambda: now, pytest.fail)
+    output.feed(b"step 0\n")
     errors = Errors()
-    errors.take([(True, b"ValueError: x\n")], output.tail, output)
-    output.tail += b"ValueError: x\n"
-    for number in range(later):
-        output.written_at += 0.15
-        line = b"step %d\n" % number
-        errors.take([(False, line)], output.tail, output)
-        output.tail += line
+    for number in range(-1, later):
+        is_error, line = number < 0, b"step %d\n" % number if number >= 0 else b"ValueError: x\n"
+        before = output.tail
+        output.feed(line)
+        errors.take([(is_error, line)], before, output)
+        now += 0.15
     assert (errors.tail(output) == output.tail) == in_order
     assert errors.tail(output).endswith(b"ValueError: x\n") != in_order
 

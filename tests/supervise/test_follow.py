@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -212,8 +211,9 @@ def test_how_much_is_copied_follows_from_what_the_disk_has_free(
     free: int | None, copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter, at most 16 GiB, at least 16 MiB; 1 GiB where the disk does not tell."""
-    told = SimpleNamespace(f_blocks=0 if free is None else 1 << 30, f_bavail=(free or 0) >> 12, f_frsize=1 << 12)
-    monkeypatch.setattr(os, "statvfs", lambda path: told)
+    size, blocks, available = 1 << 12, 0 if free is None else 1 << 30, (free or 0) >> 12
+    disk = os.statvfs_result((size, size, blocks, available, available, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
     assert follow._budget(str(tmp_path)) == copied
 
 

@@ -8,11 +8,10 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from ranklaunch.processes.child import Child
 from ranklaunch.processes.orphans import Leftovers, apart_from
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now
@@ -359,14 +358,21 @@ def test_the_other_processes_of_the_machine_live_on(as_process: Starter) -> None
     check_end(other, "stopped", 143)
 
 
+class Reaped:
+    """Children of an attempt once all of them have ended. killed: names of signals, by the pids of orphans."""
+
+    def __init__(self, killed: dict[int, str]) -> None:
+        self.running: dict[int, Child] = {}
+        self.killed = killed
+
+
 def test_what_ranklaunch_runs_for_itself_was_not_left_by_the_program() -> None:
     """As what takes evidence, when the ranks end meanwhile."""
     helper, readable = bounded.forked(lambda writable: os.execvp("sleep", ["sleep", "60"]))
     left = subprocess.Popen(["sleep", "61"])
     try:
         killed: dict[int, str] = {}
-        children: Any = SimpleNamespace(running={}, killed=killed)
-        leftovers = Leftovers(children, Loop(), lambda text: None, 1.0)
+        leftovers = Leftovers(Reaped(killed), Loop(), lambda text: None, 1.0)  # type: ignore[arg-type]
         killed.update({helper: "SIGTERM", left.pid: "SIGTERM"})
         assert list(leftovers.notes) == [f"ended what the program had left: {left.pid} (sleep 61) by SIGTERM"]
     finally:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -19,7 +17,7 @@ from ranklaunch.adapters.launchers.shared.base import failed_with
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.processes.child import LAUNCHER as IS_LAUNCHER
 from ranklaunch.processes.child import SILENT_S, Child, End, Lone
-from ranklaunch.processes.child_ranks import Announced, ByFiles, Watched, Watcher
+from ranklaunch.processes.child_ranks import Announced, Below, ByFiles, Watched, Watcher
 from ranklaunch.processes.launchers import TELL_S, Launchers
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -375,7 +373,8 @@ def test_no_more_than_expected(scene: Scene) -> None:
 
 def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     """As long as it may still say how a rank of it ended, which nobody else knows."""
-    child: Any = SimpleNamespace(announced=None, below=scene.ranks)
+    child = Child(TORCHRUN, tree.identify(scene.popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
+    child.below = scene.ranks
     launchers = Launchers(Mock(children=Mock(running={1: child}), loop=scene.loop))
     scene.ranks.read(scene.said)
     assert launchers.silent_s() == 0
@@ -390,12 +389,22 @@ def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     assert launchers.silent_s() == 0
 
 
+class Halted(Below):
+    """Ranks of a launcher. seen: for each look at their ends, True if the launcher was halted."""
+
+    def __init__(self, launcher: Child) -> None:
+        super().__init__(Watcher(Loop(), print), ())
+        self.launcher = launcher
+        self.seen: list[bool] = []
+
+    def look(self) -> None:
+        self.seen.append(tree.state(self.launcher.identity) == "T")
+
+
 def test_ends_are_looked_at_before_a_halted_launcher_can_make_them_forgotten() -> None:
     popen = subprocess.Popen(["sleep", "600"])
     child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN))
-    seen = []
-    below: Any = SimpleNamespace(look=lambda: seen.append(tree.state(child.identity) == "T"))
-    child.below = below
+    below = child.below = Halted(child)
     try:
         child.hold()
         sleep_until(lambda: tree.state(child.identity) == "T", "it is not stopped")
@@ -404,7 +413,7 @@ def test_ends_are_looked_at_before_a_halted_launcher_can_make_them_forgotten() -
     finally:
         popen.kill()
         popen.wait()
-    assert seen == [True]
+    assert below.seen == [True]
 
 
 def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> None:
