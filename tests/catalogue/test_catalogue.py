@@ -1,6 +1,6 @@
 """The catalogue of known errors, against what users have really seen.
 
-tests/core/catalogue/ has excerpts of logs from public threads and documentation, each with its source, and with the entry and the kind
+tests/catalogue/excerpts/ has excerpts of logs from public threads and documentation, each with its source, and with the entry and the kind
 that the thread makes right. They are shortened; names of users and hosts, addresses and long paths are replaced. Entries without an
 excerpt have a line below that is made after the source or the documentation of the program that writes it.
 """
@@ -35,7 +35,7 @@ from ranklaunch.plan.planning import every_variable
 from testbench import places
 
 known_errors = places.module("tools/known_errors.py")
-FOLDER = Path(__file__).parent / "catalogue"
+FOLDER = Path(__file__).parent / "excerpts"
 ERRORS = shipped()
 BY_NAME = {error.name: error for error in ERRORS}
 URL = re.compile(r"https://[\w.-]+\.[a-z]+/[\w./~#%-]+")

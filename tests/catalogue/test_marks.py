@@ -10,7 +10,7 @@ import pytest
 from ranklaunch.catalogue import find, last_exception
 from ranklaunch.catalogue.output import read
 
-TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("catalogue/*.txt")}
+TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("excerpts/*.txt")}
 WITH_TRACEBACK = {name: text for name, text in TEXTS.items() if "\nTraceback (most" in f"\n{text}" and "\r" not in text}
 BARE = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    raise KeyError("lr")\nKeyError: \'lr\'\n'
 

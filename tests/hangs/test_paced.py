@@ -13,6 +13,8 @@ from ranklaunch.report.model import BUCKETS, Report
 from testbench.jobs.job import Starter
 from testbench.places import child
 
+pytestmark = pytest.mark.processes
+
 SLOW_S = 1.0  # from a line to who reads it, on a machine that has much else to do
 
 

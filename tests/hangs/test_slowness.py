@@ -23,6 +23,8 @@ from testbench.judges import formats
 from testbench.judges.events import misfits
 from testbench.places import child
 
+pytestmark = pytest.mark.processes
+
 NORMAL, LONG = [1.0] * 40, [6.0] * 25
 SINCE = "1970-01-01T00:00:40.000+00:00"
 SLOW_TEXT = "the job is slow: a step takes 6.0 s, 1.0 s before (baseline of 34 intervals), since step 40"

@@ -10,6 +10,8 @@ from ranklaunch.hangs.shapes import Place
 from ranklaunch.hangs.steps import READ, Saves, Steps, step_reader
 from ranklaunch.output.pipe import Output
 
+pytestmark = pytest.mark.processes
+
 
 def make_output(at: float = 5.0) -> Output:
     return Output((), "", lambda *lines: None, lambda: at, lambda text: None)

@@ -45,6 +45,8 @@ from testbench.jobs.job import Starter
 from testbench.places import child
 from testbench.waiting import free_port, sleep_until
 
+pytestmark = pytest.mark.processes
+
 DEADLINE_S = 60.0
 Started = Callable[..., "subprocess.Popen[str]"]
 

@@ -22,6 +22,8 @@ from testbench.jobs.job import Job, Starter, attempts, code_of, codes
 from testbench.places import child
 from testbench.waiting import free_port, sleep_until
 
+pytestmark = pytest.mark.processes
+
 SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 
 

@@ -88,10 +88,10 @@ GIVEN: dict[str, Any] = {
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
     of_specifications = {name for name in SHIPPED_TEMPLATES if name.startswith("jobs/")}  # tests/specs
-    where = "LAUNCHERS, whose command.j2 are found, or OTHERS in tests/core/test_render.py"
+    where = "LAUNCHERS, whose command.j2 are found, or OTHERS in tests/render/test_render.py"
     helpers.listed_in(where, {*COMMANDS, *OTHERS, *THE_PROGRAM}, SHIPPED_TEMPLATES - of_specifications)
     taken = {value for name in COMMANDS for value in meta.find_undeclared_variables(Environment().parse(Path(SHIPPED, name).read_text()))}
-    helpers.listed_in("GIVEN in tests/core/test_render.py, with a value for this test", {*GIVEN, "job"}, {*GIVEN, "job", *taken})
+    helpers.listed_in("GIVEN in tests/render/test_render.py, with a value for this test", {*GIVEN, "job"}, {*GIVEN, "job", *taken})
 
 
 @helpers.for_each({f"{name}, {key}": (name, value) for name in COMMANDS for key, value in helpers.HOSTILE.items()})

@@ -23,6 +23,8 @@ from testbench.jobs.users import needs_root
 from testbench.places import child
 from testbench.waiting import sleep_until
 
+pytestmark = pytest.mark.processes
+
 
 def check_training(folder: Path, ranks: int) -> None:
     assert [json.loads((folder / f"final_{rank}").read_text()) for rank in range(ranks)] == [undisturbed(ranks)] * ranks

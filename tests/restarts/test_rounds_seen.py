@@ -19,6 +19,8 @@ from ranklaunch.system import bounded
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
+pytestmark = pytest.mark.processes
+
 FAILED = Judgement("failed", 7, "rank 1 failed")
 
 

@@ -17,6 +17,8 @@ from ranklaunch.system.hearing import Hearing
 from testbench.places import child
 from testbench.waiting import sleep_until
 
+pytestmark = pytest.mark.processes
+
 
 def started(stack: ExitStack, *words: str) -> subprocess.Popen[str]:
     """All of them share one CPU. Each has printed that it is ready, and ends when the test does."""

@@ -11,6 +11,8 @@ import pytest
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop
 
+pytestmark = pytest.mark.processes
+
 
 def test_more_names_than_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread takes one after the other; who closes it meanwhile hears of none that comes later."""

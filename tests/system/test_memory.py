@@ -14,6 +14,8 @@ from ranklaunch.system import memory
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.memory import LOOK_S, Kills, Memory
 
+pytestmark = pytest.mark.processes
+
 V1 = "5:devices:/docker/abc\n4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n1:name=systemd:/docker/abc\n"
 V2 = "0::/system.slice/docker-abc.scope\n"
 GIB = 1 << 30

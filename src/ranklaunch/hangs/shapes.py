@@ -1,6 +1,6 @@
 r"""Shapes of output lines about training steps: `read` returns the step, its time and the throughput that one line prints.
 
-SHAPES is the table. Each row names the program; tests/watch/test_shapes.py has a line of each, and where its program prints it. A new
+SHAPES is the table. Each row names the program; tests/hangs/test_shapes.py has a line of each, and where its program prints it. A new
 shape is a row: the earlier it stands, the more its lines say about a step. Computes only.
 
 Names of groups in patterns: `epoch`, `step`, `of`; for a time `us`, `ms`, `s`, or `rate` in steps per second.
