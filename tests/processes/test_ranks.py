@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
+import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import deepspeed, torchrun
@@ -158,7 +159,7 @@ def test_whom_a_launcher_names_while_it_lives_has_not_failed_by_itself(scene: Sc
     }
     launcher = (torchrun.Torchrun if failing == torchrun.CLOSING else deepspeed.Deepspeed)(TORCHRUN)
     child = Child(TORCHRUN, tree.identify(scene.popen.pid), IS_LAUNCHER, launcher)
-    child.reader = Mock()
+    child.reader = helpers.pipe_reader(b"")
     heard: list[bool] = []
 
     def hear() -> None:
@@ -270,7 +271,7 @@ def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(
     try:
         told = b"SignalException: Process %d got" % popen.pid
         for said, ends in ((told, False), (told + b" signal: 15\n", not ranks)):
-            child.reader = Mock(output=Mock(tail=said))
+            child.reader = helpers.pipe_reader(said)
             launchers.read(child)
             assert child.dismissed == ends
         assert not child.dismissed or popen.wait(60) == -signal.SIGKILL
@@ -304,14 +305,13 @@ def test_a_launcher_that_is_busy_is_not_silent(code: str, silent: bool) -> None:
 @pytest.mark.parametrize("said", ["", "failed (exitcode: 3) local_rank: 0 (pid: 12) of binary: python"])
 def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed where it has told which rank failed; else that it does not tell is why the job fails."""
+    plan = helpers.plan({**helpers.local(1, "1"), "RANKLAUNCH_GRACE_S": "60"}, method="torchrun")
     popen = subprocess.Popen(["sleep", "600"])
-    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN, Mock()))
-    child.reader = Mock(output=Mock(tail=said.encode()))
+    child = Child(TORCHRUN, tree.identify(popen.pid), IS_LAUNCHER, torchrun.Torchrun(TORCHRUN, plan))
+    child.reader = helpers.pipe_reader(said.encode())
     loop, endings = Loop(), []
-    attempt = Mock(ending=None, fail=endings.append, children=Mock(running={popen.pid: child}), loop=loop)
+    attempt = Mock(ending=None, fail=endings.append, children=Mock(running={popen.pid: child}), loop=loop, plan=plan)
     attempt.nodes.wall = lambda at: at
-    plan = child.launcher.planned = attempt.plan
-    plan.limits.grace_s, plan.muster, plan.job.everyone, plan.job.node_index = 60, None, [Mock(host="")], 0
     launchers = Launchers(attempt)
     monkeypatch.setattr(launchers._lone, "is_silent", lambda child: True)
     try:
@@ -326,7 +326,7 @@ def test_a_launcher_that_is_silent_after_a_failure(said: str, monkeypatch: pytes
 
 
 def test_whose_end_nobody_knows_has_failed_where_its_launcher_says_no_more_than_that_one_has(scene: Scene, tmp_path: Path) -> None:
-    below = ByFiles(Watcher(scene.loop, Mock()), tree.identify(os.getpid()), 1, RankOutputs(str(tmp_path), "", ()))
+    below = ByFiles(Watcher(scene.loop, print), tree.identify(os.getpid()), 1, RankOutputs(str(tmp_path), "", ()))
     gone = Watched(0, tree.Identity(77, 0))
     told = Watched(1, tree.Identity(78, 0))
     told.by_itself, told.status = False, 143 << 8
@@ -342,7 +342,7 @@ def test_a_launcher_that_somebody_told_to_end_is_named_unless_a_rank_had_failed(
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
     launcher = os.getpid()
-    below = ByFiles(Watcher(loop, Mock()), tree.identify(launcher), 1, outputs)
+    below = ByFiles(Watcher(loop, print), tree.identify(launcher), 1, outputs)
     try:
         for local in "01":
             (tmp_path / "run/attempt_0" / local).mkdir(parents=True)
@@ -420,7 +420,7 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
     """torchrun --max_restarts: rank 1 fails, and all of its ranks are started anew, in another folder."""
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
-    below = ByFiles(Watcher(loop, Mock()), tree.identify(os.getpid()), 1, outputs)
+    below = ByFiles(Watcher(loop, print), tree.identify(os.getpid()), 1, outputs)
 
     def start_all(attempt: int) -> None:
         for local in "01":
@@ -456,7 +456,7 @@ def test_an_impatient_launcher_kills_its_other_ranks_once_one_has_failed(tmp_pat
     loop, started = Loop(), []
     outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
     launcher = tree.identify(os.getpid())
-    below = ByFiles(Watcher(loop, Mock()), launcher, 1, outputs, kills=impatient)
+    below = ByFiles(Watcher(loop, print), launcher, 1, outputs, kills=impatient)
     try:
         for local in "01":
             (tmp_path / "run/attempt_0" / local).mkdir(parents=True)

@@ -15,7 +15,6 @@ from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.diagnose.excerpt import last_lines
-from ranklaunch.output.pipe import Output, PipeReader
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes.child import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.processes.child_ranks import Below, Watched, Watcher
@@ -72,19 +71,8 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
     child.end = End(status, 1.0, told=told)
-    child.reader = reader(tail)
+    child.reader = helpers.pipe_reader(tail)
     return child
-
-
-def reader(written: bytes) -> PipeReader:
-    """Return the reader of a pipe, after a process has written into the pipe and closed it."""
-    readable, writable = os.pipe()
-    os.write(writable, written)
-    os.close(writable)
-    output = Output((), "", lambda *lines: None, lambda: 0.0, pytest.fail)
-    made = PipeReader(readable, output, Loop())
-    made.drain()
-    return made
 
 
 def below(*ended: Watched) -> Below:
