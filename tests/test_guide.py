@@ -1,4 +1,4 @@
-"""The guide of CONTRIBUTING.md, followed: a launcher, a platform, a rule of diagnosis and a message, each in a copy of the tree.
+"""The guide of CONTRIBUTING.md, followed: a launcher, a platform, a known error, a rule and a message, each in a copy of the tree.
 
 Before all steps are done, exactly the tests that the guide names are red, and each says what to do. Afterwards they are green. Code,
 rows and commands are those of the guide.
@@ -84,6 +84,7 @@ def named(text: str, pattern: str) -> list[str]:
 
 LAUNCHER_GUIDE = section("Add a launcher")
 PLATFORM_GUIDE = section("Add a platform")
+ERROR_GUIDE = section("Add a known error")
 RULE_GUIDE = section("Add a rule of diagnosis")
 MESSAGE_GUIDE = section("Change a message")
 
@@ -252,6 +253,22 @@ def test_a_platform_is_added_as_the_guide_says(tree: Tree) -> None:
     for words in others:
         tree.run(*words)
     assert tree.red(*MEETING) == {}
+
+
+# A known error
+
+
+def test_a_known_error_is_added_as_the_guide_says(tree: Tree) -> None:
+    (entry,) = blocks(ERROR_GUIDE, "toml")
+    check, *renew = commands(ERROR_GUIDE)
+    (family,) = named(ERROR_GUIDE, r"catalogue/\w+\.toml")
+    tree.append(family, f"\n{entry}")
+    red = tree.red(*check[2:])
+    assert red.keys() == set(named(ERROR_GUIDE, r"test_\w+"))
+    assert TELLS.search(red["test_what_is_loaded_is_what_people_have_written"])
+    for words in renew:
+        tree.run(*words)
+    assert tree.red(*check[2:]) == {}
 
 
 # A rule of diagnosis
