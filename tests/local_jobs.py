@@ -1,4 +1,4 @@
-"""Fixtures of tests that start ranklaunch on this machine, in both of its forms. No test leaves a process behind."""
+"""Fixtures of tests that start ranklaunch on this machine, in both of its forms."""
 
 from __future__ import annotations
 

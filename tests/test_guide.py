@@ -1,7 +1,8 @@
-"""The guide of CONTRIBUTING.md, followed: a launcher, a platform, a known error, a rule and a message, each in a copy of the tree.
+"""The guide of CONTRIBUTING.md, followed in a copy of the tree.
 
-Before all steps are done, exactly the tests that the guide names are red, and each says what to do. Afterwards they are green. Code,
-rows and commands are those of the guide.
+A test for each kind of change: a launcher, a platform, a known error, a rule, a message. Before all
+steps are done, exactly the expected tests are red. Afterwards they are green. Code, rows and
+commands are those of the guide.
 """
 
 from __future__ import annotations
@@ -68,13 +69,15 @@ def section(title: str) -> str:
 
 def blocks(text: str, language: str) -> list[str]:
     """Return the blocks of code between fences."""
-    return [textwrap.dedent(found[1]) for found in re.findall(rf"^( *)```{language}\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)]
+    pattern = rf"^( *)```{language}\n(.*?)^\1```$"
+    return [textwrap.dedent(found[1]) for found in re.findall(pattern, text, re.MULTILINE | re.DOTALL)]
 
 
 def commands(text: str) -> list[list[str]]:
     """Return the commands of .venv/bin, as words for the interpreter: a script, or -m pytest."""
     found = re.findall(r"^ +\.venv/bin/(pytest|python) (.+)$", text, re.MULTILINE)
-    return [[*(("-m", "pytest") if program == "pytest" else ()), *words.split()] for program, words in found]
+    programs = {"pytest": ("-m", "pytest"), "python": ()}
+    return [[*programs[program], *words.split()] for program, words in found]
 
 
 def named(text: str, pattern: str) -> list[str]:
@@ -90,7 +93,8 @@ MESSAGE_GUIDE = section("Change a message")
 
 # The launcher that the guide shows, and what it starts: no more than each rank with its number, and its output in a file.
 (LAUNCHER,) = blocks(LAUNCHER_GUIDE, "python")
-TEMPLATE = textwrap.dedent(LAUNCHER_GUIDE.partition("For the launcher above:\n\n")[2].partition("\n\n")[0]) + "\n"
+_, _, AND_MORE = LAUNCHER_GUIDE.partition("For the launcher above:\n\n")
+TEMPLATE = textwrap.dedent(AND_MORE.partition("\n\n")[0]) + "\n"
 STARTRANKS = """#!{python}
 import argparse, os, subprocess, sys
 parser = argparse.ArgumentParser()
@@ -244,7 +248,8 @@ def steps_from_6(tree: Tree) -> None:
 
 def test_a_platform_is_added_as_the_guide_says(tree: Tree) -> None:
     row, case = blocks(PLATFORM_GUIDE, "toml")
-    tree.put("adapters/platforms/platforms.toml", '[[platform]]\nname = "local"\n', f'{row}\n[[platform]]\nname = "local"\n')
+    last = '[[platform]]\nname = "local"\n'
+    tree.put("adapters/platforms/platforms.toml", last, f"{row}\n{last}")
     rows, *others = commands(PLATFORM_GUIDE)
     check_red(tree.red("tests/adapters/test_adapters.py", "-k", "rows"), RED_FOR_ROW)
     tree.run(*rows)
@@ -278,8 +283,10 @@ def test_a_rule_of_diagnosis_is_added_as_the_guide_says(tree: Tree) -> None:
     rule, row = blocks(RULE_GUIDE, "python")
     check, renew = commands(RULE_GUIDE)
     (name,) = re.findall(r"^def (\w+)", rule)
-    module, table = named(RULE_GUIDE, r"src/\S+\.py")[0], named(RULE_GUIDE, r"tests/\S+/test_diagnose\.py")[0]
-    tree.substitute(module, r"^RULES\b[^=\n]*= \((.*?),?\s*\)\n", rf"{rule}\n\nRULES = (\1, {name})\n")
+    (module,) = named(RULE_GUIDE, r"src/\S+\.py")
+    (table,) = named(RULE_GUIDE, r"tests/\S+/test_diagnose\.py")
+    rules = r"^RULES\b[^=\n]*= \((.*?),?\s*\)\n"
+    tree.substitute(module, rules, rf"{rule}\n\nRULES = (\1, {name})\n")
     red = tree.red(*check[2:])
     check_red(red, set(named(RULE_GUIDE, r"test_\w+")))
     tree.substitute(table, r"^(FITS = \{\n)", rf"\1{row}")
@@ -302,8 +309,9 @@ def test_a_message_is_changed_as_the_guide_says(tree: Tree) -> None:
     assert f"{new}\n" in red[copied]
     tree.run(*renew)
     assert tree.red(*check[2:]) == {}
-    changed = {path: text for path, text in tree.golden().items() if text != (helpers.ROOT / path).read_bytes()}
-    assert {path: text.replace(new.encode(), old.encode()) for path, text in changed.items()} == {
-        path: (helpers.ROOT / path).read_bytes() for path in changed
-    }
+    before = {path: (helpers.ROOT / path).read_bytes() for path in tree.golden()}
+    after = tree.golden()
+    changed = {path for path in after if after[path] != before[path]}
     assert {path.parent.name for path in changed} == {copied.partition("[")[2].rstrip("]")}
+    for path in changed:
+        assert after[path].replace(new.encode(), old.encode()) == before[path]

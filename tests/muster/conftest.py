@@ -12,7 +12,14 @@ from muster_helpers import Bench
 
 from testbench.leftovers import pytest_runtest_makereport
 
-__all__ = ["as_pid_1", "as_process", "family", "nobody_is_forsaken", "pytest_runtest_makereport", "ranklaunch"]
+__all__ = [
+    "as_pid_1",
+    "as_process",
+    "family",
+    "nobody_is_forsaken",
+    "pytest_runtest_makereport",
+    "ranklaunch",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -6,4 +6,11 @@ from local_jobs import as_pid_1, as_process, family, nobody_is_forsaken, ranklau
 
 from testbench.leftovers import pytest_runtest_makereport
 
-__all__ = ["as_pid_1", "as_process", "family", "nobody_is_forsaken", "pytest_runtest_makereport", "ranklaunch"]
+__all__ = [
+    "as_pid_1",
+    "as_process",
+    "family",
+    "nobody_is_forsaken",
+    "pytest_runtest_makereport",
+    "ranklaunch",
+]
