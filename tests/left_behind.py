@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import helpers
@@ -32,11 +31,7 @@ class LeftBehind:
         self.at = 0.0
         self.fast = 0.0
         self._nodes, self._slots = nodes, slots
-        clock = SimpleNamespace(
-            monotonic=lambda: DOWN_S + self.at, time_ns=lambda: int((BEGAN + self.at + self.fast) * 1e6) * 1000,
-            strftime=time.strftime, gmtime=time.gmtime,
-        )  # fmt: skip
-        monkeypatch.setattr(record, "time", clock)
+        monkeypatch.setattr(record, "time", Clock(self))
 
     def node(self, node: int = 0, attempt: int = 1, restart: int = 0) -> OnNode:
         return OnNode(self, node, attempt, restart)
@@ -49,6 +44,22 @@ class LeftBehind:
         }  # fmt: skip
         planned = helpers.plan(env, method="spawn", python="python3")
         return as_json(replace(planned, job=replace(planned.job, restart=restart)))
+
+
+class Clock:
+    """The module `time`, for a writer in a folder of LeftBehind."""
+
+    strftime = staticmethod(time.strftime)
+    gmtime = staticmethod(time.gmtime)
+
+    def __init__(self, left: LeftBehind) -> None:
+        self._left = left
+
+    def monotonic(self) -> float:
+        return DOWN_S + self._left.at
+
+    def time_ns(self) -> int:
+        return int((BEGAN + self._left.at + self._left.fast) * 1e6) * 1000
 
 
 class OnNode:

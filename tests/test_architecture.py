@@ -286,6 +286,14 @@ def test_the_testbench_knows_no_test() -> None:
     assert {place(path) for path in files if own & {name.partition(".")[0] for name in facts(path).imports}} == set()
 
 
+def test_folders_of_tests_are_rooms() -> None:
+    """Those beside the rooms have jobs of a kind."""
+    tests = helpers.ROOT / "tests"
+    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+    rooms = {name.removeprefix("ranklaunch.").partition(".")[0] for name in MODULES} | {*OTHERS}
+    assert folders - rooms == {"charts", "cluster", "containers", "launchers"}
+
+
 def test_nothing_else_is_linked() -> None:
     assert {path.name for path in CORE.rglob("*") if path.is_symlink()} == set(LINKED)
     there = {path.name for path in CORE.parent.iterdir()} - {"__pycache__"}

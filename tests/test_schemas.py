@@ -1,4 +1,4 @@
-"""docs/schemas/: made from the types, strict, and true of all that commands say; core/test_api.py shows that of every golden plan."""
+"""docs/schemas/: made from the types, strict, and true of all that commands say; api/test_api.py shows that of every golden plan."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _stages(place: str) -> Iterator[tuple[str, ...]]:
     yield GOLDEN
     name = place.split("/")[1].partition(".")[0]
     yield from ((own,) for own in [f"tests/adapters/test_{name}.py"] if (_TREES[0] / own).exists())
-    yield ("tests/adapters", "tests/test_golden.py", "tests/core/test_render.py")
+    yield ("tests/adapters", "tests/test_golden.py", "tests/render/test_render.py")
 
 
 def path_of(tree: Path, place: str) -> Path:

@@ -18,7 +18,7 @@ To record a file anew, run its tests, then make cases of what they left:
 | causes | supervise/test_causes.py |
 | chaos | cluster/test_chaos.py, the whole table |
 | launchers | launchers/test_*.py: torchrun, mpirun, msrun, deepspeed, tensorflow, accelerate, restarts |
-| restarts | supervise/test_restarts.py, cluster/test_restarts.py |
+| restarts | restarts/test_restarts.py, cluster/test_restarts.py |
 | hangs | cluster/test_hangs.py |
 | programs | rankside/test_programs.py by spawn, with the records that the programs left |
 | supervise | supervise/test_*.py: exits, training, stopping, got_over, filters, parting, scripts, placed |

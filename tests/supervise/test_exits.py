@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -279,6 +278,13 @@ def test_too_much_for_the_kernel(as_process: Starter, tmp_path: Path) -> None:
     assert "Argument list too long" in job.verdict["reason"]
 
 
+class NoHandlers(signals.Signals):
+    """Signals of a process that handles none."""
+
+    def __init__(self) -> None:
+        self.handled = ()
+
+
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
@@ -295,7 +301,7 @@ def test_what_fails_before_the_program_is_executed(monkeypatch: pytest.MonkeyPat
     output, write = os.pipe()
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        pid = children.start(Process("rank 0", ("/bin/true",), "rank_0.log"), "/bin/true", {}, write, mock.Mock(signals.Signals)).pid
+        pid = children.start(Process("rank 0", ("/bin/true",), "rank_0.log"), "/bin/true", {}, write, NoHandlers()).pid
     os.close(write)
     with open(output, encoding="utf-8") as log:
         assert log.read() == f"ranklaunch: {said}\n"

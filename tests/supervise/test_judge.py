@@ -8,7 +8,6 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import helpers
 import pytest
@@ -17,12 +16,13 @@ from helpers import for_each
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.diagnose.failures import last_lines
 from ranklaunch.plan.model import Plan
-from ranklaunch.processes.child_ranks import Below, Watched
+from ranklaunch.processes.child_ranks import Below, Watched, Watcher
 from ranklaunch.processes.children import LAUNCHER, RANK, SERVICE, Child, End
 from ranklaunch.supervise import ending as ending_of_node
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ending import Circumstances
 from ranklaunch.system import bounded, tree
+from ranklaunch.system.loop import Loop
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
@@ -81,8 +81,15 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER, helpers.launcher(plan))
     child.end = End(status, 1.0, told=told)
-    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda ended: tail))  # type: ignore[assignment]
+    child.reader = helpers.pipe_reader(tail)
     return child
+
+
+def below(*ended: Watched) -> Below:
+    """Return the ranks of a launcher, all of which have ended, in this order."""
+    ranks = Below(Watcher(Loop(), print), range(4))
+    ranks.ended.extend(ended)
+    return ranks
 
 
 def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
@@ -98,7 +105,7 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
     failed, unseen, seen, caught = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in range(4))
     failed.status, seen.status, caught.status = 1 << 8, 9, 143 << 8
     unseen.by_itself = seen.by_itself = caught.by_itself = False
-    child.below = SimpleNamespace(ended=[failed, unseen, seen, caught], failed=[failed], unknown=[])  # type: ignore[assignment]
+    child.below = below(failed, unseen, seen, caught)
     ending, common = replace(FAILED, pid=child.identity.pid), Judgement("failed", 1, "")
     found = ending_of_node.verdict_of(plan, common, ending, [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(1, "SIGTERM"), (2, "SIGKILL")]
@@ -106,7 +113,11 @@ def test_a_victim_whose_end_its_launcher_was_faster_to_fetch_was_told_to_end() -
 
 def seen(*ranks: tuple[int, int, bool]) -> Below:
     """Ranks that were seen to end: number, signal, whether by themselves."""
-    return SimpleNamespace(ended=[SimpleNamespace(rank=rank, signal=number, by_itself=own) for rank, number, own in ranks])  # type: ignore[return-value]
+    ended = []
+    for rank, number, own in ranks:
+        ended.append(Watched(rank, tree.Identity(7 + rank, 1)))
+        ended[-1].status, ended[-1].by_itself = number, own
+    return below(*ended)
 
 
 def test_victims_of_a_launcher_are_its_ranks() -> None:

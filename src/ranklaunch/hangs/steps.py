@@ -266,7 +266,7 @@ def _without_commas(match: re.Match[str]) -> str:
 
 # Shapes of lines about training steps
 #
-# SHAPES is the table. Each row names the program; tests/watch/test_shapes.py has a line of each, and where its program prints it. A new
+# SHAPES is the table. Each row names the program; tests/hangs/test_shapes.py has a line of each, and where its program prints it. A new
 # shape is a row: the earlier it stands, the more its lines say about a step.
 #
 # Names of groups in patterns: `epoch`, `step`, `of`; for a time `us`, `ms`, `s`, or `rate` in steps per second.
