@@ -7,9 +7,9 @@ from pathlib import Path
 
 import helpers
 import pytest
-from ranklaunch.adapters.launchers.shared.launcher import Launcher
 
 from ranklaunch.adapters.launchers import started
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.plan.model import Plan
 from ranklaunch.processes import rank_count
 from ranklaunch.processes.child_ranks import Announced, Watcher

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ranklaunch.processes.child import Child
 
+from ranklaunch.processes.children import Child
 from ranklaunch.processes.orphans import Leftovers, apart_from
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now

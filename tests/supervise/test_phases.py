@@ -10,10 +10,10 @@ from typing import Any
 
 import helpers
 import pytest
-from ranklaunch.processes.child import Child
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.processes.children import Child
 from ranklaunch.supervise.context import Start
 from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.record import Record
