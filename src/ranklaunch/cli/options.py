@@ -24,6 +24,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
+ENV_PIPE_S = 30.0  # for the writer of a pipe to end
 _EXPORT = r"export[ \t]+"  # as in a file for a shell
 _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
@@ -270,7 +271,7 @@ def _wrong(own: Reader, variable: Variable[str], text: str) -> ConfigError | Usa
 def _env_file(own: Reader) -> dict[str, str]:
     path, where = own.get(settings.ENV_FILE), _named(own, settings.ENV_FILE)
     try:
-        data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+        data = _env_bytes(path)
     except disk.NotRegularError as error:
         if os.path.isdir(path):
             raise _wrong(own, settings.ENV_FILE, f"{where}: {os.strerror(errno.EISDIR)}") from None
@@ -282,6 +283,17 @@ def _env_file(own: Reader) -> dict[str, str]:
         msg = f"{where}: larger than {MOST_ENV_BYTES} bytes"
         raise ConfigError(msg)
     return parse_env(data.decode(errors="surrogateescape"), where)
+
+
+def _env_bytes(path: str) -> bytes:
+    """Return the bytes of a regular file, or of an unnamed pipe."""
+    try:
+        return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+    except disk.NotRegularError as error:
+        data = disk.of_pipe(path, MOST_ENV_BYTES + 1, ENV_PIPE_S) if error.kind == disk.FIFO else None
+        if data is None:
+            raise
+        return data
 
 
 def parse_env(text: str, where: str) -> dict[str, str]:
