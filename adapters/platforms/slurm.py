@@ -73,6 +73,8 @@ COMPONENT_GPUS = Variable(
 )  # fmt: skip
 
 
+# By the values of the launchers' own variables.
+PORTS = tuple(platform_count(value, (), "port by the job's number") for value in ("master_port", "muster_port", "sshd_port"))
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 OWN_STEPS = "42949672[89][0-9]"  # of Slurm: the shell of salloc, the script of sbatch, what holds a job's processes
 _NO_STEP = f"no {STEP_ID.name} of srun"
@@ -97,6 +99,7 @@ class Slurm(batch.System):
             yield from _own_index(reader, hosts)
             yield from islice(copied(reader, NODES, SIZE), 1)
         yield from _slots(reader, hosts)
+        yield from _ports(reader)
 
     def job_id(self, reader: Reader) -> str:
         """Return JOB.STEP, or JOB in a script."""
@@ -113,6 +116,16 @@ class Slurm(batch.System):
             script="" if reader.given(STEP_ID) else _NO_STEP,
             command=ONE_EACH.format(nodes),
         )
+
+
+def _ports(reader: Reader) -> Iterator[Fact]:
+    """Yield ports for this job alone, by its number: another job may have the same first node."""
+    job = reader.seen(JOB_ID)
+    if re.fullmatch("[0-9]{1,12}", job):
+        for place, variable in enumerate(PORTS):
+            first = settings.FIRST_PORT + place
+            source = f"{first} + {JOB_ID.name} % {settings.JOBS} * {settings.PORTS_OF_A_JOB}"
+            yield variable, source, first + int(job) % settings.JOBS * settings.PORTS_OF_A_JOB
 
 
 def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:

@@ -258,6 +258,28 @@ def test_a_requeued_job_counts_its_starts(slurm: Slurm) -> None:
     assert len(list(folder.glob("job_1.*/node_*/attempt_1/verdict.json"))) == 2
 
 
+TOGETHER = f"""
+import os, runpy, time
+from pathlib import Path
+Path(os.environ["SLURM_JOB_ID"] + "." + os.environ["RANK"] + ".here").touch()
+while len(list(Path().glob("*.here"))) < 4:
+    time.sleep(0.1)
+runpy.run_path({child("sums.py")!r}, run_name="__main__")
+"""
+
+
+def test_scripts_by_hand_with_the_same_first_node_do_not_meet(slurm: Slurm) -> None:
+    """No port is given: each job has its own by its number. Each waits for the other's ranks to run."""
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, TOGETHER))])
+    script = slurm.folder / "job.sh"
+    script.write_text(f"#!/bin/sh\nsrun {words}\n")
+    for _ in range(2):
+        slurm.run("sbatch", *ONE_EACH, script, check=True)
+    wait_until(lambda: [slurm.state(job) for job in (1, 2)] == ["COMPLETED"] * 2, "both jobs", LONG_S)
+    for job in (1, 2):
+        assert (slurm.folder / f"slurm-{job}.out").read_text().count(" sum 2\n") == 2
+
+
 def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:
     done = srun(slurm, program(slurm, WAITS), options=("-N2", "--ntasks-per-node=2"))
 

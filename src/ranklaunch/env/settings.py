@@ -79,6 +79,9 @@ MUSTER = Variable(
     "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
     "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
 )  # fmt: skip
+# Ports that follow from a job's number: PORTS_OF_A_JOB for each of JOBS jobs, from FIRST_PORT up to 31999, below the ports that Linux gives
+# to connections. In this order: rendezvous, muster, sshd.
+FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000
 MUSTER_PORT = Variable(
     "muster_port", ("RANKLAUNCH_MUSTER_PORT",), parse.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
 )  # fmt: skip

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ranklaunch.env.settings import BY_MPI
+from ranklaunch.env.settings import BY_MPI, FIRST_PORT, JOBS, PORTS_OF_A_JOB
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
@@ -19,7 +19,6 @@ MOST_S_OF_SIGNAL = 65535
 SAVES = re.compile(r"--signal=(?:B|RB|BR):(?:SIG)?(USR1|USR2)(?:@([0-9]{1,5}))?")
 S_BY_DEFAULT = 60  # before the limit, where --signal says no time
 S_OF_REQUEUE = 10  # between the end of the ranks and the limit
-FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # up to 31999, below the ports that Linux gives to connections
 ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun", *BY_MPI)  # methods that need one on one node too
 PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
 EXPEDITED = "--requeue=expedite"  # of Slurm 25.11 and newer
