@@ -6,7 +6,7 @@ Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -135,6 +135,20 @@ def _own_index(reader: Reader, hosts: Sequence[str]) -> Iterator[Fact]:
     elif here and len(hosts) > 1 and not reader.by_user(NODE_INDEX):
         others = clipped(", ".join(hosts))
         reader.problem(f"{reader.told(NODE_NAME)} is none of {others}: these are another job's; unset them or set {NODE_INDEX.name}")
+
+
+def allocated(env: Mapping[str, str], nodes: int, gpus: int) -> dict[str, str]:
+    """Return an environment as in a step of srun on node 0 of an allocation. Names of hosts and the job's number are made up."""
+    hosts = f"node[1-{nodes}]" if nodes > 1 else "node1"
+    number, tasks = str(nodes), f"1(x{nodes})"
+    step = {
+        JOB_ID.name: "0", STEP_ID.name: "0", JOB_NODES.name: hosts, STEP_NODES.name: hosts, NODE_NAME.name: "node1",
+        **dict.fromkeys(SIZE.names, number), "SLURM_NTASKS": number, **dict.fromkeys(TASKS.names, tasks),
+        **dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", TASK_HERE.name), "0"),
+        **({"SLURM_GPUS_ON_NODE": str(gpus)} if gpus else {}),
+    }  # fmt: skip
+    leftover = ("SLURM_", "CUDA_VISIBLE_DEVICES")
+    return {**{name: value for name, value in env.items() if not name.startswith(leftover)}, **step}
 
 
 # Heterogeneous jobs

@@ -411,6 +411,28 @@ def test_without_slurm_nothing_is_told_of_tasks() -> None:
     assert not any(name.startswith("SLURM_") for name in helpers.plan({}, method="spawn", RANKLAUNCH_SLOTS="2").processes[0].env)
 
 
+# An allocation that is asked for alone
+
+
+@pytest.mark.parametrize(
+    ("asked", "slots", "kind"), [("nodes=3,gpus=8", [8] * 3, "gpu"), ("nodes=2", [1] * 2, "cpu"), ("nodes=1,gpus=4", [4], "gpu")]
+)
+def test_the_plan_of_an_allocation(asked: str, slots: list[int], kind: str) -> None:
+    """On a login node: what another job has left in the environment counts for nothing."""
+    leftover = {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "x[1-9]", "CUDA_VISIBLE_DEVICES": "", "SLURM_HET_SIZE": "2"}
+    found = helpers.call("plan", "--slurm", asked, "--format", "json", "train.py", env=leftover).json
+    assert (found["platform"], found["job"]["accelerator"]) == ("slurm", kind)
+    assert [(node["host"], node["slots"]) for node in found["job"]["nodes"]] == [(f"node{i + 1}", n) for i, n in enumerate(slots)]
+    every = helpers.call("plan", "--slurm", asked, "--all-nodes", "--format", "json", "train.py", env=leftover).json
+    assert [plan["job"]["node_index"] for plan in every] == list(range(len(slots)))
+
+
+@helpers.for_each(["nodes=0", "nodes=x", "gpus=8", "nodes=2,gpus=", "nodes=2 gpus=8", "nodes=2,gpus=9999", "4", "nodes=70000"])
+def test_no_allocation(asked: str) -> None:
+    found = helpers.call("plan", "--slurm", asked, "train.py")
+    assert (found.code, found.out) in ((2, ""), (78, ""))
+
+
 # Ports
 
 

@@ -96,6 +96,24 @@ def test_the_job_is_commented_and_started_again_without_the_host_to_blame(slurm:
     assert "NodeList=h0" in slurm.run("scontrol", "show", "job", "2").stdout
 
 
+def test_the_plan_on_a_login_node_is_that_of_the_step(slurm: Slurm) -> None:
+    """But for names of hosts, and what follows from the job's number."""
+    words = (*RANKLAUNCH, "plan", "--format", "json", "--method", "torchrun", "--python", sys.executable)
+    one_of = ("sh", "-c", 'test "$SLURM_NODEID" = 1 || exec "$@"', "sh")
+    inside = slurm.run("srun", *ONE_EACH, "--gpus-per-node=2", *one_of, *words, "train.py").stdout
+    outside = slurm.run(*words, "--slurm", "nodes=2,gpus=2", "train.py").stdout
+    step, login = (json.loads(text) for text in (inside, outside))
+
+    def shape(plan: dict[str, Any]) -> object:
+        job, argv = plan["job"], plan["processes"][0]["argv"]
+        words = [word for word in argv if not word.startswith(("--master_", "--rdzv_id"))]
+        return plan["platform"], plan["method"], job["world_size"], job["accelerator"], [n["slots"] for n in job["nodes"]], words
+
+    assert shape(login) == shape(step)
+    known = {value["name"] for value in step["values"]}
+    assert {value["name"] for value in login["values"]} <= known | {"job_name"}
+
+
 needs_mpirun = pytest.mark.skipif(
     not shutil.which("mpirun") or not shutil.which("sshd", path=SEARCH), reason="needs mpirun and OpenSSH's server"
 )

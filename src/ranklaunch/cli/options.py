@@ -215,6 +215,15 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
 
 
+def allocated(given: Given) -> Mapping[str, str]:
+    """Return the environment of the job, with the variables of an allocation of Slurm where one is asked for."""
+    if not given.own.given(settings.SLURM):
+        return given.request.env
+    from ranklaunch.adapters.platforms import slurm
+
+    return slurm.allocated(given.request.env, *given.own.get(settings.SLURM))
+
+
 def _refuse_lost_logs(reader: Reader) -> None:
     """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
     disk.absolute(reader.get(settings.LOG_DIR), "" if reader.given(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")

@@ -208,6 +208,11 @@ ALL_NODES = Variable(
 VERBOSE = Variable(
     "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
 )  # fmt: skip
+SLURM = Variable(
+    "slurm", ("RANKLAUNCH_SLURM",), parse.allocation, (0, 0),
+    "plan as in an allocation of Slurm, without being in it: nodes=4,gpus=8; hosts and the job's number are made up", option="--slurm",
+    default_text="none",
+)  # fmt: skip
 BIND = Variable(
     "bind", ("RANKLAUNCH_BIND",), parse.OneOf("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
 )  # fmt: skip
@@ -248,7 +253,7 @@ RECORDS_DIR, RANK_HEAD = "RANKLAUNCH_RECORDS_DIR", "RANKLAUNCH_RANK_HEAD"  # of 
 HEAD_IS_PROGRAM = "program"  # value of RANK_HEAD for a program that is one rank, also without a rank's variables
 SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS, RECORDS_DIR, RANK_HEAD)  # which may start a ranklaunch themselves
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE, SLURM)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,
