@@ -287,6 +287,7 @@ def test_a_task_of_an_array_is_requeued_alone(slurm: Slurm) -> None:
     array = submitted(slurm, "--nodes", "1", "--max-restarts", "1", "--set", 'slurm.directives=["--array=0-1"]', text=fails)
     wait_until(lambda: facts(slurm, f"{array}_1")["Restarts"] == "1", "the requeue", LONG_S)
     assert (facts(slurm, f"{array}_0")["JobState"], facts(slurm, f"{array}_0")["Restarts"]) == ("RUNNING", "0")
+    assert ["Comment" in facts(slurm, f"{array}_{task}") for task in range(2)] == [False, True]
     slurm.run("scancel", array, check=True)
 
 
