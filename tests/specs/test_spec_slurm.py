@@ -356,9 +356,9 @@ def test_ranks_save_before_the_limit(values: dict[str, Any], signal: str, deadli
 
 
 def test_a_container_is_asked_in_the_container() -> None:
-    options = ("--image", "/sif/train.sif", "--max-restarts", "1", "--env", "RANKLAUNCH_LOG_DIR=/logs/it's")
+    options = ("--image", "/sif/it's.sif", "--max-restarts", "1", "--env", "RANKLAUNCH_LOG_DIR=/logs/it's")
     text = script(*options, container="apptainer", saveBefore="300")
-    assert "apptainer exec --nv /sif/train.sif ranklaunch save " in text
+    assert "apptainer exec --nv '/sif/it'\"'\"'s.sif' ranklaunch save " in text
     assert "export RANKLAUNCH_LOG_DIR='/logs/it'\"'\"'s'\n" in text
 
 
@@ -404,7 +404,9 @@ REASON = 'rank 0 on node 0 (n1) exited with code 75: é "q" \\ $x `y` ' + "long 
 SUSPECT = {"host": "n1", "node": 0, "why": "no"}
 
 
-def ended(folder: Path, *options: str, code: int = 75, refused: str = "none", verdict: Any = None, **how: Any) -> tuple[int, list[str]]:
+def ended(
+    folder: Path, *options: str, code: int = 75, refused: str = "none", verdict: Any = None, array: Any = None, **how: Any
+) -> tuple[int, list[str]]:
     """Return the exit code of a script whose job has left this verdict, and what scontrol was called with. refused: a subcommand of
     scontrol that fails."""
     said = {"culprit": {"host": "n9", "reason": "other"}, "reason": REASON, "suspect_host": SUSPECT} if verdict is None else verdict
@@ -417,13 +419,15 @@ def ended(folder: Path, *options: str, code: int = 75, refused: str = "none", ve
     )
     (folder / "scontrol").chmod(0o755)
     (folder / "called").write_text("")
-    env = {"SLURM_RESTART_COUNT": "1", "LC_ALL": "C.UTF-8"}
+    env = {"SLURM_RESTART_COUNT": "1", "LC_ALL": "C.UTF-8", **(array or {})}
     done = run_script(folder, "--max-restarts", "2", *options, shown=f"exit {code}", env=env, job=NODES, **how)
     calls = (folder / "called").read_text(encoding="utf-8").split("\0\n\0")
-    return done.returncode, [each for call in calls[:-1] for each in call.split("\0") if "=" in each or each == "requeue"]
+    return done.returncode, [
+        each for call in calls[:-1] for each in call.split("\0") if "=" in each or each == "requeue" or each.startswith("70001")
+    ]
 
 
-REQUEUED = ["requeue", "JobId=70001", "ExcNodeList=n7,n[2-3],n1"]
+REQUEUED = ["70001", "requeue", "70001", "JobId=70001", "ExcNodeList=n7,n[2-3],n1"]
 
 
 @pytest.mark.processes
@@ -432,13 +436,16 @@ def test_the_verdict_becomes_the_jobs_comment_and_its_host_is_left_out(tmp_path:
     assert ended(tmp_path) == (75, [*comment, *REQUEUED])
     assert ended(tmp_path, refused="Comment") == (75, [*comment, *REQUEUED])
     assert ended(tmp_path, refused="ExcNodeList") == (75, [*comment, *REQUEUED])
-    assert ended(tmp_path, refused="requeue") == (75, [*comment, "requeue"])
+    assert ended(tmp_path, refused="requeue") == (75, [*comment, *REQUEUED[:3]])
     assert ended(tmp_path, code=78) == (78, comment)
     assert ended(tmp_path, code=0) == (0, [])
     assert ended(tmp_path, directives=["--comment=mine"]) == (75, REQUEUED)
-    assert ended(tmp_path, verdict={"reason": "no"}) == (75, ["JobId=70001", "Comment=no", "requeue"])
+    assert ended(tmp_path, verdict={"reason": "no"}) == (75, ["JobId=70001", "Comment=no", *REQUEUED[:3]])
+    array = {"SLURM_ARRAY_JOB_ID": "70001", "SLURM_ARRAY_TASK_ID": "3"}
+    of_task = [each.replace("70001", "70001_3") for each in (*comment, *REQUEUED)]
+    assert ended(tmp_path, array=array) == (75, of_task)
     hostile = {"reason": "no", "suspect_host": {"host": "n1 $(x)", "node": 0, "why": "no"}}
-    assert ended(tmp_path, verdict=hostile) == (75, ["JobId=70001", "Comment=no", "requeue"])
+    assert ended(tmp_path, verdict=hostile) == (75, ["JobId=70001", "Comment=no", *REQUEUED[:3]])
 
 
 @pytest.mark.processes
