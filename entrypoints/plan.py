@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ranklaunch.cli import options
-from ranklaunch.env.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, SPEC, VERBOSE
+from ranklaunch.env.settings import ALL_NODES, ENV_FILE, FORMAT, PLAN_VARIABLES, ROOT, SLURM, SPEC, VERBOSE
 from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
@@ -25,9 +25,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     given = _of_body(parser, argv, env) or options.read(parser, argv, env)
     form, all_nodes, verbose = given.own.get(FORMAT), given.own.get(ALL_NODES), given.own.get(VERBOSE)
     root, recorded = given.own.get(ROOT), given.own.get(ENV_FILE) or given.own.get(SPEC)
+    given.own.record(SLURM)
     given.own.check()
     files = Noted(given.request.files)
-    request = replace(given.request, files=files)
+    request = replace(given.request, files=files, env=options.allocated(given))
     for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, recorded, root))):
         _write(piece)
     return 0

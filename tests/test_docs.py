@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -465,6 +466,46 @@ def test_codes_of_cann_that_the_page_names_can_be_searched() -> None:
         assert f"`{code_of_cann}`: [" in TEXTS[DOCS / "known-errors.md"]
         found = helpers.call("explain", "--find", code_of_cann)
         assert (found.code, "What to do: " in found.out) == (0, True), code_of_cann
+
+
+SIDES = {
+    "torchrun": ("nnodes", "nproc_per_node", "node_rank", "master_addr"),
+    "accelerate": ("num_machines", "num_processes", "machine_rank", "main_process_ip"),
+    "deepspeed": ("master_addr",),
+    "mpirun": ("np", "bind-to"),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", SIDES)
+def test_both_sides_of_a_script_for_slurm_start_the_same(method: str, tmp_path: Path) -> None:
+    """Options of the launcher on node 0, and the program: as bash makes them of today's side, and as ranklaunch plans the other."""
+    section = (DOCS / "slurm.md").read_text(encoding="utf-8").partition(f"\n### {method}\n")[2].partition("\n#")[0]
+    today, ours = (textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE))
+    asked = ("plan", "--slurm", "nodes=4,gpus=8", "--format", "json", *shlex.split(ours)[3:])
+    plan = helpers.call(*asked, env={"PATH": "/usr/bin:/bin"}).json
+    assert (shlex.split(ours)[:3], plan["method"], plan["job"]["world_size"]) == (["srun", "ranklaunch", "run"], method, 32)
+
+    programs = {"srun": 'exec "$@"', "scontrol": "printf 'node%s\\n' 1 2 3 4", method: 'printf \'%s\\n\' "$0" "$@" >argv'}
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    head = 'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "node[1-4]"}
+    subprocess.run(["bash", "-euc", head + today], env=env, cwd=tmp_path, check=True, timeout=60)
+    argv = (tmp_path / "argv").read_text().splitlines()
+    by_us = plan["processes"][0]["argv"]
+    assert {name: option(argv, name) for name in SIDES[method]} == {name: option(by_us, name) for name in SIDES[method]}
+    assert argv[-3:] == by_us[-3:] == ["train.py", "--epochs", "3"]
+    if method == "deepspeed":
+        (file,) = (file["text"] for file in plan["files"] if file["path"].endswith("/hostfile"))
+        assert (tmp_path / "hostfile").read_text().split() == file.split()
+
+
+def option(argv: list[str], name: str) -> str:
+    """Return the value of -name VALUE, --name VALUE or --name=VALUE."""
+    words = [word for each in argv for word in (each.partition("=")[::2] if each.startswith("-") and "=" in each else (each,))]
+    return words[next(i for i, word in enumerate(words) if word.lstrip("-") == name) + 1]
 
 
 def test_plan_as_json_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,7 +296,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     options, source = OPTIONS.options(extra), reader.source(EXTRA)
     if job.has_peers:
         contradictions.warn_of_meeting(reader, source, options, "--master_addr", "--master_port")
-    elif "--master_port" in options or reader.given(MASTER_PORT):
+    elif "--master_port" in options or not all(each.is_derived for each in reader.candidates(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not _keeps_order(job, extra):
         backend = OPTIONS.last(extra, "--rdzv_backend")

@@ -24,6 +24,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
+ENV_PIPE_S = 30.0  # for the writer of a pipe to end
 _EXPORT = r"export[ \t]+"  # as in a file for a shell
 _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
@@ -221,6 +222,15 @@ def requested(
     return Request(program, used, files, values, cwd, account=account, bounded=bounded)
 
 
+def allocated(given: Given) -> Mapping[str, str]:
+    """Return the environment of the job, with the variables of an allocation of Slurm where one is asked for."""
+    if not given.own.given(settings.SLURM):
+        return given.request.env
+    from ranklaunch.adapters.platforms import slurm
+
+    return slurm.allocated(given.request.env, *given.own.get(settings.SLURM))
+
+
 def _refuse_lost_logs(reader: Reader) -> None:
     """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
     disk.absolute(reader.get(settings.LOG_DIR), "" if reader.given(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
@@ -282,7 +292,7 @@ def text_of(own: Reader, variable: Variable[str]) -> str:
     """Return the text of a file that a setting names. Raises UsageError and ConfigError."""
     path, where = own.get(variable), named(own, variable)
     try:
-        data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+        data = _env_bytes(path)
     except disk.NotRegularError as error:
         if os.path.isdir(path):
             raise _wrong(own, variable, f"{where}: {os.strerror(errno.EISDIR)}") from None
@@ -294,6 +304,17 @@ def text_of(own: Reader, variable: Variable[str]) -> str:
         msg = f"{where}: larger than {MOST_ENV_BYTES} bytes"
         raise ConfigError(msg)
     return data.decode(errors="surrogateescape")
+
+
+def _env_bytes(path: str) -> bytes:
+    """Return the bytes of a regular file, or of an unnamed pipe."""
+    try:
+        return disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+    except disk.NotRegularError as error:
+        data = disk.of_pipe(path, MOST_ENV_BYTES + 1, ENV_PIPE_S) if error.kind == disk.FIFO else None
+        if data is None:
+            raise
+        return data
 
 
 def parse_env(text: str, where: str) -> dict[str, str]:

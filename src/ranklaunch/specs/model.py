@@ -208,6 +208,10 @@ class Slurm:
         "",
         "time limit of each start, as sbatch --time has it (90, 12:00:00, 2-00:00:00); SIGTERM comes lifecycle.gracePeriodSeconds before",
     )
+    save_before: int = whole(
+        0, 0, 65535, "seconds before the time limit at which the script has all ranks save, stops them and requeues the job; 0: never; "
+        "in place of SIGTERM",
+    )  # fmt: skip
     output: str = text("", "file of the job's output, as sbatch --output has it (logs/%x-%j.out); its folder must be there")
     setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
     srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)
